@@ -1,0 +1,1 @@
+"""Settings, their files, and the error tree: what every other package may import."""

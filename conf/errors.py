@@ -1,0 +1,221 @@
+"""Every error silverfold raises on purpose.
+
+::
+
+    SilverfoldError               .error_class (stable, UPPER_SNAKE)   .retryable
+    ├── ConfigError               file, key
+    ├── WireError                 the bytes are not what the format says: offset
+    │   ├── TruncatedMessage  OversizedMessage  UnknownTemplate  InvalidValue
+    ├── SchemaError               a schema file is wrong: file, line
+    ├── ProtocolError             well-formed but not allowed now; the epoch is over
+    │   ├── LocalProtocolError    our fault: a bug
+    │   └── RemoteProtocolError   the peer's: reconnect
+    ├── SourceRefused             the source said no: code, text
+    ├── SourceUnavailable         connect, read, write, time-out; retryable
+    ├── StoreUnavailable          a Delta table cannot be read or written now; retryable
+    ├── SparkUnavailable          Java or the Delta JARs are missing: what to do
+    ├── Fenced                    another process owns this feed or table
+    ├── PositionGap               bronze lacks positions: first, last
+    └── ApplyError                table
+        ├── DuplicateKey  SchemaDrift  PositionNotRecorded  UndecodableFrame
+
+Errors carry what happened as attributes; the message is built from them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SilverfoldError(Exception):
+    """Base of the tree. ``error_class`` is stable: scripts may match on it."""
+
+    error_class: ClassVar[str] = "SILVERFOLD_ERROR"
+    retryable: ClassVar[bool] = False
+
+
+class ConfigError(SilverfoldError):
+    """A setting is wrong. Says where it stands, what was found, and what is allowed."""
+
+    error_class = "CONFIG_ERROR"
+
+    def __init__(self, *, file: str, key: str, found: object, allowed: str) -> None:
+        self.file, self.key, self.found, self.allowed = file, key, found, allowed
+        super().__init__(f"{file}: {key}: found {found!r}, allowed: {allowed}")
+
+
+class WireError(SilverfoldError):
+    """The bytes are not what the format says.
+
+    Args:
+        detail: What was found and what was expected.
+        offset: Where in the message, in bytes from its first byte; None when unknown.
+        reason: The finding's short name, such as ``truncated`` or ``charset``.
+    """
+
+    error_class = "WIRE_ERROR"
+
+    def __init__(self, detail: str, *, offset: int | None = None, reason: str = "") -> None:
+        self.detail, self.offset, self.reason = detail, offset, reason
+        at = "" if offset is None else f" at byte {offset}"
+        super().__init__(f"{reason or self.error_class.lower()}{at}: {detail}")
+
+
+class TruncatedMessage(WireError):
+    """The message ends before the format says it may."""
+
+    error_class = "TRUNCATED_MESSAGE"
+
+
+class OversizedMessage(WireError):
+    """An announced length is above the limit. Raised before the bytes arrive."""
+
+    error_class = "OVERSIZED_MESSAGE"
+
+
+class UnknownTemplate(WireError):
+    """The template id is not in the schema."""
+
+    error_class = "UNKNOWN_TEMPLATE"
+
+
+class InvalidValue(WireError):
+    """A value, count or length is outside what the format allows."""
+
+    error_class = "INVALID_VALUE"
+
+
+class SchemaError(SilverfoldError):
+    """A schema file is wrong.
+
+    Args:
+        code: The rule's code in the list of SBE schema errors, such as ``E07``, or a name of ours.
+        line: Line of the element, from 1; None when it concerns the whole file.
+    """
+
+    error_class = "SCHEMA_ERROR"
+
+    def __init__(self, detail: str, *, file: str = "", line: int | None = None, code: str = "") -> None:
+        self.detail, self.file, self.line, self.code = detail, file, line, code
+        where = f"{file or 'schema'}{'' if line is None else f':{line}'}"
+        super().__init__(f"{where}: {code + ': ' if code else ''}{detail}")
+
+
+class ProtocolError(SilverfoldError):
+    """Well-formed, but not allowed in this state. The epoch is over."""
+
+    error_class = "PROTOCOL_ERROR"
+
+
+class LocalProtocolError(ProtocolError):
+    """We tried to do what the protocol forbids: a bug of the caller."""
+
+    error_class = "LOCAL_PROTOCOL_ERROR"
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer did what the protocol forbids. Reconnect.
+
+    Args:
+        stream: The stream it concerns, where one can be named.
+    """
+
+    error_class = "REMOTE_PROTOCOL_ERROR"
+    retryable = True
+
+    def __init__(self, detail: str, *, stream: str | None = None) -> None:
+        self.detail, self.stream = detail, stream
+        super().__init__(detail)
+
+
+class SourceRefused(SilverfoldError):
+    """The source said no, with a code and a text of its own."""
+
+    error_class = "SOURCE_REFUSED"
+
+    def __init__(self, *, code: str, text: str, stream: str | None = None) -> None:
+        self.code, self.text, self.stream = code, text, stream
+        super().__init__(f"{stream + ': ' if stream else ''}{code}: {text}")
+
+
+class SourceUnavailable(SilverfoldError):
+    """The source cannot be reached, or stopped answering."""
+
+    error_class = "SOURCE_UNAVAILABLE"
+    retryable = True
+
+
+class StoreUnavailable(SilverfoldError):
+    """A table's storage cannot be read or written at the moment."""
+
+    error_class = "STORE_UNAVAILABLE"
+    retryable = True
+
+
+class SparkUnavailable(SilverfoldError):
+    """Spark cannot start on this machine. The message says what to do."""
+
+    error_class = "SPARK_UNAVAILABLE"
+
+
+class Fenced(SilverfoldError):
+    """Another process took over; this one must stop. Nothing is lost."""
+
+    error_class = "FENCED"
+
+    def __init__(self, *, owner: str, expected: int | None, found: int | None) -> None:
+        self.owner, self.expected, self.found = owner, expected, found
+        super().__init__(f"another process owns {owner}: expected position {expected}, found {found}")
+
+
+class PositionGap(SilverfoldError):
+    """Bronze lacks positions that must be there. ``first`` and ``last`` are inclusive."""
+
+    error_class = "POSITION_GAP"
+
+    def __init__(self, *, feed: str, first: int, last: int) -> None:
+        self.feed, self.first, self.last = feed, first, last
+        super().__init__(f"bronze of feed {feed} lacks positions {first} to {last}")
+
+
+class ApplyError(SilverfoldError):
+    """A cut could not be applied. The silver table stands as it was."""
+
+    error_class = "APPLY_ERROR"
+
+    def __init__(self, detail: str, *, table: str) -> None:
+        self.detail, self.table = detail, table
+        super().__init__(f"{table}: {detail}")
+
+
+class DuplicateKey(ApplyError):
+    """Two rows of the source have the same configured key."""
+
+    error_class = "DUPLICATE_KEY"
+
+
+class SchemaDrift(ApplyError):
+    """The source's columns changed in a way the table cannot follow."""
+
+    error_class = "SCHEMA_DRIFT"
+
+
+class PositionNotRecorded(ApplyError):
+    """The commit did not move the position in the table's log."""
+
+    error_class = "POSITION_NOT_RECORDED"
+
+
+class UndecodableFrame(ApplyError):
+    """A landed frame cannot be decoded; the table holds before its update.
+
+    Args:
+        position: frame_seq of the frame.
+        cause_class: ``error_class`` of the wire error found.
+    """
+
+    error_class = "UNDECODABLE_FRAME"
+
+    def __init__(self, *, table: str, position: int, cause_class: str, reason: str) -> None:
+        self.position, self.cause_class, self.reason = position, cause_class, reason
+        super().__init__(f"frame {position} cannot be decoded: {cause_class}: {reason}", table=table)

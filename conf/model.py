@@ -1,0 +1,77 @@
+"""The settings, as strict pydantic models. Nothing here reads a file; `conf.load` does.
+
+A feed's ``options`` and ``tables`` are kept raw: only the connector knows their models
+(``Connector.Options`` and ``Connector.TableOptions``); `connectors.registry` validates them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Strict(BaseModel):
+    """Base of every settings model: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Commit(Strict):
+    """When a receiver commits to bronze: by time or by bytes, whichever comes first."""
+
+    interval_ms: int = Field(default=200, ge=1, le=600_000)
+    max_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 30)
+    compact_every: int = Field(default=100, ge=2, le=10_000)
+
+
+class Reconnect(Strict):
+    """Exponential back-off between epochs, in seconds, each delay with full jitter."""
+
+    first: float = Field(default=0.2, gt=0)
+    longest: float = Field(default=30.0, gt=0)
+    connect_timeout: float = Field(default=10.0, gt=0)
+
+
+class CutLimits(Strict):
+    """Bounds of one cut. A single update is never split, however large."""
+
+    max_frames: int = Field(default=200_000, ge=1)
+    max_bytes: int = Field(default=1 << 30, ge=1 << 10)
+
+
+class Build(Strict):
+    """How jobs run Spark and follow bronze."""
+
+    poll_ms: int = Field(default=200, ge=10)
+    tables_at_once: int = Field(default=2, ge=1)
+    cut: CutLimits = CutLimits()
+
+
+class Table(Strict):
+    """What every connector's table settings have in common."""
+
+    source: str = Field(min_length=1)
+    keys: tuple[str, ...] = ()
+
+
+class FeedSettings(Strict):
+    """One ``feeds/<feed>.toml``. The feed is called after the file."""
+
+    connector: str
+    address: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    tables: dict[str, dict[str, Any]] = Field(min_length=1)
+    commit: Commit = Commit()
+    reconnect: Reconnect = Reconnect()
+
+
+class Settings(Strict):
+    """Everything that is not a feed's."""
+
+    warehouse: str
+    storage_options: dict[str, str] = Field(default_factory=dict)
+    spark: dict[str, str] = Field(default_factory=dict)
+    build: Build = Build()
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    feeds: dict[str, FeedSettings] = Field(default_factory=dict)

@@ -1,0 +1,201 @@
+"""What a connector is: the types that cross between a source, bronze and the engine.
+
+A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder`
+turns the landed frames of one `Cut` into change rows (`transforms.changes`). Both come from a `Connector`,
+which is found by name in `connectors.registry`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from conf.model import Commit, Reconnect, Table
+
+if TYPE_CHECKING:  # receivers must not import Spark
+    from pydantic import BaseModel
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class Kind(StrEnum):
+    """What a frame is for: bronze column ``kind``."""
+
+    CONTROL = "control"
+    SNAPSHOT = "snapshot"
+    DATA = "data"
+    MARK = "mark"
+
+
+class Boundary(StrEnum):
+    """A frame's place in its update: bronze column ``boundary``."""
+
+    BEGIN = "begin"
+    INSIDE = "inside"
+    END = "end"
+    WHOLE = "whole"
+    NONE = "none"
+
+
+class Frame(NamedTuple):
+    """One message as received, and what the receiver knows of it without decoding the body."""
+
+    body: bytes
+    kind: Kind
+    boundary: Boundary = Boundary.NONE
+    stream: str | None = None
+    source_position: str | None = None
+
+
+def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
+    """Return a frame the receiver writes itself: ``name`` is what happened, details must be JSON values."""
+    body = json.dumps({"mark": name, **details}, sort_keys=True, default=str).encode()
+    return Frame(body, Kind.MARK, Boundary.NONE, stream)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Where an epoch begins.
+
+    Args:
+        epoch: Number of this connection, from 1.
+        source_positions: Per stream, the last landed ``source_position``; only what resumes by position uses it.
+    """
+
+    epoch: int
+    source_positions: Mapping[str, str] = field(default_factory=dict)
+
+
+class FrameSink(Protocol):
+    """Where a receiver puts frames. Implemented by `pipelines.bronze`."""
+
+    async def land(self, frames: Sequence[Frame]) -> None:
+        """Take frames, in order. All are taken before the first await: a cancelled caller loses none.
+
+        Waits while too many bytes are uncommitted, which is what slows the socket down.
+        """
+
+    async def flush(self) -> int:
+        """Commit everything landed so far; return the last frame_seq. Acknowledge at the source after this."""
+
+
+class Receiver(Protocol):
+    """Owns the socket of one feed."""
+
+    async def run(self, sink: FrameSink, resume: Resume) -> None:
+        """Run one epoch: connect, subscribe, land every frame until the connection ends.
+
+        Returns when the source ended it in order. Raises SourceUnavailable or RemoteProtocolError when it broke: the
+        caller counts a new epoch, waits and calls again. Anything else is not to be tried again. Safe to cancel.
+        """
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A configured connection to a source, its settings validated by its connector."""
+
+    name: str
+    connector: str
+    address: str
+    options: BaseModel
+    tables: Mapping[str, Table]
+    commit: Commit = field(default_factory=Commit)
+    reconnect: Reconnect = field(default_factory=Reconnect)
+
+
+class ControlFrame(NamedTuple):
+    """A landed control frame, as a decoder's context needs it."""
+
+    frame_seq: int
+    epoch: int
+    stream: str | None
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What one MERGE applies to one silver table: whole updates, ending at the end of an update.
+
+    Args:
+        stream: The stream, which is also the silver table's name.
+        epoch: Epoch of the last update.
+        after: Position the table had reached before; -1 for none.
+        last: Position the table will have reached.
+        spans: Inclusive ranges of positions, ascending. Frames of the stream inside them are applied, others not.
+        begins: Position of the first frame of each update, ascending: an update's identity and order.
+        ends: Position of the last frame of each update, beside ``begins``.
+        replaces: The cut begins with a snapshot: rows it does not leave in existence are deleted.
+    """
+
+    stream: str
+    epoch: int
+    after: int
+    last: int
+    spans: tuple[tuple[int, int], ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    replaces: bool
+
+
+class Survey(NamedTuple):
+    """Bounded facts about a cut, found by one pass over its frames before anything is written."""
+
+    bad_position: int | None
+    """frame_seq of the first frame that cannot be decoded; None when all can."""
+    bad_class: str | None
+    bad_reason: str | None
+    changes: int
+    """Values of rows added or modified, and rows removed: how much work the cut is, not an exact row count."""
+    first_key: int | None
+    last_key: int | None
+    """Smallest and largest positional key touched, for file pruning; None where keys are not positional."""
+    wide_ranges: int
+    """Removed key ranges too wide to be listed key by key."""
+    notes: Mapping[str, int]
+    """Counts worth telling, by name: ``truncated_nanoseconds`` and the like."""
+
+
+class Decoder(Protocol):
+    """Turns landed frames into change rows, in Spark."""
+
+    def context(self, control: Iterable[ControlFrame]) -> Any:
+        """Return what later frames need to be read: small, picklable, connector's own. Runs on the driver."""
+
+    def row_type(self, context: Any, cut: Cut, table: Table) -> StructType:
+        """Return the source's columns of the table at the end of the cut."""
+
+    def survey(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> Survey:
+        """Look through the cut once. Runs one Spark job; writes nothing; never raises on bad bytes."""
+
+    def changes(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
+        """Return change rows (`transforms.changes`). Lazy; bad bytes become rows with ``error``, never exceptions."""
+
+    def removed_ranges(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
+        """Return the wide ranges of the survey: ``first_key``, ``last_key``, ``frame_seq``, ``update``. Lazy."""
+
+
+class Connector(Protocol):
+    """One per folder, one line in the registry."""
+
+    name: str
+    Options: type[BaseModel]
+    TableOptions: type[Table]
+    continuity: Literal["resync", "resume"]
+    """After a lost connection: needs a snapshot, or resumes by position."""
+    net: bool
+    """`Decoder.changes` yields at most one change per key: it has folded already."""
+
+    def has_snapshots(self, table: Table) -> bool:
+        """Tell whether the table's stream ever carries snapshots. One without applies on across epochs."""
+
+    def keeps_log(self, table: Table) -> bool:
+        """Tell whether silver is an append-only log of changes rather than the table's state."""
+
+    def receiver(self, feed: Feed) -> Receiver:
+        """Return a receiver for the feed. Opens nothing yet."""
+
+    def decoder(self, feed: Feed) -> Decoder:
+        """Return the feed's decoder."""

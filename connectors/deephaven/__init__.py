@@ -1,0 +1,1 @@
+"""The Deephaven SBE table transport: client, server, receiver and decoder."""

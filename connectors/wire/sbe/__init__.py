@@ -1,0 +1,1 @@
+"""Simple Binary Encoding, driven by the schema: read XML, decode, encode."""

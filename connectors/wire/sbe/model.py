@@ -1,0 +1,264 @@
+"""The resolved SBE schema: a tree of layouts with no names left to look up.
+
+`connectors.wire.sbe.schema` makes it from XML; decoders and encoders walk it. Offsets are in bytes from
+the start of the block or composite that holds the element. Everything is frozen and picklable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, TypeAlias, TypeVar
+
+
+class Primitive(StrEnum):
+    """The eleven primitive types of SBE 1.0."""
+
+    CHAR = "char"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT16 = "int16"
+    UINT16 = "uint16"
+    INT32 = "int32"
+    UINT32 = "uint32"
+    INT64 = "int64"
+    UINT64 = "uint64"
+    FLOAT = "float"
+    DOUBLE = "double"
+
+
+class Presence(StrEnum):
+    """Whether a field has bytes, and whether it may be null."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+    CONSTANT = "constant"
+
+
+_T = TypeVar("_T", "Field", "Group", "Data")
+
+ByteOrder: TypeAlias = Literal["<", ">"]
+"""As `struct` and numpy write it."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One primitive value. ``charset`` only for char."""
+
+    name: str
+    primitive: Primitive
+    size: int
+    null: int | float
+    minimum: int | float
+    maximum: int | float
+    null_declared: bool = False
+    presence: Presence = Presence.REQUIRED
+    constant: int | float | str | None = None
+    charset: str | None = None
+    since_version: int = 0
+
+
+@dataclass(frozen=True)
+class Array:
+    """A fixed array: of char, then it is text up to the first NUL; else a list of numbers."""
+
+    name: str
+    element: Scalar
+    count: int
+    size: int
+    presence: Presence = Presence.REQUIRED
+    constant: str | None = None
+    charset: str | None = None
+    since_version: int = 0
+
+
+@dataclass(frozen=True)
+class Enum:
+    """Named values over a primitive."""
+
+    name: str
+    encoding: Scalar
+    size: int
+    null: int
+    values: Mapping[int, str]
+    """Raw value → name. A char's raw value is its code."""
+    versions: Mapping[int, int] = field(default_factory=dict)
+    """Raw value → sinceVersion, where it is not 0."""
+    since_version: int = 0
+
+    def raw(self, name: str) -> int:
+        """Return the raw value called ``name``; KeyError when there is none."""
+        for value, known in self.values.items():
+            if known == name:
+                return value
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class Set:
+    """Named bits over an unsigned primitive; bit 0 is the least significant."""
+
+    name: str
+    encoding: Scalar
+    size: int
+    choices: Mapping[int, str]
+    """Bit number → name."""
+    versions: Mapping[int, int] = field(default_factory=dict)
+    since_version: int = 0
+
+
+@dataclass(frozen=True)
+class Member:
+    """A composite's member."""
+
+    name: str
+    offset: int
+    encoding: Encoding
+    presence: Presence
+    constant: int | float | str | None = None
+    since_version: int = 0
+    deprecated: int | None = None
+
+
+@dataclass(frozen=True)
+class Composite:
+    """Members at fixed offsets."""
+
+    name: str
+    size: int
+    members: tuple[Member, ...]
+    since_version: int = 0
+
+    def member(self, name: str) -> Member:
+        """Return the member called ``name``; KeyError when there is none."""
+        for member in self.members:
+            if member.name == name:
+                return member
+        raise KeyError(name)
+
+
+Encoding: TypeAlias = "Scalar | Array | Enum | Set | Composite"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a root block or of a group's entry block."""
+
+    name: str
+    id: int
+    offset: int
+    size: int
+    encoding: Encoding
+    presence: Presence
+    constant: int | float | str | None = None
+    since_version: int = 0
+    """Effective: the larger of its own and its type's."""
+    deprecated: int | None = None
+    semantic_type: str | None = None
+    extras: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Role:
+    """One member of a structural composite: header, dimensions, or a length."""
+
+    offset: int
+    primitive: Primitive
+    size: int
+    minimum: int
+    maximum: int
+    constant: int | None = None
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A structural composite, its members found by name (SBE 1.0: message header, group dimensions)."""
+
+    name: str
+    size: int
+    roles: Mapping[str, Role]
+    composite: Composite
+
+
+@dataclass(frozen=True)
+class Data:
+    """Variable-length data: a length, then bytes at ``data_offset`` from the start of the length's composite."""
+
+    name: str
+    id: int
+    length: Role
+    data_offset: int
+    charset: str | None
+    """None: the data are bytes, not text."""
+    since_version: int = 0
+    deprecated: int | None = None
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a message and a group have in common: a block, then groups, then data, in this order on the wire."""
+
+    name: str
+    block_length: int
+    """Effective: the larger of the declared and the computed length."""
+    content_length: int
+    fields: tuple[Field, ...]
+    groups: tuple[Group, ...]
+    data: tuple[Data, ...]
+    since_version: int
+    deprecated: int | None
+
+    def field(self, name: str) -> Field:
+        """Return the field called ``name``; KeyError when there is none."""
+        return _named(self.fields, name)
+
+    def group(self, name: str) -> Group:
+        """Return the group called ``name``; KeyError when there is none."""
+        return _named(self.groups, name)
+
+    def data_field(self, name: str) -> Data:
+        """Return the data called ``name``; KeyError when there is none."""
+        return _named(self.data, name)
+
+
+@dataclass(frozen=True)
+class Group(Body):
+    """A repeating group: dimensions, then entries."""
+
+    id: int
+    dimensions: Structure
+
+
+@dataclass(frozen=True)
+class Message(Body):
+    """A message template."""
+
+    id: int
+    """Template id."""
+    semantic_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A whole schema."""
+
+    file: str
+    package: str
+    id: int
+    version: int
+    byte_order: ByteOrder
+    header: Structure
+    messages: Mapping[str, Message]
+    """By name."""
+    templates: Mapping[int, Message]
+    """By template id."""
+    encodings: Mapping[str, Encoding]
+    warnings: tuple[str, ...] = ()
+
+
+def _named(elements: tuple[_T, ...], name: str) -> _T:
+    for element in elements:
+        if element.name == name:
+            return element
+    raise KeyError(name)

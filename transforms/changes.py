@@ -1,0 +1,60 @@
+"""Change rows: the one form in which every decoder hands row-level changes to the engine.
+
+Columns, those marked * may be left out by a decoder and are then NULL for every row:
+
+=================  ===============================================================================
+``frame_seq``      position of the last frame that took part in the change
+``ordinal`` *      order inside the frame, from 0
+``op``             ``insert``, ``update``, ``delete`` or ``snapshot`` (a row of a snapshot)
+``key``            struct of the key columns
+``old_key`` *      the same struct, only where an update moved the key
+``row``            struct of the table's columns, typed; NULL for a delete
+``present`` *      names of the columns of ``row`` that were sent; NULL means all. Absent is not NULL
+``sequence`` *     only for sources whose order is not the landing order
+``source_time`` *  when the source made the change
+``error`` *        struct<error_class, reason>; such a row is not a change, its other columns may be NULL
+=================  ===============================================================================
+
+Stream and epoch are those of the cut being applied, so they are not repeated on every row.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
+
+ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructField("reason", T.StringType())])
+
+
+def change_type(key: T.StructType, row: T.StructType) -> T.StructType:
+    """Return the schema of change rows for a table: every column of the contract, in its order."""
+    return (
+        T.StructType()
+        .add("frame_seq", T.LongType())
+        .add("ordinal", T.IntegerType())
+        .add("op", T.StringType())
+        .add("key", key)
+        .add("old_key", key)
+        .add("row", row)
+        .add("present", T.ArrayType(T.StringType()))
+        .add("sequence", T.StringType())
+        .add("source_time", T.TimestampType())
+        .add("error", ERROR)
+    )
+
+
+def complete(changes: DataFrame) -> DataFrame:
+    """Return the change rows with the columns a decoder left out added as typed NULLs. Lazy."""
+    have = changes.schema
+    key, row = have["key"].dataType, have["row"].dataType
+    assert isinstance(key, T.StructType)
+    assert isinstance(row, T.StructType)
+    return changes.select(
+        *(
+            F.col(field.name) if field.name in have.fieldNames() else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in change_type(key, row)
+        )
+    )
