@@ -1,0 +1,78 @@
+"""Where tables live: every Delta table silverfold writes has one place under the warehouse.
+
+::
+
+    <warehouse>/bronze/<feed>
+    <warehouse>/silver/<feed>/<table>
+    <warehouse>/silver/<feed>/<table>__history
+    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table>
+
+A place is known before its table exists. Nothing here touches storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Place:
+    """One Delta table's address.
+
+    Args:
+        url: An absolute local path, or a URL such as ``s3://bucket/prefix/table``.
+        storage_options: How to reach the store, as delta-rs names the keys. May hold secrets: never shown.
+    """
+
+    url: str
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def local(self) -> Path | None:
+        """The folder, when the place is on this machine's file system; None for any other store."""
+        return None if "://" in self.url else Path(self.url)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of one warehouse.
+
+    Args:
+        warehouse: A local path (a relative one is taken from the working directory) or a URL.
+    """
+
+    warehouse: str
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def bronze(self, feed: str) -> Place:
+        """Return the place of the feed's landed frames."""
+        return self._at("bronze", feed)
+
+    def silver(self, feed: str, table: str) -> Place:
+        """Return the place of a silver table's current rows."""
+        return self._at("silver", feed, table)
+
+    def history(self, feed: str, table: str) -> Place:
+        """Return the place of a silver table's past rows, kept with ``stored_as_scd_type = 2``."""
+        return self._at("silver", feed, f"{table}__history")
+
+    def cuts(self, feed: str) -> Place:
+        """Return the place of the list of applied cuts. Derivable: losing it loses nothing."""
+        return self._at("_silverfold", feed, "cuts")
+
+    def quarantine(self, feed: str, table: str) -> Place:
+        """Return the place of what a table could not take. One per table: each has one writer."""
+        return self._at("_silverfold", feed, "quarantine", table)
+
+    def tombstones(self, feed: str, table: str) -> Place:
+        """Return the place of a table's remembered deletes."""
+        return self._at("_silverfold", feed, "tombstones", table)
+
+    def _at(self, *parts: str) -> Place:
+        root = self.warehouse if "://" in self.warehouse else str(Path(self.warehouse).absolute())
+        return Place("/".join((root.rstrip("/"), *parts)), self.storage_options)
