@@ -1,0 +1,167 @@
+"""The messages of the transport as nouns, and how each is read and written.
+
+Reading a message needs a `Roles` (`connectors.deephaven.roles`), so no template id, offset or enum number stands
+here. Column data are not decoded here: `connectors.deephaven.columns` does that. A body is a message from its
+header on, without the length prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from conf.errors import ProtocolError, WireError
+from connectors.deephaven.types import ColumnType
+
+
+class SubscribeMode(StrEnum):
+    """What a subscription is sent."""
+
+    SNAPSHOT_ONLY = "snapshot_only"
+    """One snapshot; then the server removes the subscription."""
+    SNAPSHOT_WITH_UPDATES = "snapshot_with_updates"
+    """A snapshot, then updates until unsubscribed."""
+    UPDATES_ONLY = "updates_only"
+    """Updates until unsubscribed: the table cannot be rebuilt from them."""
+
+
+class ErrorCode(StrEnum):
+    """Why a server refuses, by the names of the transport."""
+
+    UNEXPECTED_ERROR = "UNEXPECTED_ERROR"
+    UNKNOWN_TABLE = "UNKNOWN_TABLE"
+    UNKNOWN_COLUMN = "UNKNOWN_COLUMN"
+    DUPLICATE_SUBSCRIPTION_ID = "DUPLICATE_SUBSCRIPTION_ID"
+    INVALID_SUBSCRIPTION_ID = "INVALID_SUBSCRIPTION_ID"
+    OBJECT_OVERFLOW = "OBJECT_OVERFLOW"
+
+
+class ColumnInfo(NamedTuple):
+    """One subscribed column. ``type`` is None where the schema lacks a column message with that template id."""
+
+    column_id: int
+    template_id: int
+    name: str
+    type: ColumnType | None
+
+
+class ConnectionResponse(NamedTuple):
+    """The server's first message."""
+
+    body: bytes
+    message_buffer_size: int
+
+
+class SubscribeResponse(NamedTuple):
+    """A subscription stands; its columns in the order of the server."""
+
+    body: bytes
+    subscription_id: int
+    columns: tuple[ColumnInfo, ...]
+
+
+class UnsubscribeResponse(NamedTuple):
+    """A subscription has ended."""
+
+    body: bytes
+    subscription_id: int
+
+
+class SubscriptionError(NamedTuple):
+    """The server says no. ``code`` is the enum's name, or the number in digits where the schema lacks it."""
+
+    body: bytes
+    subscription_id: int
+    code: str
+    text: str
+
+
+class UpdateBegan(NamedTuple):
+    """An atomic update begins; ``snapshot`` on it and all its frames tells the first of a snapshot subscription."""
+
+    body: bytes
+    subscription_id: int
+    snapshot: bool
+
+
+class ColumnReceived(NamedTuple):
+    """Values of one column, not decoded yet."""
+
+    body: bytes
+    subscription_id: int
+    snapshot: bool
+
+
+class RowsRemovedReceived(NamedTuple):
+    """Ranges of removed rows, not decoded yet."""
+
+    body: bytes
+    subscription_id: int
+    snapshot: bool
+
+
+class UpdateEnded(NamedTuple):
+    """The update is whole."""
+
+    body: bytes
+    subscription_id: int
+    snapshot: bool
+
+
+class UpdateVoided(NamedTuple):
+    """An open update will never end: nothing of it may be applied. There is no message for it on the wire."""
+
+    subscription_id: int
+    snapshot: bool
+
+
+class UnknownMessage(NamedTuple):
+    """A message whose template the schema lacks. The session goes on."""
+
+    body: bytes
+    template_id: int
+
+
+class BadFrame(NamedTuple):
+    """Bytes that broke the protocol. Nothing follows: the session raises ``error`` from now on."""
+
+    body: bytes
+    error: WireError | ProtocolError
+
+
+Event: TypeAlias = (
+    ConnectionResponse
+    | SubscribeResponse
+    | UnsubscribeResponse
+    | SubscriptionError
+    | UpdateBegan
+    | ColumnReceived
+    | RowsRemovedReceived
+    | UpdateEnded
+    | UpdateVoided
+    | UnknownMessage
+    | BadFrame
+)
+"""What `connectors.deephaven.protocol.Session.next_event` returns."""
+
+
+class TableSubscribe(NamedTuple):
+    """A client's request. No columns: all of them. No filter: all rows."""
+
+    body: bytes
+    subscription_id: int
+    mode: SubscribeMode
+    table: str
+    columns: tuple[str, ...]
+    filter: str
+
+
+class TableUnsubscribe(NamedTuple):
+    """A client's request to end a subscription."""
+
+    body: bytes
+    subscription_id: int
+
+
+Request: TypeAlias = TableSubscribe | TableUnsubscribe
