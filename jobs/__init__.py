@@ -1,0 +1,1 @@
+"""The commands: one file per job, each also ``python -m jobs.<name>``; `jobs.cli` mounts them all."""

@@ -1,0 +1,1 @@
+"""The engine: frames land in bronze, cuts of whole updates are planned and applied to silver."""
