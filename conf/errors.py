@@ -51,13 +51,14 @@ class WireError(SilverfoldError):
         detail: What was found and what was expected.
         offset: Where in the message, in bytes from its first byte; None when unknown.
         reason: The finding's short name, such as ``truncated`` or ``charset``.
+        element: Where in the message's structure, such as ``Quote.legs[1].blob``; empty when unknown.
     """
 
     error_class = "WIRE_ERROR"
 
-    def __init__(self, detail: str, *, offset: int | None = None, reason: str = "") -> None:
-        self.detail, self.offset, self.reason = detail, offset, reason
-        at = "" if offset is None else f" at byte {offset}"
+    def __init__(self, detail: str, *, offset: int | None = None, reason: str = "", element: str = "") -> None:
+        self.detail, self.offset, self.reason, self.element = detail, offset, reason, element
+        at = (f" in {element}" if element else "") + ("" if offset is None else f" at byte {offset}")
         super().__init__(f"{reason or self.error_class.lower()}{at}: {detail}")
 
 
@@ -91,14 +92,29 @@ class SchemaError(SilverfoldError):
     Args:
         code: The rule's code in the list of SBE schema errors, such as ``E07``, or a name of ours.
         line: Line of the element, from 1; None when it concerns the whole file.
+        others: Further errors found in the same pass.
     """
 
     error_class = "SCHEMA_ERROR"
 
-    def __init__(self, detail: str, *, file: str = "", line: int | None = None, code: str = "") -> None:
-        self.detail, self.file, self.line, self.code = detail, file, line, code
+    def __init__(
+        self,
+        detail: str,
+        *,
+        file: str = "",
+        line: int | None = None,
+        code: str = "",
+        others: tuple[SchemaError, ...] = (),
+    ) -> None:
+        self.detail, self.file, self.line, self.code, self.others = detail, file, line, code, others
         where = f"{file or 'schema'}{'' if line is None else f':{line}'}"
-        super().__init__(f"{where}: {code + ': ' if code else ''}{detail}")
+        more = "".join(f"\n{error}" for error in others)
+        super().__init__(f"{where}: {code + ': ' if code else ''}{detail}{more}")
+
+    @property
+    def errors(self) -> tuple[SchemaError, ...]:
+        """All errors of the pass, this one first, in the order of the file."""
+        return (self, *self.others)
 
 
 class ProtocolError(SilverfoldError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 
 class Primitive(StrEnum):
@@ -86,6 +86,7 @@ class Enum:
     versions: Mapping[int, int] = field(default_factory=dict)
     """Raw value → sinceVersion, where it is not 0."""
     since_version: int = 0
+    presence: Presence = Presence.REQUIRED
 
     def raw(self, name: str) -> int:
         """Return the raw value called ``name``; KeyError when there is none."""
@@ -129,6 +130,7 @@ class Composite:
     size: int
     members: tuple[Member, ...]
     since_version: int = 0
+    presence: Presence = Presence.REQUIRED
 
     def member(self, name: str) -> Member:
         """Return the member called ``name``; KeyError when there is none."""
@@ -157,6 +159,9 @@ class Field:
     deprecated: int | None = None
     semantic_type: str | None = None
     extras: Mapping[str, str] = field(default_factory=dict)
+    """Attributes of foreign namespaces, by ``{namespace}name``. Not interpreted."""
+    epoch: str = "unix"
+    time_unit: str = "nanosecond"
 
 
 @dataclass(frozen=True)
@@ -241,7 +246,11 @@ class Message(Body):
 
 @dataclass(frozen=True)
 class Schema:
-    """A whole schema."""
+    """A whole schema.
+
+    ``plans`` holds what readers and writers compile from the tree on first use, so that it lives as long as the
+    schema; it is not part of the schema's value and is not pickled.
+    """
 
     file: str
     package: str
@@ -255,6 +264,15 @@ class Schema:
     """By template id."""
     encodings: Mapping[str, Encoding]
     warnings: tuple[str, ...] = ()
+    """Each as ``file:line: code: text``."""
+    description: str | None = None
+    semantic_version: str | None = None
+    default_dimensions: Structure | None = None
+    """The dimensions called ``groupSizeEncoding``, where there are any."""
+    plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plans": {}}
 
 
 def _named(elements: tuple[_T, ...], name: str) -> _T:

@@ -1,0 +1,86 @@
+"""Resolves composites: members one after another, at the offsets they ask for (SBE 1.0, section 3.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connectors.wire.sbe.document import Element
+from connectors.wire.sbe.model import Array, Composite, Encoding, Member, Presence, Scalar, Set
+from connectors.wire.sbe.simple import presence_of
+
+if TYPE_CHECKING:  # the two make each other: members may be named encodings
+    from connectors.wire.sbe.encodings import Encodings
+
+_MEMBERS = frozenset({"type", "enum", "set", "composite", "ref"})
+
+
+def resolve_composite(element: Element, encodings: Encodings) -> Composite:
+    """Return the layout of a ``composite`` element; members that cannot be resolved are left out."""
+    report = encodings.report
+    members: list[Member] = []
+    cursor = 0
+    for child in element.children:
+        if child.tag not in _MEMBERS:
+            continue
+        if any(member.name == child.name for member in members):
+            report.error("E12", child, f"composite {element.name} has two members called {child.name}")
+        encoding = encodings.named(child.get("type") or "", child) if child.tag == "ref" else encodings.place(child)
+        if encoding is None:
+            continue
+        offset = _offset(child, encodings, cursor)
+        if offset < cursor:
+            report.error("E12", child, f"{child.name} begins at {offset}, before the end of the last member, {cursor}")
+        member = _member(child, max(offset, cursor), encoding, encodings)
+        members.append(member)
+        cursor = member.offset + wire_size(member)
+    return Composite(
+        name=element.name,
+        size=cursor,
+        members=tuple(members),
+        since_version=report.number(element, "sinceVersion"),
+        presence=presence_of(element, report) or Presence.REQUIRED,
+    )
+
+
+def _offset(child: Element, encodings: Encodings, cursor: int) -> int:
+    """Return where a member asks to begin; a ref without an offset takes that of the definition."""
+    offset = encodings.report.given(child, "offset")
+    if offset is None and child.tag == "ref":
+        definition = encodings.definition(child.get("type") or "")
+        offset = None if definition is None else encodings.report.given(definition, "offset")
+    return cursor if offset is None else offset
+
+
+def _member(child: Element, offset: int, encoding: Encoding, encodings: Encodings) -> Member:
+    report = encodings.report
+    return Member(
+        name=child.name,
+        offset=offset,
+        encoding=encoding,
+        presence=presence(encoding),
+        constant=constant(encoding),
+        since_version=max(report.number(child, "sinceVersion"), encoding.since_version),
+        deprecated=report.given(child, "deprecated"),
+    )
+
+
+def presence(encoding: Encoding) -> Presence:
+    """Return the presence that an encoding itself declares."""
+    return Presence.REQUIRED if isinstance(encoding, Set) else encoding.presence
+
+
+def constant(encoding: Encoding) -> int | float | str | None:
+    """Return the value of a constant encoding; None when it is not constant."""
+    return encoding.constant if isinstance(encoding, Scalar | Array) else None
+
+
+def wire_size(member: Member) -> int:
+    """Return the bytes a member takes in its composite: none when it is constant."""
+    return 0 if member.presence is Presence.CONSTANT else member.encoding.size
+
+
+def is_variable(encoding: Encoding) -> bool:
+    """Tell whether an encoding has no fixed size: an array of length 0, or a composite that holds one."""
+    if isinstance(encoding, Composite):
+        return any(is_variable(member.encoding) for member in encoding.members)
+    return isinstance(encoding, Array) and encoding.count == 0

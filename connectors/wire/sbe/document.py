@@ -1,0 +1,159 @@
+"""Reads a schema's XML into elements that know their file and line.
+
+Elements are known by their local names: the namespaces and prefixes of published schemas differ. Document types and
+entities are refused. An ``include`` of the XInclude namespace becomes the root of the file it names, which must lie
+in the folder of the first file or below it.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.sax import SAXException, handler
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.sax import make_parser
+
+from conf.errors import SchemaError
+
+_XINCLUDE = "http://www.w3.org/2001/XInclude"
+MAX_DEPTH = 64
+"""Deepest nesting of elements. Published schemas stay below ten."""
+
+
+@dataclass
+class Element:
+    """One element: attributes without a namespace, those of foreign namespaces, and where it stands."""
+
+    tag: str
+    namespace: str
+    file: str
+    line: int
+    attributes: dict[str, str]
+    foreign: dict[str, str]
+    """By ``{namespace}name``."""
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+
+    def get(self, name: str) -> str | None:
+        """Return an attribute, surrounding white space removed; None when missing."""
+        value = self.attributes.get(name)
+        return None if value is None else value.strip()
+
+    @property
+    def name(self) -> str:
+        """The attribute ``name``, empty when missing."""
+        return self.get("name") or ""
+
+
+def read_document(source: Path | bytes, *, file: str = "") -> Element:
+    """Return the root element of a schema, its includes replaced.
+
+    Args:
+        source: A file, or its contents; contents cannot include further files.
+        file: The name for error messages; the path by default.
+
+    Raises:
+        SchemaError: E01. The XML is not well-formed, declares a document type, or includes what it may not.
+    """
+    if isinstance(source, bytes):
+        root = _parse(source, file)
+        _include(root, folder=None, within=None, opened=())
+        return root
+    path = source.resolve()
+    root = _parse(_contents(path, file or str(source), None), file or str(source))
+    _include(root, folder=path.parent, within=path.parent, opened=(path,))
+    return root
+
+
+def _include(element: Element, *, folder: Path | None, within: Path | None, opened: tuple[Path, ...]) -> None:
+    """Replace the includes below ``element``, whose file lies in ``folder``; none may leave ``within``."""
+    for index, child in enumerate(element.children):
+        if child.tag != "include" or child.namespace != _XINCLUDE:
+            _include(child, folder=folder, within=within, opened=opened)
+            continue
+        path = _included_path(child, folder, within, opened)
+        root = _parse(_contents(path, child.file, child.line), str(path))
+        _include(root, folder=path.parent, within=within, opened=(*opened, path))
+        element.children[index] = root
+
+
+def _included_path(include: Element, folder: Path | None, within: Path | None, opened: tuple[Path, ...]) -> Path:
+    href = include.get("href") or ""
+    if include.get("parse") not in {None, "xml"} or include.get("xpointer") is not None or not href:
+        raise _broken("an include must name a whole XML file by href", include.file, include.line)
+    if folder is None or within is None:
+        raise _broken(f"{href} cannot be included: the schema is not a file", include.file, include.line)
+    path = Path() if ":" in href or "\0" in href else (folder / href).resolve()
+    if not path.is_relative_to(within):
+        raise _broken(f"{href} is outside the folder of the schema", include.file, include.line)
+    if path in opened:
+        raise _broken(f"{href} includes itself", include.file, include.line)
+    return path
+
+
+def _contents(path: Path, file: str, line: int | None) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _broken(f"{path} cannot be read: {error.strerror}", file, line) from error
+
+
+def _parse(contents: bytes, file: str) -> Element:
+    builder = _Builder(file)
+    parser = make_parser()
+    parser.forbid_dtd = True
+    parser.setFeature(handler.feature_namespaces, True)
+    parser.setContentHandler(builder)
+    try:
+        parser.parse(io.BytesIO(contents))
+    except DefusedXmlException as error:
+        raise _broken("a document type declaration is not allowed", file, builder.line) from error
+    except SAXException as error:
+        raise _broken(f"not well-formed XML: {error.getMessage()}", file, builder.line) from error
+    except (LookupError, ValueError) as error:  # an encoding that Python does not know or expat cannot use
+        raise _broken(f"not readable XML: {error}", file, builder.line) from error
+    return builder.document.children[0]
+
+
+def _broken(detail: str, file: str, line: int | None) -> SchemaError:
+    return SchemaError(detail, file=file, line=line, code="E01")
+
+
+class _Builder(handler.ContentHandler):
+    """Builds the tree, keeping the parser's place."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = file
+        self.document = Element("", "", file, 1, {}, {})
+        self._open = [self.document]
+        self._locator: Any = None
+
+    @property
+    def line(self) -> int:
+        return int(self._locator.getLineNumber() or 1) if self._locator else 1
+
+    def setDocumentLocator(self, locator: Any) -> None:  # noqa: N802 (the name is SAX's)
+        self._locator = locator
+
+    def startElementNS(self, name: tuple[str | None, str], _qname: str | None, attrs: Any) -> None:  # noqa: N802
+        if len(self._open) > MAX_DEPTH:
+            raise _broken(f"elements nest deeper than {MAX_DEPTH}", self.file, self.line)
+        element = Element(name[1], name[0] or "", self.file, self.line, {}, {})
+        for (namespace, attribute), value in attrs.items():
+            if namespace:
+                element.foreign[f"{{{namespace}}}{attribute}"] = value
+            else:
+                element.attributes[attribute] = value
+        self._open[-1].children.append(element)
+        self._open.append(element)
+
+    def endElementNS(self, _name: tuple[str | None, str], _qname: str | None) -> None:  # noqa: N802
+        element = self._open.pop()
+        element.text = element.text.strip()
+
+    def characters(self, content: str) -> None:
+        self._open[-1].text += content

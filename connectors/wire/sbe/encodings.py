@@ -1,0 +1,112 @@
+"""The encodings of a schema by name: defined in any order, resolved once, circles refused.
+
+What cannot be resolved is reported once and is None to its users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from connectors.wire.sbe.composites import resolve_composite
+from connectors.wire.sbe.document import Element
+from connectors.wire.sbe.model import Encoding, Enum, Primitive, Scalar
+from connectors.wire.sbe.primitives import TRAITS
+from connectors.wire.sbe.report import Report
+from connectors.wire.sbe.simple import plain_scalar, resolve_enum, resolve_set, resolve_type
+
+
+class Constant(NamedTuple):
+    """What a valueRef names."""
+
+    enum: Enum
+    name: str
+    raw: int
+
+    @property
+    def value(self) -> int | str:
+        """The value of a simple type that refers to it: the number, or the character."""
+        return chr(self.raw) if self.enum.encoding.primitive is Primitive.CHAR else self.raw
+
+
+class Encodings:
+    """The named encodings of a schema, resolved on demand.
+
+    Args:
+        elements: The children of all ``types`` elements, in order.
+        report: Takes what is wrong with them.
+    """
+
+    def __init__(self, elements: Iterable[Element], report: Report) -> None:
+        self.report = report
+        self._elements: dict[str, Element] = {}
+        self._resolved: dict[str, Encoding | None] = {}
+        self._open: list[str] = []
+        for element in elements:
+            if element.name in self._elements:
+                report.warn("W01", element, f"encoding {element.name} is defined again; the last definition counts")
+            self._elements[element.name] = element
+
+    def all(self) -> Mapping[str, Encoding]:
+        """Resolve every definition; return those that could be."""
+        resolved = {name: self.named(name, element) for name, element in self._elements.items()}
+        return {name: encoding for name, encoding in resolved.items() if encoding is not None}
+
+    def definition(self, name: str) -> Element | None:
+        """Return the element that defines a name, None for primitives and unknown names."""
+        return self._elements.get(name)
+
+    def named(self, name: str, user: Element) -> Encoding | None:
+        """Return the encoding called ``name`` for ``user``; E07 when there is none, E08 when it holds itself."""
+        if name in self._open:
+            self.report.error("E08", user, f"{' → '.join([*self._open, name])} is a circle")
+            return None
+        if name not in self._resolved:
+            self._resolved[name] = self._resolve(name, user)
+        return self._resolved[name]
+
+    def _resolve(self, name: str, user: Element) -> Encoding | None:
+        element = self._elements.get(name)
+        if element is not None:
+            self._open.append(name)
+            encoding = self.place(element)
+            self._open.pop()
+            return encoding
+        if name in TRAITS:
+            return plain_scalar(Primitive(name))
+        if name:
+            self.report.error("E07", user, f"there is no encoding called {name}")
+        return None
+
+    def place(self, element: Element) -> Encoding | None:
+        """Return the encoding that an element defines, be it named or inside a composite."""
+        match element.tag:
+            case "type":
+                return resolve_type(element, self)
+            case "enum":
+                return resolve_enum(element, self)
+            case "set":
+                return resolve_set(element, self)
+            case _:
+                return resolve_composite(element, self)
+
+    def constant(self, element: Element) -> Constant | None:
+        """Return what the element's valueRef names; E09 when that is nothing."""
+        reference = element.get("valueRef") or ""
+        enum_name, _, name = reference.partition(".")
+        enum = self.named(enum_name, element) if enum_name in self._elements else None
+        if isinstance(enum, Enum) and name in enum.values.values():
+            return Constant(enum, name, enum.raw(name))
+        self.report.error("E09", element, f"valueRef {reference!r} of {element.name} names no value of an enum")
+        return None
+
+    def encoding_type(self, element: Element, allowed: frozenset[Primitive], code: str) -> Scalar | None:
+        """Return the scalar that an enum or set is written as."""
+        name = element.get("encodingType") or ""
+        encoding = self.named(name, element)
+        if encoding is None:
+            return None
+        if isinstance(encoding, Scalar) and encoding.primitive in allowed and encoding.constant is None:
+            return encoding
+        self.report.error(code, element, f"{element.tag} {element.name} cannot be written as {name}")
+        return None

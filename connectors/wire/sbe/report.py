@@ -1,0 +1,59 @@
+"""Collects what is wrong with a schema, so that one run tells all of it (codes: Exx errors, Wxx warnings).
+
+Reading goes on after an error with a stand-in value; `Report.stop` ends the pass if there were any.
+"""
+
+from __future__ import annotations
+
+import re
+
+from conf.errors import SchemaError
+from connectors.wire.sbe.document import Element
+from connectors.wire.sbe.primitives import integer
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+
+
+class Report:
+    """Errors and warnings in the order they were found.
+
+    Args:
+        accept: Codes of errors to take as warnings, such as ``E14`` for an enum that lists its null value.
+    """
+
+    def __init__(self, *, accept: frozenset[str] = frozenset()) -> None:
+        self.warnings: list[str] = []
+        self._errors: list[SchemaError] = []
+        self._accept = accept
+
+    def error(self, code: str, element: Element, detail: str) -> None:
+        """Note that a rule is broken at an element."""
+        if code in self._accept:
+            self.warn(code, element, detail)
+        else:
+            self._errors.append(SchemaError(detail, file=element.file, line=element.line, code=code))
+
+    def warn(self, code: str, element: Element, detail: str) -> None:
+        """Note what works but should not be."""
+        self.warnings.append(f"{element.file or 'schema'}:{element.line}: {code}: {detail}")
+
+    def stop(self) -> None:
+        """Raise one SchemaError for all errors so far, if there are any."""
+        if self._errors:
+            first, *others = sorted(self._errors, key=lambda error: (error.file, error.line or 0))
+            raise SchemaError(first.detail, file=first.file, line=first.line, code=first.code, others=tuple(others))
+
+    def number(self, element: Element, name: str, default: int = 0) -> int:
+        """Return a numeric attribute that is not negative; E25 was noted by the vocabulary when it is not one."""
+        number = self.given(element, name)
+        return default if number is None else number
+
+    def given(self, element: Element, name: str) -> int | None:
+        """Return a numeric attribute, None when it is missing or not a number."""
+        number = integer(element.get(name) or "")
+        return None if number is None or number < 0 else number
+
+
+def is_symbol(name: str) -> bool:
+    """Tell whether a name has the symbolic form (SBE 1.0, section 4.2.2)."""
+    return _SYMBOL.fullmatch(name) is not None
