@@ -35,13 +35,21 @@ class SilverfoldError(Exception):
 
 
 class ConfigError(SilverfoldError):
-    """A setting is wrong. Says where it stands, what was found, and what is allowed."""
+    """A setting is wrong. Says where it stands, what was found, and what is allowed.
+
+    Args:
+        found: The value as written; None when there is none.
+        others: Further mistakes found by the same check, each an error of its own.
+    """
 
     error_class = "CONFIG_ERROR"
 
-    def __init__(self, *, file: str, key: str, found: object, allowed: str) -> None:
-        self.file, self.key, self.found, self.allowed = file, key, found, allowed
-        super().__init__(f"{file}: {key}: found {found!r}, allowed: {allowed}")
+    def __init__(
+        self, *, file: str, key: str, found: object, allowed: str, others: tuple[ConfigError, ...] = ()
+    ) -> None:
+        self.file, self.key, self.found, self.allowed, self.others = file, key, found, allowed, others
+        shown = "nothing" if found is None else repr(found)
+        super().__init__(f"{file}: {key}: found {shown}, allowed: {allowed}")
 
 
 class WireError(SilverfoldError):

@@ -6,9 +6,12 @@ A feed's ``options`` and ``tables`` are kept raw: only the connector knows their
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from conf.secrets import Secret
 
 
 class Strict(BaseModel):
@@ -65,13 +68,19 @@ class FeedSettings(Strict):
     commit: Commit = Commit()
     reconnect: Reconnect = Reconnect()
 
+    _file_of: Callable[[tuple[str, ...]], str] = PrivateAttr(default=lambda _path: "settings")
+
+    def file_of(self, path: tuple[str, ...]) -> str:
+        """Return which file, or environment variable, set the key at ``path``: for messages."""
+        return self._file_of(path)
+
 
 class Settings(Strict):
     """Everything that is not a feed's."""
 
     warehouse: str
-    storage_options: dict[str, str] = Field(default_factory=dict)
+    storage_options: dict[str, str | Secret] = Field(default_factory=dict, repr=False)
     spark: dict[str, str] = Field(default_factory=dict)
     build: Build = Build()
-    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     feeds: dict[str, FeedSettings] = Field(default_factory=dict)

@@ -1,0 +1,206 @@
+"""Reads the settings: layers of TOML files and environment variables, the later ones win key by key.
+
+===  ==================================  ===========================================================
+1    ``base.toml``                       packaged; holds everywhere
+2    ``<env>.toml``                      packaged: ``local``, ``databricks``
+3    ``DIR/settings.toml``               the user's, if there is one
+4    ``DIR/feeds/<feed>.toml``           one per feed, called after the file
+5    ``SILVERFOLD__WAREHOUSE`` and such  environment; ``__`` goes one table deeper
+===  ==================================  ===========================================================
+
+The value of a variable is read as TOML where it is a number, true or false, a quoted string, an array or an inline
+table, and is text otherwise. Tables are merged, anything else is replaced.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from conf.errors import ConfigError
+from conf.model import FeedSettings, Settings
+from conf.validate import together, validated
+
+PREFIX = "SILVERFOLD__"
+NAME = re.compile(r"[A-Za-z]([A-Za-z0-9]|_(?!_))*")
+"""What feeds and silver tables may be called: a name that is a folder and an SQL name alike.
+
+Two underscores in a row are taken: ``__`` separates the names of a variable, and ``__history`` ends a folder's name.
+"""
+
+_NAME_RULE = "letters, digits and single underscores, a letter first"
+
+
+class Layered:
+    """A table made of layers, which remembers where each key comes from."""
+
+    def __init__(self, source: str) -> None:
+        self.raw: dict[str, Any] = {}
+        self._last = source
+        self._sources: dict[tuple[str, ...], str] = {}
+
+    def add(self, raw: Mapping[str, Any], source: str) -> None:
+        """Lay a table over what is there. ``source`` is the file's name, for messages."""
+        self._last = source
+        self._merge(self.raw, raw, source, ())
+
+    def set(self, path: tuple[str, ...], value: object, source: str) -> None:
+        """Lay one value over what is there. Names are found whatever their case; new ones become small."""
+        exact: tuple[str, ...] = ()
+        table: Any = self.raw
+        for name in path:
+            names = table if isinstance(table, Mapping) else {}
+            exact += (next((known for known in names if known.lower() == name.lower()), name.lower()),)
+            table = names.get(exact[-1])
+        for name in reversed(exact):
+            value = {name: value}
+        assert isinstance(value, dict)
+        self._merge(self.raw, value, source, ())
+
+    def source_of(self, path: tuple[str, ...]) -> str:
+        """Return where the key comes from: of a missing one, where its table does."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._sources:
+                return self._sources[path[:length]]
+        return self._last
+
+    def _merge(self, into: dict[str, Any], raw: Mapping[str, Any], source: str, above: tuple[str, ...]) -> None:
+        for name, value in raw.items():
+            path = (*above, name)
+            self._sources[path] = source
+            if isinstance(value, Mapping) and isinstance(into.get(name), dict):
+                self._merge(into[name], value, source, path)
+            elif isinstance(value, Mapping):
+                into[name] = {}
+                self._merge(into[name], value, source, path)
+            else:
+                into[name] = value
+
+
+def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -> Settings:
+    """Return the settings of every layer, checked. What a feed's connector defines is checked when it is opened.
+
+    Args:
+        conf_dir: Directory with ``settings.toml`` and ``feeds/``, either may be missing; None for none.
+        env: Name of the packaged layer.
+        environ: Environment variables; those that do not begin with ``SILVERFOLD__`` are left alone.
+
+    Raises:
+        ConfigError: A file is not TOML, or a key is wrong. ``others`` has the further mistakes, of all files.
+    """
+    layers = _files(conf_dir, env)
+    feeds = dict(_feeds(conf_dir))
+    _environment(layers, feeds, environ)
+    mistakes: list[ConfigError] = []
+    loaded: dict[str, FeedSettings] = {}
+    for name, layered in feeds.items():
+        try:
+            loaded[name] = _feed(name, layered)
+        except ConfigError as error:
+            mistakes.append(error)
+    try:
+        settings = validated(Settings, layers.raw, file=layers.source_of)
+    except ConfigError as error:
+        mistakes.insert(0, error)
+    if mistakes:
+        raise together(mistakes)
+    return settings.model_copy(update={"feeds": loaded})
+
+
+def _files(conf_dir: Path | None, env: str) -> Layered:
+    packaged = {file.name.removesuffix(".toml"): file for file in _packaged()}
+    environments = sorted(packaged.keys() - {"base"})
+    if env not in environments:
+        raise ConfigError(file="command line", key="--env", found=env, allowed=", ".join(environments))
+    layers = Layered(f"{env}.toml of silverfold")
+    for name in ("base", env):
+        layers.add(_read(packaged[name], f"{name}.toml of silverfold"), f"{name}.toml of silverfold")
+    if conf_dir is None:
+        return layers
+    if not conf_dir.is_dir():
+        raise ConfigError(file="command line", key="--conf", found=str(conf_dir), allowed="an existing folder")
+    own = conf_dir / "settings.toml"
+    if own.is_file():
+        raw = _read(own, str(own))
+        if "feeds" in raw:
+            raise ConfigError(
+                file=str(own), key="feeds", found="a table", allowed="one file for each: feeds/<feed>.toml"
+            )
+        layers.add(raw, str(own))
+    return layers
+
+
+def _packaged() -> list[Traversable]:
+    return [file for file in resources.files("conf").iterdir() if file.name.endswith(".toml")]
+
+
+def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:
+    if conf_dir is None:
+        return
+    for file in sorted((conf_dir / "feeds").glob("*.toml")):
+        layered = Layered(str(file))
+        layered.add(_read(file, str(file)), str(file))
+        yield file.stem, layered
+
+
+def _feed(name: str, layered: Layered) -> FeedSettings:
+    tables = layered.raw.get("tables")
+    keys = {"the file's name": name, **{f"tables.{table}": table for table in tables or () if isinstance(tables, dict)}}
+    mistakes = [
+        ConfigError(file=layered.source_of(tuple(key.split("."))), key=key, found=found, allowed=_NAME_RULE)
+        for key, found in keys.items()
+        if not NAME.fullmatch(found)
+    ]
+    try:
+        feed = validated(FeedSettings, layered.raw, file=layered.source_of)
+    except ConfigError as error:
+        raise together([*mistakes, error]) from None
+    if mistakes:
+        raise together(mistakes)
+    feed._file_of = layered.source_of
+    return feed
+
+
+def _read(file: Traversable, shown: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        what, _, where = str(error).removesuffix(")").partition(" (at ")
+        raise ConfigError(file=shown, key=where or "the whole file", found=what, allowed="TOML") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(file=shown, key=f"byte {error.start}", found="other bytes", allowed="UTF-8") from error
+    except OSError as error:
+        raise ConfigError(file=shown, key="the whole file", found=str(error), allowed="a readable file") from error
+
+
+def _environment(layers: Layered, feeds: dict[str, Layered], environ: Mapping[str, str]) -> None:
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX):
+            continue
+        source, value = f"environment variable {variable}", _value(environ[variable])
+        path = tuple(variable.removeprefix(PREFIX).split("__"))
+        if path[0].lower() != "feeds":
+            layers.set(path, value, source)
+            continue
+        name = path[1].lower() if len(path) > 1 else ""
+        if name not in feeds or len(path) < 3:
+            shown = f"{PREFIX}FEEDS__<feed>__<key>, with a feed of {', '.join(sorted(feeds)) or 'none yet'}"
+            raise ConfigError(file="environment", key=variable, found=name or None, allowed=shown)
+        feeds[name].set(path[2:], value, source)
+
+
+def _value(text: str) -> object:
+    """Read a variable's value. Dates and the like stay text."""
+    try:
+        value = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    found = value["value"]
+    plain = isinstance(found, bool | int | str | list | dict) or (isinstance(found, float) and math.isfinite(found))
+    return found if plain and len(value) == 1 else text

@@ -1,0 +1,58 @@
+"""Secrets as references: settings name where a secret is, never the secret.
+
+In TOML ``{ env = "NAME" }`` is an environment variable and ``{ file = "PATH" }`` a file, whose trailing line end is
+dropped. A secret is read when it is used, so that it is never stored, and a changed one is found at the next use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
+
+from conf.errors import ConfigError
+
+REFERENCE = '{ env = "NAME" } or { file = "PATH" }'
+
+
+class Secret(BaseModel):
+    """Where a secret is. Exactly one of the two is set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    env: str | None = None
+    file: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_reference(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and len(raw) == 1 and ("env" in raw or "file" in raw):
+            return raw
+        # No part of the value may reach a message: it may be the secret itself.
+        raise PydanticCustomError("secret", "a reference to a secret: {reference}", {"reference": REFERENCE})
+
+    def reveal(self, environ: Mapping[str, str]) -> str:
+        """Return the secret itself. Read anew at each call; do not log or keep it.
+
+        Raises:
+            ConfigError: The variable is not set, or the file cannot be read.
+        """
+        if self.env is not None:
+            if self.env not in environ:
+                raise ConfigError(
+                    file="environment", key=self.env, found=None, allowed="the secret that the settings refer to"
+                )
+            return environ[self.env]
+        assert self.file is not None
+        try:
+            return Path(self.file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(file=self.file, key="secret", found=str(error), allowed="a readable text file") from error
+
+
+def revealed(values: Mapping[str, str | Secret], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the values with every reference replaced by its secret. Raises ConfigError."""
+    return {name: value.reveal(environ) if isinstance(value, Secret) else value for name, value in values.items()}

@@ -1,0 +1,135 @@
+"""Checks raw settings against a model and says every mistake in the words of the person who wrote them.
+
+Strict: text is not a number, a number is not a yes or no. Each of pydantic's findings becomes one `ConfigError`
+with file, key, what was found and what is allowed; the first is raised and carries the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from conf.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
+Path = tuple[str, ...]
+"""Names from the top of a settings file down to a key."""
+
+
+class _Hidden:
+    def __repr__(self) -> str:
+        return "a value that is not shown"
+
+
+HIDDEN = _Hidden()
+"""Stands for what was found where it may be a secret."""
+
+
+def validated(
+    model: type[Model], raw: Mapping[str, Any], *, file: str | Callable[[Path], str], prefix: str = ""
+) -> Model:
+    """Return ``raw`` as a model.
+
+    Args:
+        raw: A table as TOML gives it.
+        file: The file to name in errors, or a function that knows it for each path (prefix included).
+        prefix: Dotted key of ``raw`` inside its file, such as ``tables.quotes``; empty for the whole file.
+
+    Raises:
+        ConfigError: At least one key is wrong. ``others`` has the further mistakes.
+    """
+    try:
+        return model.model_validate_json(json.dumps(raw, default=str), strict=True)
+    except ValidationError as error:
+        findings = error.errors(include_url=False)
+    above = tuple(prefix.split(".")) if prefix else ()
+    file_of = file if callable(file) else lambda _path: file
+    raise together(_translated(model, raw, findings, above, file_of))
+
+
+def together(mistakes: Iterable[ConfigError]) -> ConfigError:
+    """Return the first mistake carrying the others, each listed once and none nested."""
+    first, *rest = [each for mistake in mistakes for each in (mistake, *mistake.others)]
+    return ConfigError(file=first.file, key=first.key, found=first.found, allowed=first.allowed, others=tuple(rest))
+
+
+def _translated(
+    model: type[BaseModel],
+    raw: Mapping[str, Any],
+    findings: Iterable[ErrorDetails],
+    above: Path,
+    file_of: Callable[[Path], str],
+) -> list[ConfigError]:
+    """Return one error per key: what a union allows in several ways is one mistake, not several."""
+    allowed: dict[Path, list[str]] = {}
+    found: dict[Path, object] = {}
+    for finding in findings:
+        path = _path(finding, raw)
+        allowed.setdefault(path, []).append(_allowed(model, finding, path))
+        hidden = finding["type"] == "secret" or found.get(path) is HIDDEN
+        found[path] = HIDDEN if hidden else _found(finding)
+    return [
+        ConfigError(
+            file=file_of(above + path),
+            key=".".join(above + path) or "the whole file",
+            found=found[path],
+            allowed=" or ".join(dict.fromkeys(allowed[path])),
+        )
+        for path in allowed
+    ]
+
+
+def _path(finding: ErrorDetails, raw: Any) -> Path:
+    """Return the finding's path without the names of union branches that pydantic puts into it."""
+    path: Path = ()
+    for part in finding["loc"]:
+        try:
+            raw = raw[part]
+        except (KeyError, IndexError, TypeError):
+            if finding["type"] != "missing" or part != finding["loc"][-1]:
+                continue
+        path += (str(part),)
+    return path
+
+
+def _found(finding: ErrorDetails) -> object:
+    return None if finding["type"] == "missing" else finding["input"]
+
+
+def _allowed(model: type[BaseModel], finding: ErrorDetails, path: Path) -> str:
+    """Say what would be right, in pydantic's words where they are plain."""
+    if finding["type"] == "extra_forbidden":
+        return _names_like(path[-1], _names_at(model, path[:-1]))
+    if finding["type"] == "missing":
+        return "a value: this setting has no default"
+    message = finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return message[:1].lower() + message[1:] if message[:2].istitle() else message
+
+
+def _names_like(name: str, names: list[str]) -> str:
+    """Say which names there are, the nearest one first."""
+    near = difflib.get_close_matches(name, names, n=1)
+    guess = f"no such key, did you mean {near[0]}? " if near else "no such key. "
+    return f"{guess}Known here: {', '.join(sorted(names)) or 'none'}"
+
+
+def _names_at(model: type[BaseModel], path: Path) -> list[str]:
+    """Return the keys that the model allows at a path."""
+    models = [model]
+    for part in path:
+        fields = [each.model_fields[part].annotation for each in models if part in each.model_fields]
+        # A part that is no field is a key of a table with free names: its values' models are in reach already.
+        models = [found for field in fields for found in _models_in(field)] if fields else models
+    return [field.alias or name for each in models for name, field in each.model_fields.items()]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models an annotation mentions, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for argument in get_args(annotation) for found in _models_in(argument)]

@@ -1,0 +1,62 @@
+"""What every command gets: where its settings come from, read when it first asks.
+
+`jobs.cli` puts one `Invocation` into typer's context; a job reaches it with `invocation(ctx)`. Nothing is read
+before a job asks, so that ``--help`` needs no settings at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from conf.load import load_settings
+from conf.secrets import revealed
+from pipelines.places import Places
+
+if TYPE_CHECKING:
+    from conf.model import Settings
+    from connectors.base import Connector, Feed
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One run of the program.
+
+    Args:
+        conf_dir: Directory of the user's ``settings.toml`` and ``feeds/``; None for the packaged settings alone.
+        env: Name of the packaged layer, such as ``local``.
+        environ: Environment variables, for ``SILVERFOLD__`` settings and secrets.
+    """
+
+    conf_dir: Path | None = None
+    env: str = "local"
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+
+    def settings(self) -> Settings:
+        """Read and check every layer. Raises ConfigError."""
+        return load_settings(self.conf_dir, self.env, self.environ)
+
+    def feed(self, name: str, settings: Settings | None = None) -> tuple[Connector, Feed]:
+        """Return a feed's connector and its settings, checked by that connector.
+
+        Raises:
+            ConfigError: No feed has this name, or one of its settings is wrong.
+        """
+        from connectors.registry import open_feed  # noqa: PLC0415 - a connector's imports are its own, paid when used
+
+        return open_feed(name, settings or self.settings())
+
+    def places(self, settings: Settings) -> Places:
+        """Return where the tables are, secrets of the store revealed. Raises ConfigError."""
+        return Places(settings.warehouse, revealed(settings.storage_options, self.environ))
+
+
+def invocation(ctx: typer.Context) -> Invocation:
+    """Return the invocation that `jobs.cli` put into the context."""
+    assert isinstance(ctx.obj, Invocation)
+    return ctx.obj
