@@ -1,0 +1,349 @@
+"""Decides, from bronze's small columns alone, which whole updates each silver table takes next.
+
+What a table may take:
+
+- Whole updates only (`pipelines.updates`). An open update waits, and what lies inside it waits with it; once a
+  frame of a later epoch has landed it is void, and its frames lie outside `Cut.spans`.
+- A stream without snapshots takes every whole update, across epochs.
+- Any other stream takes nothing of an epoch before a snapshot of that epoch is whole. The latest whole snapshot
+  wins: it replaces the table, and whatever came before it is skipped. With ``resync`` false all epochs count as one.
+- A snapshot is overlaid by the data updates inside it (between its first and last frame). The first of an epoch is
+  overlaid by all data updates of the epoch that landed before it too: none of them can have been applied. A later one
+  is not: it starts over, so a receiver that asks for one lands its ``begin`` when it asks.
+
+Hence a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its
+overlay up to its own end are never split, nor is any single update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from conf.errors import PositionGap
+from conf.model import CutLimits
+from connectors.base import Cut
+from pipelines.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates, by_stream, read_frames
+
+_ONE_EPOCH = 0
+_NEVER = -1
+_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class State(StrEnum):
+    """Where a table stands, seen from bronze. The first that fits, in this order."""
+
+    BEHIND = "behind"
+    """A cut is ready."""
+    WAITING_FOR_SNAPSHOT = "waiting_for_snapshot"
+    """Nothing of the newest epoch may be applied before a snapshot of it is whole."""
+    WAITING_FOR_UPDATE_END = "waiting_for_update_end"
+    """All whole updates are applied; one has begun."""
+    SYNCED = "synced"
+    """All whole updates are applied; none has begun."""
+
+
+@dataclass(frozen=True)
+class StreamRules:
+    """What planning must know of a stream and its silver table.
+
+    Args:
+        has_snapshots: `Connector.has_snapshots`.
+        resync: After a lost connection the stream needs a snapshot (`Connector.continuity`).
+        applied: Position the silver table has reached; -1 for none.
+        applied_epoch: Epoch of that position; None when it is to be learnt from bronze.
+    """
+
+    has_snapshots: bool
+    resync: bool
+    applied: int = -1
+    applied_epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one table may take now, and how far it is behind."""
+
+    cut: Cut | None
+    """None when there is nothing to apply now; ``state`` says why."""
+    state: State
+    epoch: int
+    """The feed's newest epoch; 0 when nothing has landed."""
+    landed: int
+    """Position of the stream's newest frame among those fed or applied; -1 for none."""
+    applied: int
+    """Position the table has reached; -1 for none."""
+    backlog_updates: int
+    """Whole updates landed but not applied, without those that never will be."""
+    oldest_waiting: datetime | None
+    """When the oldest of them was whole; None when there is none."""
+    superseded: int
+    """Whole updates that the cut's snapshot makes needless."""
+
+
+class Planner:
+    """Plans the cuts of one feed: feed it bronze, ask it for plans, tell it what was applied.
+
+    Keeps a few numbers per stream, and 45 bytes for each whole update not yet applied.
+
+    Args:
+        feed: Name of the feed, for errors.
+        streams: The streams that have a silver table.
+    """
+
+    def __init__(self, feed: str, streams: Mapping[str, StreamRules]) -> None:
+        self._feed = feed
+        self._streams = {name: _Stream(rules) for name, rules in streams.items()}
+        self._names = list(streams)
+        self._epoch = 0
+        self._next = min((max(rules.applied, 0) for rules in streams.values()), default=0)
+        self._landed = -1
+        self._holes: list[tuple[int, int]] = []
+
+    @property
+    def start(self) -> int:
+        """Position of the next frame to feed. At first: the smallest applied position, or 0.
+
+        It starts *at* an applied position, not after it, so that the epoch of that frame is learnt.
+        """
+        return self._next
+
+    @property
+    def landed(self) -> int:
+        """Position of the newest frame fed, of any stream; -1 for none."""
+        return self._landed
+
+    def advance(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Take the next rows of bronze in position order; rows before `start` are skipped.
+
+        Args:
+            batch: Columns ``frame_seq``, ``epoch``, ``received_at`` (µs), ``stream``, ``kind``, ``boundary``.
+        """
+        fed = read_frames(batch, self._names)
+        frames = fed[np.searchsorted(fed["position"], self._next) :]
+        self._landed = max([self._landed, *fed["position"][-1:].tolist()])
+        if not len(frames):
+            return
+        self._find_holes(frames)
+        for stream in self._streams.values():
+            stream.learn_epoch(frames)
+        for index, part in by_stream(frames).items():
+            self._streams[self._names[index]].advance(part)
+        self._next, self._epoch = int(frames["position"][-1]) + 1, int(frames["epoch"][-1])
+
+    def plan(self, stream: str, limits: CutLimits, *, before: int | None = None, mean_frame_bytes: float = 0.0) -> Plan:
+        """Return what the stream's table may take, once everything landed so far has been fed.
+
+        Args:
+            limits: Bounds of the cut, counted in frames of the stream.
+            before: Hold before this position: the cut ends at the last update that ended before the one it lies in.
+            mean_frame_bytes: Size of an average frame, to keep the cut under ``limits.max_bytes``: bronze's small
+                columns do not tell sizes. 0 leaves the bound to ``limits.max_frames``.
+
+        Raises:
+            PositionGap: Bronze lacks a position the table has yet to pass. Nothing may be applied.
+        """
+        state = self._streams[stream]
+        self._check_dense(state)
+        waiting = state.waiting()
+        horizon = _horizon(waiting, state.open_since(self._epoch), before)
+        usable = waiting[: np.searchsorted(waiting["end"], horizon)]
+        choice = state.choose(usable)
+        cut = _cut(stream, state.applied, choice, _most_frames(limits, mean_frame_bytes))
+        return self._plan(state, cut, waiting, choice)
+
+    def applied(self, stream: str, position: int) -> None:
+        """Note that the stream's table has reached ``position``, the end of an update."""
+        self._streams[stream].pass_over(position, self._landed)
+
+    def _plan(self, state: _Stream, cut: Cut | None, waiting: Updates, choice: _Choice) -> Plan:
+        alive = state.alive(waiting, choice, self._epoch)
+        oldest = waiting["received"][alive]
+        return Plan(
+            cut=cut,
+            state=State.BEHIND if cut else state.idle(self._epoch),
+            epoch=self._epoch,
+            landed=state.landed,
+            applied=state.applied,
+            backlog_updates=len(oldest),
+            oldest_waiting=_EPOCH_0 + timedelta(microseconds=int(oldest[0])) if len(oldest) else None,
+            superseded=choice.superseded,
+        )
+
+    def _find_holes(self, frames: Frames) -> None:
+        positions = np.concatenate([[self._next - 1], frames["position"]])
+        steps = np.diff(positions)
+        assert steps.min() > 0, "rows of bronze must come in position order"
+        for at in np.flatnonzero(steps > 1).tolist():
+            self._holes.append((int(positions[at]) + 1, int(positions[at + 1]) - 1))
+
+    def _check_dense(self, state: _Stream) -> None:
+        for first, last in self._holes:
+            if last >= state.applied:
+                raise PositionGap(feed=self._feed, first=first, last=last)
+        if state.applied > self._landed:
+            raise PositionGap(feed=self._feed, first=self._landed + 1, last=state.applied)
+
+
+class _Choice(NamedTuple):
+    """The updates a table may take, in landing order of their ends."""
+
+    updates: Updates
+    whole: int
+    """How many of them, from the first, go into one cut: the snapshot and what overlays it up to its end."""
+    replaces: bool
+    superseded: int
+    target: int
+    """Epoch the table will be in; `_NEVER` when it has none and gets none."""
+
+
+@dataclass
+class _Stream:
+    """One stream's rules, position, and updates not yet applied."""
+
+    rules: StreamRules
+    applied: int = field(init=False)
+    landed: int = field(init=False)
+    _applied_epoch: int | None = field(init=False)
+    _finder: UpdateFinder = field(init=False, default_factory=UpdateFinder)
+    _waiting: list[Updates] = field(init=False, default_factory=lambda: [np.empty(0, UPDATE)])
+
+    def __post_init__(self) -> None:
+        self.applied = self.landed = self.rules.applied
+        self._applied_epoch = self.rules.applied_epoch
+
+    def learn_epoch(self, frames: Frames) -> None:
+        """Take the epoch of the applied position from its frame, when it is among these."""
+        if self._applied_epoch is not None or self.applied < 0:
+            return
+        found = frames["epoch"][frames["position"] == self.applied]
+        if len(found):
+            self._applied_epoch = int(found[0])
+
+    def advance(self, frames: Frames) -> None:
+        ahead = frames[np.searchsorted(frames["position"], self.applied, side="right") :]
+        if len(ahead):
+            self.landed = int(ahead["position"][-1])
+            self._waiting.append(self._finder.advance(ahead))
+
+    def waiting(self) -> Updates:
+        if len(self._waiting) > 1:
+            self._waiting = [np.concatenate(self._waiting)]
+        return self._waiting[0]
+
+    def open_since(self, newest_epoch: int) -> int | None:
+        """Return where an update began whose end may still come; None when there is none."""
+        opened = self._finder.open
+        return opened[0] if opened and opened[1] == newest_epoch else None
+
+    def pass_over(self, position: int, newest: int) -> None:
+        waiting = self.waiting()
+        passed = int(np.searchsorted(waiting["end"], position, side="right"))
+        if position > newest:
+            self._applied_epoch = None
+        elif passed:
+            self._applied_epoch = int(waiting["epoch"][passed - 1])
+        opened = self._finder.open
+        if opened and opened[0] <= position:
+            self._finder.forget_open()
+        self._waiting = [waiting[passed:].copy()]
+        self.applied, self.landed = position, max(self.landed, position)
+
+    def choose(self, usable: Updates) -> _Choice:
+        if not self.rules.has_snapshots:
+            return _Choice(usable, 1, replaces=False, superseded=0, target=_NEVER)
+        snapshots = np.flatnonzero(usable["snapshot"])
+        if len(snapshots):
+            return self._replace(usable, snapshots)
+        target = self._synced_to()
+        return _Choice(usable[self._epochs(usable) == target], 1, replaces=False, superseded=0, target=target)
+
+    def idle(self, newest_epoch: int) -> State:
+        """Tell why there is no cut."""
+        if self.rules.has_snapshots and self._synced_to() < self._sync_epoch(newest_epoch):
+            return State.WAITING_FOR_SNAPSHOT
+        return State.SYNCED if self.open_since(newest_epoch) is None else State.WAITING_FOR_UPDATE_END
+
+    def alive(self, waiting: Updates, choice: _Choice, newest_epoch: int) -> Bools:
+        """Tell which waiting updates are chosen, or may be once more has landed."""
+        chosen: Bools = np.isin(waiting["end"], choice.updates["end"])
+        if not self.rules.has_snapshots:
+            return np.ones(len(waiting), np.bool_)
+        settled = choice.updates["end"][choice.whole - 1] if choice.replaces else _NEVER
+        epochs = self._epochs(waiting)
+        lives = (epochs == choice.target) | (epochs == self._sync_epoch(newest_epoch))
+        later: Bools = lives & (waiting["end"] > settled)
+        return chosen | later
+
+    def _replace(self, usable: Updates, snapshots: Indexes) -> _Choice:
+        """Return the latest snapshot, what overlays it, and what follows it in its epoch."""
+        at, epochs, order = snapshots[-1], self._epochs(usable), np.arange(len(usable))
+        target = int(epochs[at])
+        is_first = target != self._synced_to() and target not in epochs[snapshots[:-1]]
+        overlays = (order > at) | is_first | (usable["begin"] > usable["begin"][at])
+        chosen = (epochs == target) & ~usable["snapshot"] & overlays
+        chosen[at] = True
+        whole = int(np.count_nonzero(chosen[: at + 1]))
+        return _Choice(usable[chosen], whole, replaces=True, superseded=int(at) + 1 - whole, target=target)
+
+    def _synced_to(self) -> int:
+        if self.applied < 0 or self._applied_epoch is None:
+            return _NEVER
+        return self._sync_epoch(self._applied_epoch)
+
+    def _sync_epoch(self, epoch: int) -> int:
+        return epoch if self.rules.resync else _ONE_EPOCH
+
+    def _epochs(self, updates: Updates) -> npt.NDArray[np.integer[Any]]:
+        return updates["epoch"] if self.rules.resync else np.full(len(updates), _ONE_EPOCH)
+
+
+def _horizon(waiting: Updates, open_since: int | None, before: int | None) -> int:
+    """Return the position that every update to apply must end before."""
+    bounds = [bound for bound in (open_since, before) if bound is not None]
+    if not bounds:
+        return int(np.iinfo(np.int64).max)
+    nearest = min(bounds)
+    across = waiting["begin"][(waiting["begin"] < nearest) & (waiting["end"] >= nearest)]
+    return int(across.min()) if len(across) else nearest
+
+
+def _most_frames(limits: CutLimits, mean_frame_bytes: float) -> int:
+    if mean_frame_bytes <= 0:
+        return limits.max_frames
+    return min(limits.max_frames, int(limits.max_bytes / mean_frame_bytes))
+
+
+def _cut(stream: str, applied: int, choice: _Choice, most_frames: int) -> Cut | None:
+    if not len(choice.updates):
+        return None
+    frames = np.cumsum(choice.updates["last"] - choice.updates["first"] + 1)
+    count = max(int(np.searchsorted(frames, most_frames, side="right")), choice.whole)
+    taken = choice.updates[:count]
+    in_order = taken[np.argsort(taken["begin"], kind="stable")]
+    return Cut(
+        stream=stream,
+        epoch=int(taken["epoch"][-1]),
+        after=applied,
+        last=int(taken["end"][-1]),
+        spans=_spans(in_order),
+        begins=tuple(in_order["begin"].tolist()),
+        ends=tuple(in_order["end"].tolist()),
+        replaces=choice.replaces,
+    )
+
+
+def _spans(updates: Updates) -> tuple[tuple[int, int], ...]:
+    """Join updates, ordered by ``begin``, between which no frame of the stream lies."""
+    reach = np.maximum.accumulate(updates["last"])
+    ends = np.maximum.accumulate(updates["end"])
+    starts = np.flatnonzero(np.append(True, updates["first"][1:] > reach[:-1] + 1))
+    stops = np.append(starts[1:], len(updates)) - 1
+    return tuple(zip(updates["begin"][starts].tolist(), ends[stops].tolist(), strict=True))

@@ -1,0 +1,190 @@
+"""Where a plan starts, what stops it, and where its cuts end. Every frame is written out."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from conf.errors import PositionGap
+from conf.model import CutLimits
+from connectors.base import Cut
+from pipelines.plan import Plan, Planner, StreamRules
+from tests.support.bronze_rows import bronze
+
+NO_LIMIT = CutLimits()
+TABLE = StreamRules(has_snapshots=True, resync=True)
+LOG = StreamRules(has_snapshots=False, resync=True)
+RESUMING = StreamRules(has_snapshots=True, resync=False)
+
+
+def planner(rules: StreamRules, *batches: pa.Table) -> Planner:
+    fed = Planner("market", {"quotes": rules})
+    for batch in batches:
+        fed.advance(batch)
+    return fed
+
+
+def plan(rules: StreamRules, *lines: str, start: int = 0, before: int | None = None) -> Plan:
+    return planner(rules, bronze(*lines, start=start)).plan("quotes", NO_LIMIT, before=before)
+
+
+def test_reading_starts_at_the_smallest_applied_position():
+    fed = Planner(
+        "market",
+        {
+            "quotes": StreamRules(has_snapshots=True, resync=True, applied=40),
+            "trades": StreamRules(has_snapshots=False, resync=True, applied=25),
+        },
+    )
+
+    assert fed.start == 25
+
+
+def test_rows_before_the_start_are_skipped():
+    rules = StreamRules(has_snapshots=True, resync=True, applied=1)
+    cut = plan(rules, "1 quotes snapshot begin", "1 quotes snapshot end", "1 quotes data whole").cut
+
+    assert cut == Cut("quotes", 1, 1, 2, spans=((2, 2),), begins=(2,), ends=(2,), replaces=False)
+
+
+def test_a_batch_fed_twice_counts_once():
+    batch = bronze("1 quotes data whole", "1 quotes data whole")
+
+    cut = planner(LOG, batch, batch).plan("quotes", NO_LIMIT).cut
+
+    assert cut == Cut("quotes", 1, -1, 1, spans=((0, 1),), begins=(0, 1), ends=(0, 1), replaces=False)
+
+
+@pytest.mark.parametrize(
+    ("batches", "first", "last"),
+    [
+        ([bronze("1 quotes data whole", start=3)], 0, 2),
+        ([bronze("1 quotes data whole"), bronze("1 quotes data whole", start=2)], 1, 1),
+        ([pa.concat_tables([bronze("1 - mark none"), bronze("1 - mark none", start=5)])], 1, 4),
+    ],
+    ids=["at the start", "between batches", "inside a batch"],
+)
+def test_missing_positions_stop_the_table_and_are_named(batches: list[pa.Table], first: int, last: int):
+    with pytest.raises(PositionGap) as caught:
+        planner(LOG, *batches).plan("quotes", NO_LIMIT)
+
+    assert (caught.value.feed, caught.value.first, caught.value.last) == ("market", first, last)
+
+
+def test_missing_positions_that_a_table_has_passed_do_not_stop_it():
+    fed = Planner(
+        "market",
+        {
+            "quotes": StreamRules(has_snapshots=False, resync=True, applied=4),
+            "trades": StreamRules(has_snapshots=False, resync=True, applied=0),
+        },
+    )
+    fed.advance(bronze("1 - mark none", "1 - mark none"))
+    fed.advance(bronze("1 quotes data whole", "1 quotes data whole", start=4))
+
+    cut = fed.plan("quotes", NO_LIMIT).cut
+
+    assert cut == Cut("quotes", 1, 4, 5, spans=((5, 5),), begins=(5,), ends=(5,), replaces=False)
+    with pytest.raises(PositionGap, match="2 to 3"):
+        fed.plan("trades", NO_LIMIT)
+
+
+def test_bronze_that_ends_before_the_applied_position_is_a_gap():
+    rules = StreamRules(has_snapshots=True, resync=True, applied=9)
+
+    with pytest.raises(PositionGap, match="5 to 9"):
+        plan(rules, "1 - mark none", start=4)
+
+
+SNAPSHOT_THEN_DATA = (
+    "1 quotes data whole",
+    "1 quotes snapshot begin",
+    "1 quotes snapshot inside",
+    "1 quotes snapshot end",
+    "1 quotes data whole",
+    "1 quotes data begin",
+    "1 quotes data inside",
+    "1 quotes data end",
+    "1 quotes data whole",
+)
+
+
+@pytest.mark.parametrize(
+    ("max_frames", "ends"),
+    [(1, (0, 3)), (4, (0, 3)), (5, (0, 3, 4)), (7, (0, 3, 4)), (8, (0, 3, 4, 7)), (9, (0, 3, 4, 7, 8))],
+)
+def test_a_cut_holds_as_many_frames_as_allowed_but_never_splits_a_snapshot_and_its_overlay(
+    max_frames: int, ends: tuple[int, ...]
+):
+    fed = planner(TABLE, bronze(*SNAPSHOT_THEN_DATA))
+
+    cut = fed.plan("quotes", CutLimits(max_frames=max_frames)).cut
+
+    assert cut is not None
+    assert (cut.ends, cut.last) == (ends, ends[-1])
+
+
+def test_the_rest_of_a_bounded_cut_comes_in_the_next_one():
+    fed = planner(TABLE, bronze(*SNAPSHOT_THEN_DATA))
+    fed.applied("quotes", 4)
+
+    planned = fed.plan("quotes", CutLimits(max_frames=1))
+
+    assert planned.cut == Cut("quotes", 1, 4, 7, spans=((5, 7),), begins=(5,), ends=(7,), replaces=False)
+    assert (planned.applied, planned.backlog_updates) == (4, 2)
+
+
+def test_bytes_bound_a_cut_through_the_mean_size_of_a_frame():
+    fed = planner(LOG, bronze(*["1 quotes data whole"] * 10))
+
+    cut = fed.plan("quotes", CutLimits(max_bytes=4096), mean_frame_bytes=1000.0).cut
+
+    assert cut is not None
+    assert cut.last == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "ends"),
+    [(9, (0, 3, 4, 7, 8)), (8, (0, 3, 4, 7)), (7, (0, 3, 4)), (6, (0, 3, 4)), (5, (0, 3, 4)), (4, (0, 3))],
+)
+def test_a_held_cut_ends_before_the_update_of_the_bad_frame(before: int, ends: tuple[int, ...]):
+    cut = plan(TABLE, *SNAPSHOT_THEN_DATA, before=before).cut
+
+    assert cut is not None
+    assert cut.ends == ends
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_there_is_no_cut_when_the_bad_frame_is_in_the_snapshot_or_its_overlay(before: int):
+    assert plan(TABLE, *SNAPSHOT_THEN_DATA, before=before).cut is None
+
+
+def test_a_bad_frame_inside_a_snapshots_window_holds_the_whole_window():
+    cut = plan(
+        StreamRules(has_snapshots=True, resync=True, applied=0),
+        "1 quotes snapshot whole",
+        "1 quotes data whole",
+        "1 quotes snapshot begin",
+        "1 quotes data whole",
+        "1 quotes data whole",
+        "1 quotes snapshot end",
+        before=4,
+    ).cut
+
+    assert cut == Cut("quotes", 1, 0, 1, spans=((1, 1),), begins=(1,), ends=(1,), replaces=False)
+
+
+def test_a_snapshot_before_the_bad_frame_still_replaces_when_a_later_snapshot_is_bad():
+    cut = plan(TABLE, "1 quotes snapshot whole", "1 quotes data whole", "1 quotes snapshot whole", before=2).cut
+
+    assert cut == Cut("quotes", 1, -1, 1, spans=((0, 1),), begins=(0, 1), ends=(0, 1), replaces=True)
+
+
+def test_a_table_moved_on_by_another_process_is_planned_from_there():
+    fed = planner(TABLE, bronze("1 quotes snapshot whole", "1 quotes data begin"))
+    fed.applied("quotes", 3)
+    fed.advance(bronze("1 quotes data inside", "2 quotes snapshot whole", "2 quotes data whole", start=2))
+
+    cut = fed.plan("quotes", NO_LIMIT).cut
+
+    assert cut == Cut("quotes", 2, 3, 4, spans=((4, 4),), begins=(4,), ends=(4,), replaces=False)
