@@ -49,8 +49,13 @@ def naive_plan(history: Sequence[Row], stream: str, rules: StreamRules) -> Naive
     synced = _synced(history, rules)
     chosen, replaces, unsplit_end = _choose(usable, rules, synced)
     target = _key(chosen[-1].epoch, rules) if replaces else synced
+    alive = {target, _key(newest, rules)}
     left = [
-        update for update in found if _may_still_apply(update, chosen, replaces, unsplit_end, rules, target, newest)
+        update
+        for update in found
+        if not rules.has_snapshots
+        or update in chosen
+        or (update.end > unsplit_end and _key(update.epoch, rules) in alive)
     ]
     if chosen:
         state = State.BEHIND
