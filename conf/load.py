@@ -151,7 +151,9 @@ def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:
 
 def _feed(name: str, layered: Layered) -> FeedSettings:
     tables = layered.raw.get("tables")
-    keys = {"the file's name": name, **{f"tables.{table}": table for table in tables or () if isinstance(tables, dict)}}
+    keys = {"the file's name": name}
+    if isinstance(tables, dict):
+        keys |= {f"tables.{table}": table for table in tables}
     mistakes = [
         ConfigError(file=layered.source_of(tuple(key.split("."))), key=key, found=found, allowed=_NAME_RULE)
         for key, found in keys.items()

@@ -16,6 +16,7 @@ import typer
 
 from conf.load import load_settings
 from conf.secrets import revealed
+from jobs.logs import start_logs
 from pipelines.places import Places
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ class Invocation:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
 
     def settings(self) -> Settings:
-        """Read and check every layer. Raises ConfigError."""
-        return load_settings(self.conf_dir, self.env, self.environ)
+        """Read and check every layer, and log as they say from here on. Raises ConfigError."""
+        settings = load_settings(self.conf_dir, self.env, self.environ)
+        start_logs(settings.log_level)
+        return settings
 
     def feed(self, name: str, settings: Settings | None = None) -> tuple[Connector, Feed]:
         """Return a feed's connector and its settings, checked by that connector.

@@ -1,0 +1,143 @@
+"""The command line: ``silverfold [--conf DIR] [--env NAME] COMMAND``.
+
+Each command is a file of its own in this folder, imported when it is called: a receiver never loads Spark, and
+``--help`` loads nothing. Errors that silverfold raises on purpose become one line each on stderr, and an exit code:
+
+===  ====================================================
+0    done
+1    the answer is no: a check or comparison found a difference
+2    wrong use or bad input
+3    source, store or Spark unavailable
+4    fenced: another process took over
+70   a bug of ours: a traceback is shown
+130  interrupted
+===  ====================================================
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+from conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
+
+
+HELP: Final = "markdown"
+"""How help texts are marked up: lines of a paragraph flow."""
+
+
+class Job(NamedTuple):
+    """One command, known before its module is imported."""
+
+    target: str
+    """``module:attribute``, where the attribute is a function for typer or a `typer.Typer` of sub-commands."""
+    summary: str
+    """First sentence of its help."""
+
+
+JOBS = {
+    "demo": Job("jobs.demo:demo", "Show everything at work: a live source, receiver, build, and a proof."),
+    "simulate": Job("jobs.simulate:app", "Run a connector's own source, and keep its tables changing."),
+    "receive": Job("jobs.receive:receive", "Land a feed's frames in bronze, until stopped."),
+    "build": Job("jobs.build:build", "Bring a feed's silver tables up to what has landed."),
+    "sql": Job("jobs.sql:sql", "Run a query over the silver tables, by table name."),
+    "status": Job("jobs.status:status", "Show, per feed and table, what has landed and what is applied."),
+    "config": Job("jobs.config:app", "Look at the settings."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists its commands by their summaries and imports one when it is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the called command itself, imported now."""
+        name, _listed, rest = super().resolve_command(ctx, args)
+        return name, name and load(name), rest
+
+
+def load(name: str) -> Any:
+    """Import a job and return it as a command."""
+    module, _, attribute = JOBS[name].target.partition(":")
+    found = getattr(import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        found.rich_markup_mode = HELP
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=HELP)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
+
+def _listed(name: str, job: Job) -> Callable[[], None]:
+    def stand_in() -> None:
+        raise AssertionError(f"{name} is replaced when it is called")
+
+    stand_in.__doc__ = job.summary
+    return stand_in
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=HELP, pretty_exceptions_enable=False)
+for _name, _job in JOBS.items():
+    app.command(_name)(_listed(_name, _job))
+
+
+@app.callback()
+def begin(
+    ctx: typer.Context,
+    conf: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", envvar="SILVERFOLD_CONF", help="Folder with settings.toml and feeds/FEED.toml."),
+    ] = None,
+    env: Annotated[
+        str, typer.Option(metavar="NAME", envvar="SILVERFOLD_ENV", help="Packaged settings: local or databricks.")
+    ] = "local",
+) -> None:
+    """Fold foreign change feeds into silver Delta tables.
+
+    Settings come in layers, later wins: the packaged base.toml and NAME.toml, DIR/settings.toml,
+    DIR/feeds/FEED.toml, environment variables such as SILVERFOLD__WAREHOUSE.
+    """
+    from jobs.context import Invocation  # noqa: PLC0415 - --help needs no settings, and their models take time to load
+    from jobs.packages import check_packages  # noqa: PLC0415 - as above
+
+    check_packages()
+    ctx.obj = Invocation(conf_dir=conf, env=env)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit. Without arguments, those of the process."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="silverfold")
+    except SilverfoldError as error:
+        others = error.others if isinstance(error, ConfigError) else ()
+        for each in (error, *others):
+            print(f"silverfold: {each}", file=sys.stderr)
+        sys.exit(exit_code(error))
+    except Exception:  # the line between an answer and a bug: a script must not take the one for the other
+        traceback.print_exc()
+        sys.exit(70)
+
+
+def main_of(name: str) -> None:
+    """Run one job as ``python -m jobs.<name>``: its own arguments, after --conf and --env if they are given."""
+    arguments, own = sys.argv[1:], 0
+    while own < len(arguments) and arguments[own].split("=")[0] in ("--conf", "--env"):
+        own += 1 if "=" in arguments[own] else 2
+    main([*arguments[:own], name, *arguments[own:]])
+
+
+def exit_code(error: SilverfoldError) -> int:
+    """Return the process's exit code for an error."""
+    if isinstance(error, Fenced):
+        return 4
+    return 3 if error.retryable or isinstance(error, SparkUnavailable) else 2
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""``silverfold config``: check the settings before something runs on them."""
+
+from __future__ import annotations
+
+import typer
+
+from conf.errors import ConfigError
+from conf.model import Settings
+from conf.validate import together
+from connectors.base import Connector, Feed
+from jobs.cli import main_of
+from jobs.context import Invocation, invocation
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def config() -> None:
+    """Look at the settings."""
+
+
+@app.command()
+def check(ctx: typer.Context) -> None:
+    """Check every setting of every file, and list the feeds found.
+
+    Nothing is connected to and no table is opened. Exit code 2 with every mistake on a line of its own: file, key,
+    what was found, what is allowed.
+    """
+    run = invocation(ctx)
+    settings = run.settings()
+    for connector, feed in opened(run, settings):
+        typer.echo(_described(connector, feed))
+    typer.echo(f"{len(settings.feeds)} feeds, warehouse {settings.warehouse}: no mistakes")
+
+
+def opened(run: Invocation, settings: Settings) -> list[tuple[Connector, Feed]]:
+    """Return every feed, opened by its connector. Raises ConfigError carrying the mistakes of all feeds."""
+    feeds, mistakes = [], []
+    for name in settings.feeds:
+        try:
+            feeds.append(run.feed(name, settings))
+        except ConfigError as error:
+            mistakes.append(error)
+    if mistakes:
+        raise together(mistakes)
+    return feeds
+
+
+def _described(connector: Connector, feed: Feed) -> str:
+    lines = [f"{feed.name}: {connector.name} at {feed.address or 'its default address'}"]
+    for name, table in feed.tables.items():
+        keys = ", ".join(table.keys) or "the source's row keys"
+        lines.append(f"  {name}: {table.source}, keys: {keys}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main_of("config")

@@ -1,0 +1,35 @@
+"""Logs of a process: structured, one event a line, on stderr. Bodies and secrets never go in."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import structlog
+
+
+def start_logs(level: str, stream: TextIO | None = None) -> None:
+    """Set what this process logs. JSON lines, or readable text where a person is watching.
+
+    Args:
+        level: ``debug``, ``info``, ``warning`` or ``error``; what is below is dropped.
+        stream: Where to; stderr by default.
+    """
+    out = stream or sys.stderr
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *_rendering(out.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _rendering(watched: bool) -> list[structlog.typing.Processor]:
+    if watched:
+        return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
