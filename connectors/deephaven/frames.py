@@ -1,0 +1,128 @@
+"""Cuts a byte stream into messages, and puts the length before a message.
+
+On the wire, repeated until the peer closes::
+
+    offset  size  field
+    0       4     length, uint32, little-endian whatever the schema's byte order
+    4       n     message: header, root block, groups, data
+
+What the length counts is not documented; the first frame tells (`connectors.deephaven.calibrate`).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import StrEnum
+
+from conf.errors import OversizedMessage, TruncatedMessage, WireError
+
+PREFIX_SIZE = 4
+SLACK = 4
+"""Bytes a message may exceed the announced buffer size by: whether the buffer holds the prefix is not documented."""
+
+_PREFIX = struct.Struct("<I")
+
+
+class PrefixCounts(StrEnum):
+    """What the length counts."""
+
+    MESSAGE = "message"
+    """Header and body."""
+    MESSAGE_AND_PREFIX = "message+prefix"
+    """Also its own four bytes."""
+    BODY = "body"
+    """Only what follows the header."""
+
+    def added(self, header_size: int) -> int:
+        """Return how many bytes the length counts beyond the message; negative where it counts fewer."""
+        return {PrefixCounts.MESSAGE: 0, PrefixCounts.MESSAGE_AND_PREFIX: PREFIX_SIZE}.get(self, -header_size)
+
+
+def frame(body: bytes, counts: PrefixCounts = PrefixCounts.MESSAGE, *, header_size: int = 8) -> bytes:
+    """Return a message with its length before it."""
+    return _PREFIX.pack(len(body) + counts.added(header_size)) + body
+
+
+class FrameCutter:
+    """Turns arbitrary chunks of bytes into whole messages.
+
+    Feed with `receive`, then pull with `next_body` until it returns None. The two are apart so that a bad frame never
+    costs the good ones before it. Bytes are kept, not copied, until a frame is whole.
+
+    Args:
+        header_size: Size of the message header, which is the smallest message.
+        counts: What the length counts.
+        largest: Longest message to accept, in bytes, header included.
+    """
+
+    def __init__(self, *, header_size: int, counts: PrefixCounts, largest: int) -> None:
+        self._header_size = header_size
+        self._parts: list[bytes] = []
+        self._chunk = b""
+        self._at = 0
+        self._received = 0
+        self._needed = PREFIX_SIZE
+        self._error: WireError | None = None
+        self.accept(counts=counts, largest=largest)
+
+    def accept(self, *, counts: PrefixCounts, largest: int) -> None:
+        """Cut by these rules from the next frame on. Allowed only between frames."""
+        assert self._needed == PREFIX_SIZE
+        self._added = counts.added(self._header_size)
+        self._largest = largest
+
+    @property
+    def held(self) -> int:
+        """Bytes received and not cut yet."""
+        return self._received
+
+    def receive(self, chunk: bytes) -> None:
+        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
+        if chunk:
+            self._parts.append(chunk)
+            self._received += len(chunk)
+
+    def next_body(self) -> bytes | None:
+        """Return the next whole message, or None when more bytes are needed.
+
+        Raises:
+            OversizedMessage: The length announces more than ``largest``; told from the length alone.
+            TruncatedMessage: It announces less than a header. After either, every later call raises the same.
+        """
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        if self._received < self._needed:
+            return None
+        self._join()
+        if self._needed == PREFIX_SIZE:
+            self._needed += self._announced()
+            if self._received < self._needed:
+                return None
+        end = self._at + self._needed
+        body = self._chunk[self._at + PREFIX_SIZE : end]
+        self._at, self._received, self._needed = end, self._received - self._needed, PREFIX_SIZE
+        return body
+
+    def peek(self, size: int) -> bytes:
+        """Return up to ``size`` bytes that were received and not cut yet, the length included."""
+        self._join()
+        return self._chunk[self._at : self._at + size]
+
+    def _join(self) -> None:
+        if self._parts:
+            self._chunk = b"".join((self._chunk[self._at :], *self._parts))
+            self._at = 0
+            self._parts.clear()
+
+    def _announced(self) -> int:
+        (length,) = _PREFIX.unpack_from(self._chunk, self._at)
+        size: int = length - self._added
+        if size > self._largest:
+            detail = f"a message of {size} bytes is announced, {self._largest} are allowed"
+            self._error = OversizedMessage(detail, offset=0, reason="frame-too-large")
+        elif size < self._header_size:
+            detail = f"a message of {size} bytes is announced, its header alone has {self._header_size}"
+            self._error = TruncatedMessage(detail, offset=0, reason="short-frame")
+        if self._error is not None:
+            raise self._error
+        return size
