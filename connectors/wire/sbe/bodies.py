@@ -1,240 +1,190 @@
-"""Resolves messages and groups: a block of fields, then groups, then data (SBE 1.0, chapter 3)."""
+"""Reads a message's body: block, groups and data, nested as the schema nests them, for one acting version."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from connectors.wire.sbe.composites import constant, is_variable, presence
-from connectors.wire.sbe.document import Element
-from connectors.wire.sbe.encodings import Encodings
-from connectors.wire.sbe.model import (
-    Data,
-    Encoding,
-    Enum,
-    Field,
-    Group,
-    Message,
-    Presence,
-    Scalar,
-    Structure,
-)
-from connectors.wire.sbe.simple import presence_of
-from connectors.wire.sbe.structures import resolve_data, resolve_dimensions
-
-_ORDER = {"field": 0, "group": 1, "data": 2}
+from conf.errors import InvalidValue, TruncatedMessage
+from connectors.wire.sbe.blocks import BlockOptions, BlockPlan, BlockReader
+from connectors.wire.sbe.model import Body, Buffer, Data, Group
+from connectors.wire.sbe.skip import Skipper, Unskippable
+from connectors.wire.sbe.text import text_reader
+from connectors.wire.sbe.values import Fault, Finding
+from connectors.wire.sbe.walk import Dimensions, DimensionsReader, LengthReader
 
 
-class _Parts(NamedTuple):
-    fields: tuple[Field, ...]
-    groups: tuple[Group, ...]
-    data: tuple[Data, ...]
-    content_length: int
+class Scan:
+    """One message being read: its bytes, what was found on the way, and how many empty entries may still come."""
+
+    __slots__ = ("body", "empty_entries_left", "findings", "skipper", "stopped")
+
+    def __init__(self, body: Buffer, *, empty_entries: int, skipper: Skipper) -> None:
+        self.body = body
+        self.empty_entries_left = empty_entries
+        self.findings: dict[tuple[str, str], Finding] = {}
+        """By reason and element: the same for many entries is told once."""
+        self.skipper = skipper
+        self.stopped = False
+        """Unknown parts at the end of the message could not be passed: where it ends is not known."""
+
+    def note(self, reason: str, element: str, detail: str, offset: int | None) -> None:
+        """Keep a finding, unless the element has one like it."""
+        self.findings.setdefault((reason, element), Finding(reason, element, detail, offset))
 
 
-class Bodies:
-    """Resolves the messages of a schema, given its encodings."""
+class Counts(NamedTuple):
+    """How many groups and data the message says there are; None where it does not say."""
 
-    def __init__(self, encodings: Encodings) -> None:
-        self._encodings = encodings
-        self._report = encodings.report
-        self._dimensions: dict[str, Structure | None] = {}
+    groups: int | None
+    data: int | None
 
-    def messages(self, elements: Sequence[Element]) -> list[Message]:
-        """Return the messages, in order; names and template ids are unique (E19)."""
-        messages: dict[str, Message] = {}
-        templates: dict[int, Message] = {}
-        for element in elements:
-            message = self._message(element)
-            if message.name in messages:
-                self._report.error("E19", element, f"there are two messages called {message.name}")
-            if message.id in templates:
-                other = templates[message.id].name
-                self._report.error("E19", element, f"messages {other} and {message.name} share id {message.id}")
-            messages[message.name] = templates[message.id] = message
-        return list(messages.values())
 
-    def _message(self, element: Element) -> Message:
-        parts = self._parts(element)
-        return Message(
-            name=element.name,
-            block_length=self._block_length(element, parts.content_length),
-            content_length=parts.content_length,
-            fields=parts.fields,
-            groups=parts.groups,
-            data=parts.data,
-            since_version=self._report.number(element, "sinceVersion"),
-            deprecated=self._report.given(element, "deprecated"),
-            id=self._report.number(element, "id"),
-            semantic_type=element.get("semanticType"),
-        )
+class BodyReader:
+    """Reads one message's or one entry's body.
 
-    def _group(self, element: Element) -> Group | None:
-        parts = self._parts(element)
-        if not parts.fields:
-            self._report.warn("W10", element, f"group {element.name} has no fields")
-        dimensions = self.dimensions(element.get("dimensionType") or "groupSizeEncoding", element)
-        if dimensions is None:
-            return None
-        return Group(
-            name=element.name,
-            block_length=self._block_length(element, parts.content_length),
-            content_length=parts.content_length,
-            fields=parts.fields,
-            groups=parts.groups,
-            data=parts.data,
-            since_version=self._group_since(element, parts),
-            deprecated=self._report.given(element, "deprecated"),
-            id=self._report.number(element, "id"),
-            dimensions=dimensions,
-        )
+    Args:
+        path: The element's name from the message down, for findings.
+        root: It is the message itself: nothing follows it.
+    """
 
-    def dimensions(self, name: str, user: Element) -> Structure | None:
-        """Return the dimensions called ``name``, resolved once."""
-        if name not in self._dimensions:
-            encoding = self._encodings.named(name, user)
-            self._dimensions[name] = None if encoding is None else resolve_dimensions(encoding, user, self._report)
-        return self._dimensions[name]
+    def __init__(self, body: Body, options: BlockOptions, *, path: str, root: bool = False) -> None:
+        self.path = path
+        self._root = root
+        self._plan = BlockPlan(body.fields, options)
+        version = options.version
+        self._groups = tuple(_GroupReader(group, options, f"{path}.{group.name}") for group in body.groups)
+        self._data = tuple(_DataReader(data, options) for data in body.data)
+        self._present_groups = tuple(reader for reader in self._groups if reader.since_version <= version)
+        self._present_data = tuple(reader for reader in self._data if reader.since_version <= version)
+        self.flat = not self._present_groups and not self._present_data
+        """Nothing follows the block, as far as the acting version tells."""
 
-    def _group_since(self, element: Element, parts: _Parts) -> int:
-        """Return a group's effective sinceVersion: without its own, the smallest of its members'."""
-        own = self._report.given(element, "sinceVersion")
-        if own is not None:
-            return own
-        members: tuple[Field | Group | Data, ...] = (*parts.fields, *parts.groups, *parts.data)
-        return min((member.since_version for member in members), default=0)
+    def block(self, scan: Scan, block_length: int, offset: int) -> BlockReader:
+        """Return the reader for blocks of this length on the wire; a block that ends early is noted."""
+        full = self._plan.full
+        if block_length >= full.size:
+            return full
+        detail = f"a block of {block_length} bytes, the fields of its version need {full.size}"
+        scan.note("short-block", self.path, detail, offset)
+        return self._plan.reader(block_length)
 
-    def _block_length(self, element: Element, content_length: int) -> int:
-        declared = self._report.number(element, "blockLength")
-        if 0 < declared < content_length:
-            detail = f"blockLength {declared} of {element.name} is below its content, {content_length}"
-            self._report.error("E17", element, detail)
-        return max(declared, content_length)
+    def read(self, scan: Scan, offset: int, block_length: int, counts: Counts | None) -> tuple[dict[str, Any], int]:
+        """Return the values of the body whose block is at ``offset``, and where it ends."""
+        left = len(scan.body) - offset
+        if block_length > left:
+            raise Fault(TruncatedMessage, "truncated", f"block needs {block_length} bytes, {left} are left", offset)
+        values = self.block(scan, block_length, offset).read(scan.body, offset)
+        offset += block_length
+        if counts is None:
+            for group in self._present_groups:
+                values[group.name], offset = group.read(scan, offset)
+            for data in self._present_data:
+                values[data.name], offset = data.read(scan, offset)
+            return values, offset
+        return values, self._read_counted(scan, offset, values, counts)
 
-    def _parts(self, body: Element) -> _Parts:
-        members = [child for child in body.children if child.tag in _ORDER]
-        self._check_order(members)
-        self._check_twice(members)
-        fields: list[Field] = []
-        cursor = 0
-        for child in members:
-            if child.tag == "field" and (field := self._field(child, cursor)):
-                fields.append(field)
-                cursor = field.offset + field.size
-        groups = [self._group(child) for child in members if child.tag == "group"]
-        data = [self._data(child) for child in members if child.tag == "data"]
-        parts = _Parts(
-            tuple(fields),
-            tuple(group for group in groups if group is not None),
-            tuple(datum for datum in data if datum is not None),
-            cursor,
-        )
-        self._check_ages(body, parts)
-        return parts
+    def _read_counted(self, scan: Scan, offset: int, values: dict[str, Any], counts: Counts) -> int:
+        """Read as many groups and data as the message says; skip those the schema does not know."""
+        groups = self._present_groups if counts.groups is None else self._groups[: counts.groups]
+        data = self._present_data if counts.data is None else self._data[: counts.data]
+        for group in groups:
+            values[group.name], offset = group.read(scan, offset)
+        offset = self._skip(scan, offset, groups=(counts.groups or 0) - len(groups), last=not data)
+        for datum in data:
+            values[datum.name], offset = datum.read(scan, offset)
+        return self._skip(scan, offset, data=(counts.data or 0) - len(data), last=True)
 
-    def _check_order(self, members: Sequence[Element]) -> None:
-        latest = 0
-        for child in members:
-            if _ORDER[child.tag] < latest:
-                later = "data" if latest == _ORDER["data"] else "a group"
-                self._report.error("E18", child, f"{child.tag} {child.name} comes after {later}")
-            latest = max(latest, _ORDER[child.tag])
+    def _skip(self, scan: Scan, offset: int, *, groups: int = 0, data: int = 0, last: bool) -> int:
+        """Pass unknown parts. If that cannot be done, it matters only when known elements follow."""
+        if scan.stopped or (groups <= 0 and data <= 0):
+            return offset
+        try:
+            return scan.skipper.skip(scan.body, offset, groups=groups, data=data)
+        except Unskippable:
+            what = f"{groups} unknown groups" if groups > 0 else f"{data} unknown data"
+            detail = f"{what} cannot be skipped: nothing tells how they are laid out"
+            if not (last and self._root):
+                raise Fault(InvalidValue, "unskippable", detail, offset) from None
+            scan.note("unskippable", self.path, detail, offset)
+            scan.stopped = True
+            return offset
 
-    def _check_twice(self, members: Sequence[Element]) -> None:
-        for index, child in enumerate(members):
-            for other in members[:index]:
-                if child.name and child.name == other.name:
-                    self._report.error("E20", child, f"there are two members called {child.name}")
-                if (number := self._report.given(child, "id")) is not None and number == self._report.given(
-                    other, "id"
-                ):
-                    self._report.error("E20", child, f"{other.name} and {child.name} share id {number}")
 
-    def _check_ages(self, body: Element, parts: _Parts) -> None:
-        on_wire = [field for field in parts.fields if field.presence is not Presence.CONSTANT]
-        for members in (on_wire, parts.groups, parts.data):
-            ages = [member.since_version for member in members]
-            if ages != sorted(ages):
-                self._report.warn("W08", body, f"members of {body.name} are not in the order of their sinceVersion")
+class _GroupReader:
+    def __init__(self, group: Group, options: BlockOptions, path: str) -> None:
+        self.name = group.name
+        self.since_version = group.since_version
+        self._dimensions = DimensionsReader(group.dimensions, options.order)
+        self._entry = BodyReader(group, options, path=path)
 
-    def _data(self, element: Element) -> Data | None:
-        encoding = self._encodings.named(element.get("type") or "", element)
-        return None if encoding is None else resolve_data(encoding, element, self._report)
+    def read(self, scan: Scan, offset: int) -> tuple[list[dict[str, Any]], int]:
+        """Return the entries of the group whose dimensions are at ``offset``, and where the group ends."""
+        try:
+            dimensions = self._dimensions.read(scan.body, offset)
+            if not dimensions.block_length:
+                _count_empty(scan, dimensions.entries, offset)
+        except Fault as fault:
+            fault.path.append(self.name)
+            raise
+        if self._entry.flat and not dimensions.groups and not dimensions.data:
+            return self._read_flat(scan, dimensions)
+        return self._read_entries(scan, dimensions)
 
-    def _field(self, element: Element, cursor: int) -> Field | None:
-        report = self._report
-        encoding = self._encodings.named(element.get("type") or "", element)
-        if encoding is None:
-            return None
-        if is_variable(encoding):
-            report.error("E27", element, f"{encoding.name} has no fixed size and cannot be the type of a field")
-            return None
-        self._check_meaning(element)
-        effective = self._presence(element, encoding)
-        return Field(
-            name=element.name,
-            id=report.number(element, "id"),
-            offset=self._offset(element, cursor),
-            size=0 if effective is Presence.CONSTANT else encoding.size,
-            encoding=encoding,
-            presence=effective,
-            constant=self._constant(element, encoding) if effective is Presence.CONSTANT else None,
-            since_version=max(report.number(element, "sinceVersion"), encoding.since_version),
-            deprecated=report.given(element, "deprecated"),
-            semantic_type=element.get("semanticType"),
-            extras=dict(element.foreign),
-            epoch=element.get("epoch") or "unix",
-            time_unit=element.get("timeUnit") or "nanosecond",
-        )
+    def _read_flat(self, scan: Scan, dimensions: Dimensions) -> tuple[list[dict[str, Any]], int]:
+        block_length, count, start = dimensions[:3]
+        end = start + block_length * count
+        if not count:
+            return [], end
+        read, body = self._entry.block(scan, block_length, start).read, scan.body
+        offsets = range(start, end, block_length) if block_length else [start] * count
+        try:
+            return [read(body, offset) for offset in offsets], end
+        except Fault as fault:
+            index = (fault.offset - start) // max(block_length, 1)
+            fault.path.append(f"{self.name}[{index}]")
+            raise
 
-    def _offset(self, element: Element, cursor: int) -> int:
-        given = self._report.given(element, "offset")
-        if given == 0 and cursor > 0:
-            self._report.warn("W14", element, f"offset 0 of {element.name} is taken as not given")
-        if not given:
-            return cursor
-        if given < cursor:
-            detail = f"{element.name} begins at {given}, before the end of the last field, {cursor}"
-            self._report.error("E16", element, detail)
-        return max(given, cursor)
+    def _read_entries(self, scan: Scan, dimensions: Dimensions) -> tuple[list[dict[str, Any]], int]:
+        offset, entries = dimensions.start, []
+        counted = dimensions.groups is not None or dimensions.data is not None
+        counts = Counts(dimensions.groups, dimensions.data) if counted else None
+        for index in range(dimensions.entries):
+            try:
+                values, offset = self._entry.read(scan, offset, dimensions.block_length, counts)
+            except Fault as fault:
+                fault.path.append(f"{self.name}[{index}]")
+                raise
+            entries.append(values)
+        return entries, offset
 
-    def _presence(self, element: Element, encoding: Encoding) -> Presence:
-        own, types = presence_of(element, self._report), presence(encoding)
-        definition = self._encodings.definition(encoding.name)
-        if own and own is not types and definition is not None and definition.get("presence") is not None:
-            self._report.warn("W09", element, f"presence of {element.name} differs from that of {encoding.name}")
-        if types is Presence.CONSTANT or own is None:
-            return types
-        return own
 
-    def _constant(self, element: Element, encoding: Encoding) -> int | float | str | None:
-        """Return the value of a constant field: its own valueRef's, else its type's."""
-        if element.get("valueRef") is not None:
-            return self._referred(element, encoding)
-        value = constant(encoding)
-        if value is None:
-            code = "E10" if isinstance(encoding, Enum) else "E09"
-            self._report.error(code, element, f"constant field {element.name} has no value")
-        return value
+def _count_empty(scan: Scan, entries: int, offset: int) -> None:
+    scan.empty_entries_left -= entries
+    if scan.empty_entries_left < 0:
+        detail = f"{entries} entries of no bytes are more than one message may have"
+        raise Fault(InvalidValue, "count-range", detail, offset)
 
-    def _referred(self, element: Element, encoding: Encoding) -> int | float | str | None:
-        found = self._encodings.constant(element)
-        if found is None:
-            return None
-        if isinstance(encoding, Enum):
-            if found.enum.name != encoding.name:
-                detail = f"valueRef of {element.name} names enum {found.enum.name}, its type is {encoding.name}"
-                self._report.error("E10", element, detail)
-            return found.name
-        if not isinstance(encoding, Scalar) or encoding.primitive is not found.enum.encoding.primitive:
-            detail = f"valueRef of {element.name} is a {found.enum.encoding.primitive}, its type is not"
-            self._report.error("E09", element, detail)
-        return found.value
 
-    def _check_meaning(self, element: Element) -> None:
-        own, definition = element.get("semanticType"), self._encodings.definition(element.get("type") or "")
-        types = definition.get("semanticType") if definition is not None else None
-        if own and types and own.lower() != types.lower():
-            self._report.error("E24", element, f"semanticType of {element.name} is {own}, that of its type is {types}")
-        if element.get("valueRef") is not None and element.get("presence") != "constant":
-            self._report.error("E09", element, f"{element.name} has a valueRef but is not constant")
+class _DataReader:
+    def __init__(self, data: Data, options: BlockOptions) -> None:
+        self.name = data.name
+        self.since_version = data.since_version
+        self._length = LengthReader(data, options.order)
+        self._read: Callable[[Buffer], Any] = bytes if data.charset is None else text_reader(data.charset, options.text)
+
+    def read(self, scan: Scan, offset: int) -> tuple[Any, int]:
+        """Return the text or bytes whose length is at ``offset``, and where they end."""
+        try:
+            start, end = self._length.read(scan.body, offset)
+            return self._text(scan.body[start:end], start), end
+        except Fault as fault:
+            fault.path.append(self.name)
+            raise
+
+    def _text(self, raw: Buffer, start: int) -> Any:
+        try:
+            return self._read(raw)
+        except Fault as fault:
+            fault.offset += start
+            raise

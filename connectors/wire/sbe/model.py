@@ -41,6 +41,9 @@ _T = TypeVar("_T", "Field", "Group", "Data")
 ByteOrder: TypeAlias = Literal["<", ">"]
 """As `struct` and numpy write it."""
 
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+"""A message's bytes; a memoryview must be of bytes, one after another."""
+
 
 @dataclass(frozen=True)
 class Scalar:

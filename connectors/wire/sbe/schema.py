@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from connectors.wire.sbe.bodies import Bodies
 from connectors.wire.sbe.document import Element, read_document
 from connectors.wire.sbe.encodings import Encodings
+from connectors.wire.sbe.messages import Messages
 from connectors.wire.sbe.model import ByteOrder, Encoding, Message, Primitive, Schema, Structure
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.report import Report
@@ -47,8 +47,8 @@ def load_schema(source: Path | bytes, *, file: str = "", accept: Collection[str]
     header = _header(root, encodings, version, report)
     report.stop()
     assert header is not None
-    bodies = Bodies(encodings)
-    messages = bodies.messages([child for child in root.children if child.tag == "message"])
+    resolver = Messages(encodings)
+    messages = resolver.all([child for child in root.children if child.tag == "message"])
     report.stop()
     if not messages:
         report.warn("W07", root, "the schema has no messages")

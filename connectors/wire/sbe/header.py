@@ -1,0 +1,64 @@
+"""Reads and writes message headers, as the schema lays them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from conf.errors import TruncatedMessage
+from connectors.wire.sbe.blocks import BlockOptions, BlockPlan, BlockReader
+from connectors.wire.sbe.model import Buffer, Schema
+from connectors.wire.sbe.roles import RoleReader
+
+ROLES = ("blockLength", "templateId", "schemaId", "version")
+_NO_EXTRAS: Mapping[str, Any] = {}
+
+
+class Header(NamedTuple):
+    """What stands before the root block."""
+
+    block_length: int
+    """Of the root block, without the header."""
+    template_id: int
+    schema_id: int
+    version: int
+    """Acting version: the version of the schema the message was written with."""
+    size: int
+    """Bytes of the header itself: offset of the root block."""
+    extras: Mapping[str, Any] = _NO_EXTRAS
+    """Values of members beside the four, by name."""
+
+
+class HeaderReader:
+    """Reads the headers of one schema."""
+
+    __slots__ = ("_extras", "_reader", "size")
+
+    def __init__(self, schema: Schema) -> None:
+        self._reader = RoleReader(schema.header, ROLES, schema.byte_order)
+        self.size = schema.header.size
+        others = [member for member in schema.header.composite.members if member.name not in ROLES]
+        options = BlockOptions(schema.byte_order, schema.version, "replace")
+        self._extras: BlockReader | None = BlockPlan(others, options).full if others else None
+
+    def read(self, body: Buffer) -> Header:
+        """Return the header of a message; TruncatedMessage, ``short-frame``, when it is not whole."""
+        if len(body) < self.size:
+            detail = f"frame of {len(body)} bytes is below the {self.size}-byte header"
+            raise TruncatedMessage(detail, offset=len(body), reason="short-frame")
+        block_length, template_id, schema_id, version = self._reader.read(body, 0)
+        extras = _NO_EXTRAS if self._extras is None else self._extras.read(body, 0)
+        return Header(block_length, template_id, schema_id, version, self.size, extras)
+
+
+def read_header(schema: Schema, body: Buffer) -> Header:
+    """Return the header of a message. Only its layout is used: ids and versions are not checked.
+
+    Raises:
+        TruncatedMessage: ``short-frame``: fewer bytes than a header.
+    """
+    reader = schema.plans.get("header")
+    if reader is None:
+        reader = schema.plans["header"] = HeaderReader(schema)
+    header: Header = reader.read(body)
+    return header

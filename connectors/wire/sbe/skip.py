@@ -1,0 +1,67 @@
+"""Skips groups and data that a newer sender added to a counted message (header and dimensions carry the counts).
+
+Nothing on the wire says how an unknown part is laid out. It is assumed to use the schema's default dimensions, and
+the one kind of length that all its data share (the rule of compatible schema extension, SBE 1.0, chapter 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from connectors.wire.sbe.model import Body, Buffer, Data, Schema
+from connectors.wire.sbe.walk import DimensionsReader, LengthReader
+
+MAX_DEPTH = 32
+"""Deepest nesting of unknown groups."""
+
+
+class Unskippable(Exception):
+    """The layout of an unknown part cannot be told from the schema."""
+
+
+class Skipper:
+    """Finds the end of unknown parts. Takes time in proportion to the bytes: each step passes at least one."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._dimensions: DimensionsReader | None = None
+        if schema.default_dimensions is not None:
+            self._dimensions = DimensionsReader(schema.default_dimensions, schema.byte_order)
+        layouts = {(data.length, data.data_offset): data for data in _all_data(schema.messages.values())}
+        self._length: LengthReader | None = None
+        if len(layouts) == 1:
+            self._length = LengthReader(next(iter(layouts.values())), schema.byte_order)
+
+    def skip(self, body: Buffer, offset: int, *, groups: int, data: int, depth: int = 0) -> int:
+        """Return where the part after so many groups and data begins.
+
+        Raises:
+            Unskippable: The schema has no default dimensions, none that count nested parts, or several lengths.
+            Fault: The parts do not fit the message.
+        """
+        for _ in range(groups):
+            offset = self._skip_group(body, offset, depth)
+        for _ in range(data):
+            if self._length is None:
+                raise Unskippable
+            offset = self._length.read(body, offset)[1]
+        return offset
+
+    def _skip_group(self, body: Buffer, offset: int, depth: int) -> int:
+        if self._dimensions is None or depth >= MAX_DEPTH:
+            raise Unskippable
+        dimensions = self._dimensions.read(body, offset)
+        groups, data = dimensions.groups, dimensions.data
+        if groups is None or data is None:
+            raise Unskippable
+        if not groups and not data:
+            return dimensions.start + dimensions.block_length * dimensions.entries
+        offset = dimensions.start
+        for _ in range(dimensions.entries):
+            offset = self.skip(body, offset + dimensions.block_length, groups=groups, data=data, depth=depth + 1)
+        return offset
+
+
+def _all_data(bodies: Iterable[Body]) -> Iterator[Data]:
+    for body in bodies:
+        yield from body.data
+        yield from _all_data(body.groups)

@@ -1,0 +1,71 @@
+"""Text on the wire: charsets by the names schemas use, and what becomes of bytes that are not valid text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from conf.errors import InvalidValue
+from connectors.wire.sbe.model import Buffer
+from connectors.wire.sbe.values import Fault
+
+TextMode: TypeAlias = Literal["strict", "bytes", "replace"]
+"""Invalid text is an error, is left as bytes, or has the bad parts replaced by U+FFFD."""
+
+DEFAULT_CHARSET = "US-ASCII"
+"""Of char and char arrays (SBE 1.0, section 2.5). Data without a charset are bytes."""
+
+_UTF_16 = frozenset({"utf-16", "utf_16", "utf16"})
+
+
+def codec(charset: str) -> str | None:
+    """Return Python's name of a charset, None when it has none. UTF-16 is big-endian, as its RFC 2781 has it."""
+    name = charset.lower()
+    if name in _UTF_16:
+        return "utf-16-be"
+    try:
+        b"".decode(name)
+    except (LookupError, UnicodeError):
+        return None
+    return name
+
+
+def text_reader(charset: str, mode: TextMode) -> Callable[[Buffer], str | bytes]:
+    """Return a function from bytes to text; it raises `Fault` for invalid text in mode ``strict``."""
+    name = codec(charset)
+    if name is None:
+        return _unknown_reader(charset, mode)
+    if mode == "replace":
+        return lambda raw: str(raw, name, "replace")
+
+    def read(raw: Buffer) -> str | bytes:
+        try:
+            return str(raw, name)
+        except UnicodeError as error:
+            if mode == "bytes":
+                return bytes(raw)
+            shown = bytes(raw[:32]).hex()
+            raise Fault(InvalidValue, "charset", f"bytes {shown} are not {charset}", 0) from error
+
+    return read
+
+
+def _unknown_reader(charset: str, mode: TextMode) -> Callable[[Buffer], str | bytes]:
+    def read(raw: Buffer) -> str | bytes:
+        if mode == "strict":
+            raise Fault(InvalidValue, "charset", f"charset {charset} is not known", 0)
+        return bytes(raw)
+
+    return read
+
+
+def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | bytes]:
+    """Return a function from the bytes of a char array to its text, which ends at the first NUL."""
+    read = text_reader(charset, mode)
+    if (codec(charset) or "").startswith(("utf-16", "utf-32")):
+        return lambda raw: _until_nul(read(raw))
+    return lambda raw: read(raw.partition(b"\0")[0])
+
+
+def _until_nul(text: str | bytes) -> str | bytes:
+    return text.partition("\0")[0] if isinstance(text, str) else text
