@@ -1,25 +1,33 @@
-"""Where a bound role lies on the wire, compiled from the schema's layout into what `struct` and numpy want.
+"""Where the fields of a block lie on the wire, compiled from the schema's layout into what `struct` and numpy want.
 
 Every read takes the wire's own block length and version: a field newer than the message, or beyond the end of its
 block, is absent, and an absent role is an error (SBE 1.0, section 4.5; the rules of acting versions). Everything is
-frozen and picklable. Offsets count from the start of the block, the dimensions or the data that hold the part.
+frozen and picklable. Offsets count from the start of the block.
 """
 
 from __future__ import annotations
 
-import codecs
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from conf.errors import InvalidValue, SchemaError, TruncatedMessage
-from connectors.wire.sbe.model import Body, ByteOrder, Data, Field, Group, Primitive, Schema, Structure
+from conf.errors import InvalidValue
+from connectors.wire.sbe.model import (
+    Body,
+    ByteOrder,
+    Enum,
+    Field,
+    Presence,
+    Primitive,
+    Scalar,
+    Schema,
+    Structure,
+)
 from connectors.wire.sbe.primitives import TRAITS
-from connectors.wire.sbe.walk import Dimensions, read_data, read_dimensions
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -74,6 +82,19 @@ class Ints:
         except struct.error as error:
             found = ", ".join(f"{name} {value}" for name, value in zip(self.names, values, strict=True))
             raise InvalidValue(f"{found}: {error}", reason="field-range") from error
+
+
+Blanks: TypeAlias = tuple[tuple[str, int, float], ...]
+"""Optional fields of a block: `struct` format, offset and null value."""
+
+
+def blanks(schema: Schema, body: Body, given: Collection[Field]) -> Blanks:
+    """Compile the optional scalars and enums of a block that are not given: they are written as null."""
+    return tuple(
+        (schema.byte_order + TRAITS[primitive_of(field)].code.replace("c", "B"), field.offset, field.encoding.null)
+        for field in body.fields
+        if field.presence is Presence.OPTIONAL and isinstance(field.encoding, Scalar | Enum) and field not in given
+    )
 
 
 class _Part(NamedTuple):
@@ -160,193 +181,6 @@ class Flag:
     number: Number
     false: int
     true: int
-
-
-@dataclass(frozen=True)
-class Text:
-    """Variable-length data that hold text or bytes."""
-
-    found: Data
-    format: str
-    """Of the length, for `struct`."""
-    codec: str
-    """UTF-8 where the schema names no charset."""
-
-    @property
-    def name(self) -> str:
-        """Name of the data."""
-        return self.found.name
-
-    def read(self, schema: Schema, body: bytes, at: int) -> str:
-        """Return the text of the data at ``at``.
-
-        Raises:
-            TruncatedMessage: The length or the bytes run past the end.
-            InvalidValue: ``length-max``: the length is above its limit; ``charset``: the bytes are no text.
-        """
-        start, end = read_data(schema, self.found, body, at)
-        return self.decode(body[start:end], start)
-
-    def decode(self, octets: bytes, at: int) -> str:
-        """Return bytes found at ``at`` as text."""
-        try:
-            return octets.decode(self.codec)
-        except UnicodeDecodeError as error:
-            shown = octets[max(error.start - 8, 0) : error.start + 8].hex()
-            detail = f"{self.name} is not {self.codec}: {error.reason} among {shown}"
-            raise InvalidValue(detail, offset=at + error.start, reason="charset") from error
-
-    def encode(self, value: str) -> bytes:
-        """Return text in the data's charset."""
-        try:
-            return value.encode(self.codec)
-        except UnicodeEncodeError as error:
-            raise InvalidValue(f"{self.name} {value!r} is not {self.codec}", reason="charset") from error
-
-    def write(self, octets: bytes) -> bytes:
-        """Return bytes with their length, as they go on the wire."""
-        if len(octets) > self.found.length.maximum:
-            detail = f"{self.name} has {len(octets)} bytes, {self.found.length.maximum} are allowed"
-            raise InvalidValue(detail, reason="length-max")
-        head = bytearray(self.found.data_offset)
-        struct.pack_into(self.format, head, self.found.length.offset, len(octets))
-        return bytes(head) + octets
-
-    def empty(self) -> bytes:
-        """Return no bytes, as they go on the wire."""
-        return self.write(b"")
-
-
-def text(schema: Schema, found: Data) -> Text:
-    """Compile variable-length data. Raises SchemaError for a charset nobody knows."""
-    try:
-        codec = codecs.lookup(found.charset or "utf-8").name
-    except LookupError as error:
-        detail = f"characterEncoding {found.charset} of data {found.name}"
-        raise SchemaError(detail, file=schema.file, code="UNKNOWN_CHARSET") from error
-    return Text(found, schema.byte_order + integer_code(found.length.primitive), codec)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What follows a block, in wire order: groups, then data."""
-
-    groups: tuple[Entries, ...]
-    texts: tuple[Text, ...]
-
-    def locate(self, schema: Schema, body: bytes, at: int, version: int) -> tuple[dict[str, int], int]:
-        """Return where each part that the version has starts, by its name, and where the last one ends.
-
-        Raises TruncatedMessage or InvalidValue where a part does not fit.
-        """
-        places = {}
-        for entries in self.groups:
-            if version >= entries.group.since_version:
-                places[entries.name] = at
-                at = entries.skip(schema, body, at, version)
-        for text in self.texts:
-            if version >= text.found.since_version:
-                places[text.name] = at
-                at = read_data(schema, text.found, body, at)[1]
-        return places, at
-
-    def write(self, given: Mapping[str, bytes]) -> bytes:
-        """Return the parts, written by name; one that is not given has no entries or bytes."""
-        return b"".join([given.get(part.name) or part.empty() for part in (*self.groups, *self.texts)])
-
-
-@dataclass(frozen=True)
-class Entries:
-    """A group: its dimensions, then per entry a block and the parts after it."""
-
-    group: Group
-    dimensions: Ints
-    """blockLength and numInGroup."""
-    parts: Parts
-
-    @property
-    def name(self) -> str:
-        """Name of the group."""
-        return self.group.name
-
-    @property
-    def most(self) -> int:
-        """Entries a message may hold: those the schema allows, and never the count's null value (SBE 1.0)."""
-        role = self.group.dimensions.roles["numInGroup"]
-        return min(role.maximum, int(TRAITS[role.primitive].maximum))
-
-    def open(self, schema: Schema, body: bytes, at: int, version: int) -> Dimensions:
-        """Read the dimensions at ``at``; a group newer than the message has no entries.
-
-        Raises:
-            TruncatedMessage: The dimensions run past the end.
-            InvalidValue: ``count-range``: a count outside its limits, or more entries than bytes are left for.
-        """
-        if version < self.group.since_version:
-            return Dimensions(self.group.block_length, 0, at)
-        return read_dimensions(schema, self.group, body, at)
-
-    def skip(self, schema: Schema, body: bytes, at: int, version: int) -> int:
-        """Return where the group at ``at`` ends. Raises as `open` and `Parts.locate`."""
-        found = self.open(schema, body, at, version)
-        if not self.parts.groups and not self.parts.texts:
-            return found.start + found.entries * found.block_length
-        return self.walk(schema, body, found, version).end
-
-    def walk(self, schema: Schema, body: bytes, found: Dimensions, version: int, wanted: str = "") -> Walked:
-        """Go through the entries part by part; slow, and exact about what does not fit.
-
-        Args:
-            wanted: Name of a part whose places are returned beside the starts of the entries.
-
-        Raises:
-            TruncatedMessage, InvalidValue: As `open` and `Parts.locate`; also when entries lack ``wanted``.
-        """
-        starts, places, at = [], [], found.start
-        for _ in range(found.entries):
-            starts.append(at)
-            here, at = self.parts.locate(schema, body, self._after_block(body, at, found), version)
-            if wanted:
-                if wanted not in here:
-                    raise InvalidValue(f"{self.name} in version {version} lacks {wanted}", offset=at, reason="absent")
-                places.append(here[wanted])
-        return Walked(starts, places, at)
-
-    def write(self, count: int) -> bytes:
-        """Return the dimensions of ``count`` entries."""
-        dimensions = bytearray(self.group.dimensions.size)
-        self.dimensions.write(dimensions, 0, (self.group.block_length, count))
-        return bytes(dimensions)
-
-    def empty(self) -> bytes:
-        """Return the group without entries."""
-        return self.write(0)
-
-    def _after_block(self, body: bytes, at: int, found: Dimensions) -> int:
-        if at + found.block_length > len(body):
-            detail = f"a block of {self.name} needs {found.block_length} bytes, {len(body) - at} are left"
-            raise TruncatedMessage(detail, offset=at, reason="truncated")
-        return at + found.block_length
-
-
-class Walked(NamedTuple):
-    """Where entries start, where their wanted part starts, and where the last one ends."""
-
-    starts: list[int]
-    places: list[int]
-    end: int
-
-
-def entries(schema: Schema, group: Group) -> Entries:
-    """Compile a group and what is nested in it."""
-    dimensions = structure_ints(schema, group.dimensions, "blockLength", "numInGroup")
-    return Entries(group, dimensions, parts(schema, group))
-
-
-def parts(schema: Schema, body: Body) -> Parts:
-    """Compile the groups and data of a message or group."""
-    groups = tuple(entries(schema, group) for group in body.groups)
-    return Parts(groups, tuple(text(schema, found) for found in body.data))
 
 
 def strided(body: bytes, found: Number, at: int, count: int, stride: int) -> npt.NDArray[Any]:

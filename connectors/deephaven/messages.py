@@ -1,13 +1,11 @@
-"""The messages of the transport as nouns, and how each is read and written.
+"""The messages of the transport as nouns.
 
-Reading a message needs a `Roles` (`connectors.deephaven.roles`), so no template id, offset or enum number stands
-here. Column data are not decoded here: `connectors.deephaven.columns` does that. A body is a message from its
-header on, without the length prefix.
+`connectors.deephaven.control` reads and writes them, `connectors.deephaven.columns` what is inside column messages. A
+body is a message from its header on, without the length before it, as it was received.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 

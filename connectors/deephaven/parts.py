@@ -5,13 +5,27 @@ Everything is frozen and picklable, so that Spark's workers read frames by the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from connectors.deephaven.layouts import Entries, Flag, Ints, Number, Parts, Text
+from conf.errors import InvalidValue, TruncatedMessage
+from connectors.deephaven.groups import Entries, Tail, Text
+from connectors.deephaven.layouts import Blanks, Flag, Ints, Number
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.types import ColumnType
 from connectors.wire.sbe.model import Field, Message, Schema
+
+
+class Header(NamedTuple):
+    """The message header, and where the root block ends."""
+
+    block_length: int
+    template_id: int
+    schema_id: int
+    version: int
+    end_of_root: int
 
 
 @dataclass(frozen=True)
@@ -20,21 +34,27 @@ class Subscribed:
 
     Args:
         ids: The integers of its root that are read, the subscription id first.
-        parts: What follows the root block.
+        blanks: Optional fields of the root besides: `struct` format, offset and null value.
+        tail: What follows the root block.
     """
 
     message: Message
     ids: Ints
-    parts: Parts
+    blanks: Blanks
+    tail: Tail
+
+    def read(self, body: bytes, header: Header) -> tuple[int, ...]:
+        """Return the integers of the root. Raises InvalidValue ``absent`` when the block does not hold them."""
+        at = header.end_of_root - header.block_length
+        self.ids.require(header.block_length, header.version, at)
+        return self.ids.read(body, at)
 
 
 @dataclass(frozen=True)
-class Connection:
-    """ConnectionResponse."""
+class Connection(Subscribed):
+    """ConnectionResponse, the one message without a subscription: ``ids`` is the buffer size alone."""
 
-    message: Message
     buffer_size: Field
-    parts: Parts
 
 
 @dataclass(frozen=True)
@@ -139,6 +159,40 @@ class Roles:
     unsubscribe: Subscribed | None = None
     unsubscribed: Subscribed | None = None
     refusal: Refusal | None = None
+
+    def read_header(self, body: bytes) -> Header:
+        """Read the header and check that the root block is there.
+
+        Raises:
+            TruncatedMessage: ``short-frame``: no whole header; ``truncated``: no whole root block.
+            InvalidValue: ``schema-id``: a message of another schema.
+        """
+        size = self.schema.header.size
+        if len(body) < size:
+            detail = f"a message of {len(body)} bytes is below the {size}-byte header"
+            raise TruncatedMessage(detail, offset=0, reason="short-frame")
+        block_length, template_id, schema_id, version = self.header.read(body, 0)
+        if schema_id != self.schema.id:
+            detail = f"schema id {schema_id}, expected {self.schema.id}"
+            raise InvalidValue(detail, offset=0, reason="schema-id")
+        if size + block_length > len(body):
+            detail = f"the root block needs {block_length} bytes, {len(body) - size} are left"
+            raise TruncatedMessage(detail, offset=size, reason="truncated")
+        return Header(block_length, template_id, schema_id, version, size + block_length)
+
+    def write_root(self, role: Subscribed, values: Sequence[int]) -> bytearray:
+        """Return the header and root block of a message. Raises InvalidValue for an integer its field cannot hold."""
+        message, size = role.message, self.schema.header.size
+        root = bytearray(size + message.block_length)
+        self.header.write(root, 0, (message.block_length, message.id, self.schema.id, self.schema.version))
+        role.ids.write(root, size, values)
+        for code, offset, null in role.blanks:
+            struct.pack_into(code, root, size + offset, null)
+        return root
+
+    def write(self, role: Subscribed, values: Sequence[int], parts: Mapping[str, bytes] | None = None) -> bytes:
+        """Return a whole message; parts by name, written. Raises as `write_root`."""
+        return bytes(self.write_root(role, values) + role.tail.write(parts or {}))
 
     def column(self, kind: ColumnType) -> Column | None:
         """Return the message that carries columns of a type; None where the schema lacks it."""

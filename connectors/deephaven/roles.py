@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from conf.errors import SchemaError
-from connectors.deephaven import layouts
+from connectors.deephaven import groups, layouts
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.parts import (
     Column,
@@ -105,18 +105,22 @@ class _Binding:
                 return field
         raise self._missing("an integer field subscriptionId", message.name, _names(message.fields))
 
-    def _root(self, message: Message, *fields: Field) -> tuple[layouts.Ints, layouts.Parts]:
-        ids = layouts.ints(self._schema, self._subscription_id(message), *fields)
-        return ids, layouts.parts(self._schema, message)
+    def _root(self, message: Message, *fields: Field) -> tuple[layouts.Ints, layouts.Blanks, groups.Tail]:
+        """What every role of a message has: its integers that are read, what is blank besides, and what follows."""
+        return (
+            layouts.ints(self._schema, *fields),
+            layouts.blanks(self._schema, message, fields),
+            groups.tail(self._schema, message),
+        )
 
     def _subscribed(self, message: Message) -> Subscribed:
-        return Subscribed(message, *self._root(message))
+        return Subscribed(message, *self._root(message, self._subscription_id(message)))
 
     def _connection(self, message: Message) -> Connection:
         integers = [field for field in message.fields if _is_integer(field)]
         named = [field for field in integers if field.name == "messageBufferSize"]
         size = self._only(named or integers, "an integer field messageBufferSize", message)
-        return Connection(message, size, layouts.parts(self._schema, message))
+        return Connection(message, *self._root(message, size), size)
 
     def _subscribe(self, message: Message) -> Subscribe:
         mode, encoding = self._mode(message)
@@ -124,12 +128,12 @@ class _Binding:
         table, row_filter = self._table_and_filter(message)
         return Subscribe(
             message,
-            *self._root(message, mode),
+            *self._root(message, self._subscription_id(message), mode),
             modes=self._modes(encoding, message),
-            columns=layouts.entries(self._schema, columns),
+            columns=groups.entries(self._schema, columns),
             column_name=self._text(columns, "columnName", fallback=True),
-            table=layouts.text(self._schema, table),
-            filter=layouts.text(self._schema, row_filter),
+            table=groups.text(self._schema, table),
+            filter=groups.text(self._schema, row_filter),
         )
 
     def _mode(self, message: Message) -> tuple[Field, Enum]:
@@ -162,8 +166,8 @@ class _Binding:
         column = [self._integer(columns, "columnId"), self._integer(columns, "encoderTemplateId")]
         return Response(
             message,
-            *self._root(message),
-            columns=layouts.entries(self._schema, columns),
+            *self._root(message, self._subscription_id(message)),
+            columns=groups.entries(self._schema, columns),
             column=layouts.ints(self._schema, *column),
             column_name=self._text(columns, "columnName"),
         )
@@ -174,27 +178,27 @@ class _Binding:
             raise self._missing("an enum field errorCode", message.name, _names(message.fields))
         return Refusal(
             message,
-            *self._root(message, code),
+            *self._root(message, self._subscription_id(message), code),
             codes={name.upper(): value for value, name in code.encoding.values.items()},
             text=self._text(message, "errorMessage"),
         )
 
     def _removed(self, message: Message) -> Removed:
-        return Removed(message, *self._root(message), self._ranges(message))
+        return Removed(message, *self._root(message, self._subscription_id(message)), self._ranges(message))
 
     def _ranges(self, message: Message) -> Ranges:
         group = self._group(message, "ranges")
         return Ranges(
-            layouts.entries(self._schema, group),
+            groups.entries(self._schema, group),
             layouts.number(self._schema, self._integer(group, "startIndex")),
             layouts.number(self._schema, self._integer(group, "endIndex")),
         )
 
     def _column(self, message: Message, kind: ColumnType) -> Column:
-        modified = self._field(message, "isModified")
+        ids = self._subscription_id(message), self._integer(message, "columnId"), self._field(message, "isModified")
         return Column(
             message,
-            *self._root(message, self._integer(message, "columnId"), modified),
+            *self._root(message, *ids),
             type=kind,
             modified=self._flag(message, "isModified"),
             ranges=self._ranges(message),
@@ -204,7 +208,7 @@ class _Binding:
     def _values(self, group: Group, kind: ColumnType) -> Values:
         if kind.shape is Shape.FIXED:
             return self._fixed(group, kind)
-        entries = layouts.entries(self._schema, group)
+        entries = groups.entries(self._schema, group)
         if kind.element is not None:
             nested = self._group(group, "array")
             alone = len(group.groups) == 1 and not group.data
@@ -232,7 +236,7 @@ class _Binding:
             raise self._missing(wanted, group.name, (f"{f.name} {f.encoding.name}" for f in group.fields))
         return Values(
             kind,
-            layouts.entries(self._schema, group),
+            groups.entries(self._schema, group),
             value=layouts.number(self._schema, field),
             booleans=self._booleans(field, group) if kind.name == "Boolean" else None,
             alone=not group.groups and not group.data,
@@ -277,10 +281,10 @@ class _Binding:
         fallback = list(body.groups) if name == "columns" and body.name == "TableSubscribe" else []
         return self._only(named or fallback, f"a group {name}", body)
 
-    def _text(self, body: Body, name: str, *, fallback: bool = False) -> layouts.Text:
+    def _text(self, body: Body, name: str, *, fallback: bool = False) -> groups.Text:
         named = [data for data in body.data if data.name == name]
         found = self._only(named or (list(body.data) if fallback else []), f"data {name}", body)
-        return layouts.text(self._schema, found)
+        return groups.text(self._schema, found)
 
     def _only(self, found: list[_Part], wanted: str, body: Body) -> _Part:
         if len(found) != 1:

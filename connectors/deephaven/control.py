@@ -1,0 +1,203 @@
+"""Reads and writes the messages that control a session, for both sides.
+
+Everything goes by `Roles`, so no template id, offset or enum number stands here. What a schema has besides is
+skipped when read; when written, it is null, zero or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, UnknownTemplate
+from connectors.deephaven.messages import (
+    ColumnInfo,
+    ErrorCode,
+    Request,
+    SubscribeMode,
+    SubscribeResponse,
+    SubscriptionError,
+    TableSubscribe,
+    TableUnsubscribe,
+)
+from connectors.deephaven.parts import Header, Refusal, Roles, Subscribed
+from connectors.deephaven.types import ColumnType
+from connectors.wire.sbe.walk import read_data
+
+_Role = TypeVar("_Role", bound=Subscribed)
+
+
+def encode_connection_response(roles: Roles, message_buffer_size: int) -> bytes:
+    """Return the server's first message."""
+    return roles.write(roles.connection, (message_buffer_size,))
+
+
+def encode_subscribe(
+    roles: Roles,
+    subscription_id: int,
+    mode: SubscribeMode,
+    table: str,
+    *,
+    columns: Iterable[str] = (),
+    row_filter: str = "",
+) -> bytes:
+    """Return a TableSubscribe. No columns: all of them; an empty filter: all rows.
+
+    Raises:
+        InvalidValue: The schema's types cannot hold the id or a text.
+        LocalProtocolError: The schema lacks the mode.
+    """
+    role = roles.subscribe
+    if mode not in role.modes:
+        raise LocalProtocolError(f"the schema has no mode {mode}")
+    name = role.column_name
+    entries = [role.columns.write_entry({name.name: name.write(name.encode(column))}) for column in columns]
+    given = {
+        role.columns.name: role.columns.write(entries),
+        role.table.name: role.table.write(role.table.encode(table)),
+        role.filter.name: role.filter.write(role.filter.encode(row_filter)),
+    }
+    return roles.write(role, (subscription_id, role.modes[mode]), given)
+
+
+def encode_unsubscribe(roles: Roles, subscription_id: int) -> bytes:
+    """Return a TableUnsubscribe. Raises LocalProtocolError when the schema lacks it."""
+    return roles.write(_have(roles.unsubscribe, "TableUnsubscribe"), (subscription_id,))
+
+
+def encode_subscribe_response(
+    roles: Roles, subscription_id: int, columns: Iterable[tuple[int, str, ColumnType]]
+) -> bytes:
+    """Return a TableSubscribeResponse; per column its id, name and type.
+
+    Raises:
+        LocalProtocolError: The schema has no message for a column's type.
+        InvalidValue: The schema's types cannot hold an id or a name, or there are too many columns.
+    """
+    role = roles.response
+    entries = []
+    for column_id, name, kind in columns:
+        message = roles.column(kind)
+        if message is None:
+            raise LocalProtocolError(f"the schema has no {kind.message}, which column {name} needs")
+        given = {role.column_name.name: role.column_name.write(role.column_name.encode(name))}
+        entries.append(role.columns.write_entry(given, role.column, (column_id, message.message.id)))
+    return roles.write(role, (subscription_id,), {role.columns.name: role.columns.write(entries)})
+
+
+def encode_unsubscribe_response(roles: Roles, subscription_id: int) -> bytes:
+    """Return a TableUnsubscribeResponse. Raises LocalProtocolError when the schema lacks it."""
+    return roles.write(_have(roles.unsubscribed, "TableUnsubscribeResponse"), (subscription_id,))
+
+
+def encode_subscription_error(roles: Roles, subscription_id: int, code: str, text: str) -> bytes:
+    """Return a TableSubscriptionError; a code the schema lacks becomes UNEXPECTED_ERROR.
+
+    Raises:
+        LocalProtocolError: The schema lacks the message, or both codes.
+    """
+    role: Refusal = _have(roles.refusal, "TableSubscriptionError")
+    raw = role.codes.get(code, role.codes.get(ErrorCode.UNEXPECTED_ERROR))
+    if raw is None:
+        raise LocalProtocolError(f"the schema has no error code {code}")
+    return roles.write(role, (subscription_id, raw), {role.text.name: role.text.write(role.text.encode(text))})
+
+
+def encode_begin(roles: Roles, subscription_id: int) -> bytes:
+    """Return a BeginTableUpdate."""
+    return roles.write(roles.begin, (subscription_id,))
+
+
+def encode_end(roles: Roles, subscription_id: int) -> bytes:
+    """Return an EndTableUpdate."""
+    return roles.write(roles.end, (subscription_id,))
+
+
+def decode_subscribe_response(roles: Roles, body: bytes, header: Header | None = None) -> SubscribeResponse:
+    """Read a TableSubscribeResponse.
+
+    Raises:
+        WireError: The bytes are not what the schema says, or two columns have one id (``duplicate-column``).
+    """
+    role = roles.response
+    header = header or roles.read_header(body)
+    (subscription_id,) = role.read(body, header)
+    found = role.columns.open(roles.schema, body, _place(roles, role, body, header, role.columns.name), header.version)
+    if found.entries:
+        role.column.require(found.block_length, header.version, found.start)
+    walked = role.columns.walk(roles.schema, body, found, header.version, role.column_name.name)
+    columns = []
+    for start, place in zip(walked.starts, walked.places, strict=True):
+        column_id, template_id = role.column.read(body, start)
+        column = roles.columns.get(template_id)
+        name = role.column_name.read(roles.schema, body, place)
+        columns.append(ColumnInfo(column_id, template_id, name, None if column is None else column.type))
+    if len({column.column_id for column in columns}) != len(columns):
+        raise InvalidValue("two columns have one id", offset=found.start, reason="duplicate-column")
+    return SubscribeResponse(body, subscription_id, tuple(columns))
+
+
+def decode_subscription_error(roles: Roles, body: bytes, header: Header | None = None) -> SubscriptionError:
+    """Read a TableSubscriptionError. Text that is not in its charset is shown as far as it can be.
+
+    Raises:
+        WireError: The bytes are not what the schema says.
+    """
+    role: Refusal = _have(roles.refusal, "TableSubscriptionError")
+    header = header or roles.read_header(body)
+    subscription_id, raw = role.read(body, header)
+    start, end = read_data(roles.schema, role.text.found, body, _place(roles, role, body, header, role.text.name))
+    names = [name for name, value in role.codes.items() if value == raw]
+    text = body[start:end].decode(role.text.codec, "replace")
+    return SubscriptionError(body, subscription_id, names[0] if names else str(raw), text)
+
+
+def decode_request(roles: Roles, body: bytes) -> Request:
+    """Read what a client sent.
+
+    Raises:
+        UnknownTemplate: The schema lacks the template.
+        WireError: The bytes are not what the schema says; also a mode it lacks (``mode``).
+        RemoteProtocolError: A message that only servers send.
+    """
+    header = roles.read_header(body)
+    if header.template_id == roles.subscribe.message.id:
+        return _decode_subscribe(roles, body, header)
+    if roles.unsubscribe is not None and header.template_id == roles.unsubscribe.message.id:
+        return TableUnsubscribe(body, *roles.unsubscribe.read(body, header))
+    message = roles.schema.templates.get(header.template_id)
+    if message is None:
+        raise UnknownTemplate(f"template id {header.template_id}", offset=0, reason="unknown-template")
+    raise RemoteProtocolError(f"a client sent {message.name}")
+
+
+def _decode_subscribe(roles: Roles, body: bytes, header: Header) -> TableSubscribe:
+    role, schema = roles.subscribe, roles.schema
+    subscription_id, raw = role.read(body, header)
+    modes = [mode for mode, value in role.modes.items() if value == raw]
+    if not modes:
+        raise InvalidValue(f"mode is {raw}", offset=schema.header.size, reason="mode")
+    found = role.columns.open(schema, body, _place(roles, role, body, header, role.columns.name), header.version)
+    walked = role.columns.walk(schema, body, found, header.version, role.column_name.name)
+    return TableSubscribe(
+        body,
+        subscription_id,
+        modes[0],
+        role.table.read(schema, body, _place(roles, role, body, header, role.table.name)),
+        tuple(role.column_name.read(schema, body, place) for place in walked.places),
+        role.filter.read(schema, body, _place(roles, role, body, header, role.filter.name)),
+    )
+
+
+def _place(roles: Roles, role: Subscribed, body: bytes, header: Header, part: str) -> int:
+    places, _ = role.tail.locate(roles.schema, body, header.end_of_root, header.version)
+    if part not in places:
+        detail = f"{role.message.name} in version {header.version} lacks {part}"
+        raise InvalidValue(detail, offset=header.end_of_root, reason="absent")
+    return places[part]
+
+
+def _have(role: _Role | None, name: str) -> _Role:
+    if role is None:
+        raise LocalProtocolError(f"the schema has no {name}")
+    return role
