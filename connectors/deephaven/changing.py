@@ -1,0 +1,131 @@
+"""Keeps live tables changing: seeded updates of several rows each, at a steady rate, for a while.
+
+What is changed depends on the seed and the table's rows alone; when depends on the clock. So two runs with one seed
+make the same sequence of updates, and a run that was stopped early made the beginning of it. A changer must be the
+only writer of its table.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from connectors.deephaven.cells import to_python
+from connectors.deephaven.rowkeys import Longs
+from connectors.deephaven.tables import LiveTable
+from connectors.deephaven.variation import varied
+
+_FEWEST, _MOST = 2, 20
+_REMOVED, _ADDED = 0.25, 0.25
+_REUSED = 0.125
+_REMEMBERED = 64
+
+
+class Changer:
+    """Makes one update after the other: about a quarter of the changes add rows, a quarter remove, half modify."""
+
+    def __init__(self, table: LiveTable, seed: int | str) -> None:
+        self._table = table
+        self._rng = Random(seed)  # noqa: S311 - repeatable, not secret
+        self._keys: list[int] = table.snapshot(()).rows.keys.tolist()
+        self._gone: list[int] = []
+
+    def change(self) -> int:
+        """Make one update of 2 to 20 changes to distinct rows; return how many."""
+        kinds = self._rng.choices("-+*", (_REMOVED, _ADDED, 1 - _REMOVED - _ADDED), k=self._rng.randint(_FEWEST, _MOST))
+        removed = self._draw(kinds.count("-"))
+        touched = self._draw(kinds.count("*"))
+        added = self._models(len(kinds) - len(removed) - len(touched), touched)
+        modified = self._models(len(touched), touched)
+        self._gone = (self._gone + removed)[-_REMEMBERED:]
+        with self._table.update() as update:
+            update.remove(removed)
+            for row in added:
+                reuse = bool(self._gone) and self._rng.random() < _REUSED
+                key = [self._gone.pop(self._rng.randrange(len(self._gone)))] if reuse else None
+                self._keys.append(int(update.add([row], key)[0]))
+            update.modify({key: self._some_of(row) for key, row in zip(touched, modified, strict=True)})
+        self._keys.extend(touched)
+        return len(kinds)
+
+    def _draw(self, count: int) -> list[int]:
+        """Take keys out of the pool, at random."""
+        drawn = []
+        for _ in range(min(count, len(self._keys))):
+            at = self._rng.randrange(len(self._keys))
+            self._keys[at], self._keys[-1] = self._keys[-1], self._keys[at]
+            drawn.append(self._keys.pop())
+        return drawn
+
+    def _models(self, count: int, touched: list[int]) -> list[dict[str, Any]]:
+        """Return new rows modelled on rows at random."""
+        pool = self._keys or touched
+        if not pool:
+            return [self._new_row({}, {}) for _ in range(count)]
+        drawn = [(self._rng.choice(pool), self._rng.choice(pool)) for _ in range(count)]
+        rows = self._read(np.unique(np.array(drawn, np.int64)))
+        return [self._new_row(rows[model], rows[neighbour]) for model, neighbour in drawn]
+
+    def _new_row(self, model: dict[str, Any], neighbour: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: varied(kind, model.get(name), neighbour.get(name), self._rng)
+            for name, kind in self._table.columns.items()
+        }
+
+    def _some_of(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {name: row[name] for name in self._rng.sample(list(row), self._rng.randint(1, len(row)))}
+
+    def _read(self, keys: Longs) -> dict[int, dict[str, Any]]:
+        rows = self._table.read(keys)
+        columns = [to_python(self._table.columns[name], cells) for name, cells in rows.columns.items()]
+        values = (dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True))
+        return dict(zip(keys.tolist(), values, strict=True))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast and how long: changes per second and table, and seconds (None: until stopped)."""
+
+    changes_per_second: float
+    seconds: float | None = None
+
+
+def keep_changing(
+    changers: Iterable[Changer],
+    pace: Pace,
+    *,
+    clock: Callable[[], float],
+    stopped_within: Callable[[float], bool],
+    progress: Callable[[int], None] = lambda changes: None,
+) -> int:
+    """Make updates at the pace, all tables alike; return the number of changes. Blocks until the time is over.
+
+    Where the machine is too slow for the pace, fewer updates are made in the time given.
+
+    Args:
+        changers: One per table.
+        pace: Rate of each table and duration.
+        clock: Seconds, from any moment on.
+        stopped_within: Waits so many seconds; True ends everything at once (`threading.Event.wait`).
+        progress: Told the number of changes of each update.
+    """
+    start, made = clock(), 0
+    due = [(0.0, number, changer) for number, changer in enumerate(changers)] if pace.changes_per_second > 0 else []
+    while due:
+        at, number, changer = heapq.heappop(due)
+        if _over(pace, at) or stopped_within(max(0.0, start + at - clock())) or _over(pace, clock() - start):
+            continue
+        changes = changer.change()
+        made += changes
+        progress(changes)
+        heapq.heappush(due, (at + changes / pace.changes_per_second, number, changer))
+    return made
+
+
+def _over(pace: Pace, elapsed: float) -> bool:
+    return pace.seconds is not None and elapsed >= pace.seconds

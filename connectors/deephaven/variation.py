@@ -1,0 +1,70 @@
+"""Makes new values like given ones: what a simulated source writes into its rows.
+
+Every value depends on the random numbers and the given value alone. Values stay inside their type and apart from its
+null sentinel; strings come from a neighbour row, so that a column keeps its set of values.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from connectors.deephaven.types import ColumnType, Shape
+
+_NULL_CHANCE = 0.02
+_SECOND = 10**9
+_FIRST_MOMENT = int(datetime(2020, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
+_LONGEST_ARRAY = 6
+
+
+def varied(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> Any:
+    """Return a value of ``kind`` that resembles ``value``, or the ``neighbour``'s where that is what varies; at times None.
+
+    Values are those of `connectors.deephaven.cells.to_python`; a missing one stands for nothing to resemble.
+    """
+    if rng.random() < _NULL_CHANCE:
+        return None
+    if kind.element is not None:
+        return _varied_list(kind.element, value or neighbour or [], rng)
+    return _varied_value(kind, value, neighbour, rng)
+
+
+def _varied_value(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> Any:
+    match kind.name:
+        case "String":
+            return neighbour if neighbour is not None else f"new {rng.randrange(1000)}"
+        case "Char":
+            return neighbour if neighbour is not None else chr(rng.randrange(ord("A"), ord("Z") + 1))
+        case "Boolean":
+            return rng.random() < 0.5
+        case "Float" | "Double":
+            return _varied_float(kind, value, rng)
+        case "Decimal":
+            return (value or Decimal("100.00")) + Decimal(rng.randint(-500, 500)).scaleb(-2)
+        case "DateTime":
+            return _clipped(kind, (value or _FIRST_MOMENT) + rng.randint(1, 3600 * _SECOND))
+        case _:
+            return _clipped(kind, (value or 0) + rng.randint(-20, 20))
+
+
+def _varied_float(kind: ColumnType, value: float | None, rng: Random) -> float:
+    base = 100.0 if value is None or not abs(value) < 1e30 else value
+    varied = round(base * (1 + rng.uniform(-0.05, 0.05)) + rng.uniform(-1, 1), 2)
+    return float(np.float32(varied)) if kind.name == "Float" else varied
+
+
+def _varied_list(element: ColumnType, values: list[Any], rng: Random) -> list[Any]:
+    kept = values[: rng.randint(0, _LONGEST_ARRAY - 1)]
+    model = kept[-1] if kept else None
+    if element.shape is Shape.STRING:
+        return [*kept, f"new {rng.randrange(1000)}"]
+    return [*kept, _varied_value(element, model, model, rng)]
+
+
+def _clipped(kind: ColumnType, value: int) -> int:
+    limits = np.iinfo(kind.dtype or np.int64)
+    return max(int(limits.min) + 1, min(int(limits.max), value))

@@ -1,0 +1,354 @@
+"""Row filters: every construct, every error, and random filters against a Python predicate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conf.errors import InvalidValue
+from connectors.deephaven.filters import bind_filter
+from connectors.deephaven.tables import LiveTable
+
+NAN, INFINITY = float("nan"), float("inf")
+COLUMNS = {
+    "Sym": "String",
+    "Size": "Int",
+    "Small": "Byte",
+    "Price": "Double",
+    "Rate": "Float",
+    "Flag": "Boolean",
+    "Code": "Char",
+    "When": "DateTime",
+    "Amount": "Decimal",
+    "Other": "String",
+    "Limit": "Long",
+    "Tags": "StringSet",
+    "Prices": "DoubleArray",
+}
+ROWS = [
+    {
+        "Sym": "AAPL",
+        "Size": 100,
+        "Small": 1,
+        "Price": 1.5,
+        "Rate": 0.1,
+        "Flag": True,
+        "Code": "a",
+        "When": 1_503_667_800_000_000_000,  # 2017-08-25T13:30:00Z
+        "Amount": Decimal("10.00"),
+        "Other": "AAPL",
+        "Limit": 50,
+        "Tags": ["x"],
+        "Prices": [1.0],
+    },
+    {
+        "Sym": "IBM",
+        "Size": 200,
+        "Small": -1,
+        "Price": NAN,
+        "Rate": NAN,
+        "Flag": False,
+        "Code": "b",
+        "When": 1_503_667_800_000_000_001,
+        "Amount": Decimal("10.01"),
+        "Other": "MSFT",
+        "Limit": 200,
+        "Tags": [],
+        "Prices": [],
+    },
+    {"Price": -INFINITY, "Limit": 0},
+]
+
+
+def matching(text: str) -> list[int]:
+    table = LiveTable(COLUMNS)
+    with table.update() as update:
+        update.add(ROWS)
+    found = bind_filter(text, table.columns)
+    return table.snapshot(found.columns).rows.where(found.mask(table.snapshot(found.columns).rows)).keys.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("Sym = `AAPL`", [0]),
+        ("Sym == `AAPL`", [0]),
+        ("Sym = 'AAPL'", [0]),
+        ("`AAPL` = Sym", [0]),
+        ("Sym != `AAPL`", [1, 2]),
+        ("Sym < `IBM`", [0, 2]),
+        ("Sym = ``", []),
+        ("Sym = null", [2]),
+        ("Sym != null", [0, 1]),
+        ("null = Sym", [2]),
+        ("Sym > null", [0, 1]),
+        ("Sym <= null", [2]),
+        ("Sym in `AAPL`, `MSFT`", [0]),
+        ("Sym in `AAPL`, null", [0, 2]),
+        ("Sym not in `AAPL`, `MSFT`", [1, 2]),
+        ("Sym not in null", [0, 1]),
+        ("isNull(Sym)", [2]),
+        ("!isNull(Sym)", [0, 1]),
+        ("! isNull ( Sym )", [0, 1]),
+        ("isNull(Tags)", [2]),
+        ("isNull(Prices)", [2]),
+        ("isNull(Price)", []),
+        ("Size > 100", [1]),
+        ("Size >= 100L", [0, 1]),
+        ("100 < Size", [1]),
+        ("Size < 150", [0, 2]),
+        ("Size = 100.0", [0]),
+        ("Size = 100.5", []),
+        ("Size != 100.5", [0, 1, 2]),
+        ("Size > 99.5", [0, 1]),
+        ("Size >= 100.5", [1]),
+        ("Size < 100.5", [0, 2]),
+        ("Size <= 99.5", [2]),
+        ("Size in 100, 200.5, 99999999999", [0]),
+        ("Size < 99999999999", [0, 1, 2]),
+        ("Size = -2147483648", []),
+        ("Small < -0.5", [1, 2]),
+        ("Small in -1, 300", [1]),
+        ("Small < 1e3", [0, 1, 2]),
+        ("Price = 1.5", [0]),
+        ("Price = 15e-1d", [0]),
+        ("Price > 1.5", [1]),
+        ("Price < 0", [2]),
+        ("Price < .5f", [2]),
+        ("Price in 1.5, 2", [0]),
+        ("Price != null", [0, 1, 2]),
+        ("Price > null", [0, 1, 2]),
+        ("Price > -1e999", [0, 1]),
+        ("Rate = 0.1", [0]),
+        ("Rate in 0.1", [0]),
+        ("Rate > 1e300", [1]),
+        ("Flag = true", [0]),
+        ("Flag != true", [1, 2]),
+        ("Flag in false, null", [1, 2]),
+        ("Code = 'a'", [0]),
+        ("Code > `a`", [1]),
+        ("Code < `a`", [2]),
+        ("Code in `b`", [1]),
+        ("When = `2017-08-25T13:30:00Z`", [0]),
+        ("When > `2017-08-25T13:30Z`", [1]),
+        ("When = `2017-08-25T13:30:00.000000001Z`", [1]),
+        ("When < `1969-01-01Z`", [2]),
+        ("Amount = 10", [0]),
+        ("Amount > 10.005", [1]),
+        ("Amount < 10", [2]),
+        ("Amount in 10.010, 3", [1]),
+        ("Sym = Other", [0, 2]),
+        ("Sym < Other", [1]),
+        ("Size <= Limit", [1, 2]),
+        ("Small < Price", [0, 1, 2]),
+        ("Price >= Rate", [0, 1, 2]),
+        ("Size = 100 || Size = 200", [0, 1]),
+        ("Size = 100 && Flag = true", [0]),
+        ("Size = 100 || Size = 200 && Flag = true", [0]),
+        ("(Size = 100 || Size = 200) && Flag = false", [1]),
+        ("!(Size = 100 && Flag = true)", [1, 2]),
+        ("!!(Size = 100)", [0]),
+        ("Sym in `AAPL`, `IBM` && Size > 100 || isNull(Sym)", [1, 2]),
+        ("\tSym\n=`AAPL`  ", [0]),
+    ],
+)
+def test_a_filter_selects(text: str, rows: list[int]) -> None:
+    assert matching(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "detail"),
+    [
+        ("", 0, "expected a column"),
+        ("Sym", 3, "expected a comparison, found the end"),
+        ("Sym =", 5, "found the end"),
+        ("Sym = `AAPL", 6, "unclosed text"),
+        ("Sym = AAPL)", 10, "expected &&, || or the end, found )"),
+        ("(Size = 1", 9, "expected ), found the end"),
+        ("Size = 1 Size = 2", 9, "expected &&, || or the end"),
+        ("Size = 1 & Size = 2", 9, "'&' has no place"),
+        ("Size + 1 = 2", 5, "'+' has no place"),
+        ("Sym.length() = 2", 3, "'.' has no place"),
+        ("Size = 1.5L", 7, "'1' has no place"),
+        ("Size = 0x1F", 7, "'0' has no place"),
+        ("Size in", 7, "expected a column, text"),
+        ("Size in 1,", 10, "expected a column, text"),
+        ("Size in Limit", 8, "found Limit"),
+        ("Size not 1", 9, "expected in"),
+        ("isNull(`x`)", 7, "expected a column"),
+        ("isNull Sym", 7, "expected ("),
+        ("in = 1", 0, "expected a column"),
+        ("Sym = `é` x", 11, "expected &&, || or the end"),
+        ("(" * 80 + "Size = 1" + ")" * 80, 64, "nested deeper than 64"),
+        ("!" * 80 + "isNull(Sym)", 64, "nested deeper than 64"),
+        (" " * 20_000, 16_384, "at most 16384 characters"),
+    ],
+)
+def test_wrong_syntax_is_an_error_with_its_place(text: str, offset: int, detail: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        matching(text)
+    assert (caught.value.reason, caught.value.offset) == ("filter-syntax", offset)
+    assert detail in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [
+        ("Sym = 1", 6),
+        ("Size = `1`", 7),
+        ("Size = true", 7),
+        ("Flag = 1", 7),
+        ("Flag < true", 7),
+        ("Code = `ab`", 7),
+        ("When > `yesterday`", 7),
+        ("When > `2017-13-25Z`", 7),
+        ("When > 5", 7),
+        ("Amount = `1`", 9),
+        ("Tags = `x`", 7),
+        ("Prices = 1", 9),
+        ("Tags > null", 7),
+        ("Sym = Size", 4),
+        ("Amount = Price", 7),
+        ("When = Limit", 5),
+        ("Flag < Flag", 5),
+        ("Tags = Tags", 5),
+        ("1 = 1", 2),
+        ("Sym in `x`, 1", 12),
+        ("Size in 1, `x`", 11),
+    ],
+)
+def test_values_that_do_not_compare_are_an_error_with_its_place(text: str, offset: int) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        matching(text)
+    assert (caught.value.reason, caught.value.offset) == ("filter-type", offset)
+
+
+@pytest.mark.parametrize("text", ["Size = 1 && Nope = 2", "Size = 1 && isNull(Nope)", "Size = 1 && Nope in 1"])
+def test_an_unknown_column_is_named_with_its_place(text: str) -> None:
+    with pytest.raises(InvalidValue, match="no column Nope") as caught:
+        matching(text)
+    assert (caught.value.reason, caught.value.offset) == ("filter-column", text.index("Nope"))
+
+
+def test_text_is_ordered_by_utf_16_code_units_as_in_java() -> None:
+    table = LiveTable({"s": "String"})
+    with table.update() as update:
+        update.add([{"s": "\uff5e"}, {"s": "\U0001f600"}, {"s": "\u0100"}, {"s": "\u0100a"}])
+    rows = table.snapshot().rows
+    assert bind_filter("s < `\uff5e`", table.columns).mask(rows).tolist() == [False, True, True, True]
+    assert bind_filter("s <= `\u0100`", table.columns).mask(rows).tolist() == [False, False, True, False]
+
+
+def test_a_filter_names_the_columns_it_looks_at() -> None:
+    table = LiveTable(COLUMNS)
+    assert bind_filter("Size > 1 || (Sym = Other && Size < 5)", table.columns).columns == ("Size", "Sym", "Other")
+
+
+def test_no_rows_satisfy_nothing() -> None:
+    table = LiveTable({"s": "String", "x": "Double"})
+    mask = bind_filter("(s = `a` || s in `b`) && !(x >= 1.5 || isNull(s))", table.columns).mask(table.snapshot().rows)
+    assert mask.tolist() == []
+
+
+Predicate = Callable[[Mapping[str, Any]], bool]
+
+RANDOM_COLUMNS = {"i": "Short", "x": "Double", "s": "String", "b": "Boolean"}
+RANDOM_ROW = st.fixed_dictionaries(
+    {
+        "i": st.none() | st.integers(-3, 3),
+        "x": st.none() | st.sampled_from([-INFINITY, -1.5, 0.0, 1.0, 2.5, NAN]),
+        "s": st.none() | st.sampled_from(["", "a", "ab", "b"]),
+        "b": st.none() | st.booleans(),
+    }
+)
+CONSTANTS: dict[str, st.SearchStrategy[tuple[str, Any]]] = {
+    "i": st.integers(-4, 4).map(lambda n: (str(n), n)) | st.sampled_from([("-0.5", -0.5), ("1.5", 1.5)]),
+    "x": st.sampled_from([("-1.5", -1.5), ("0", 0.0), ("1", 1.0), ("2.5f", 2.5)]),
+    "s": st.sampled_from([("``", ""), ("`a`", "a"), ("'ab'", "ab")]),
+    "b": st.sampled_from([("true", True), ("false", False)]),
+}
+
+
+def compare(left: Any, right: Any) -> int:
+    """Order two values as the filters promise: null, numbers, NaN."""
+
+    def rank(value: Any) -> int:
+        return 0 if value is None else 2 if isinstance(value, float) and math.isnan(value) else 1
+
+    if rank(left) != rank(right) or rank(left) != 1:
+        return rank(left) - rank(right)
+    return (left > right) - (left < right)
+
+
+SIGNS: dict[str, Callable[[int], bool]] = {
+    "=": lambda order: order == 0,
+    "!=": lambda order: order != 0,
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    ">": lambda order: order > 0,
+    ">=": lambda order: order >= 0,
+}
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> tuple[str, Predicate]:
+    column = draw(st.sampled_from(list(RANDOM_COLUMNS)))
+    text, value = draw(CONSTANTS[column] | st.just(("null", None)))
+    sign = draw(st.sampled_from(["=", "!="] if column == "b" else list(SIGNS)))
+    if draw(st.booleans()):
+        return f"{column} {sign} {text}", lambda row: SIGNS[sign](compare(row[column], value))
+    return f"{text}{sign}{column}", lambda row: SIGNS[sign](compare(value, row[column]))
+
+
+@st.composite
+def memberships(draw: st.DrawFn) -> tuple[str, Predicate]:
+    column = draw(st.sampled_from(list(RANDOM_COLUMNS)))
+    members = draw(st.lists(CONSTANTS[column] | st.just(("null", None)), min_size=1, max_size=4))
+    negated = draw(st.booleans())
+    values = [value for _, value in members]
+    text = f"{column} {'not ' if negated else ''}in {', '.join(text for text, _ in members)}"
+    return text, lambda row: any(compare(row[column], value) == 0 for value in values) is not negated
+
+
+@st.composite
+def null_tests(draw: st.DrawFn) -> tuple[str, Predicate]:
+    column = draw(st.sampled_from(list(RANDOM_COLUMNS)))
+    return f"isNull({column})", lambda row: row[column] is None
+
+
+def joined(parts: st.SearchStrategy[tuple[str, Predicate]]) -> st.SearchStrategy[tuple[str, Predicate]]:
+    pair = st.tuples(parts, parts)
+    return st.one_of(
+        pair.map(lambda p: (f"({p[0][0]}) && ({p[1][0]})", lambda row: p[0][1](row) and p[1][1](row))),
+        pair.map(lambda p: (f"({p[0][0]}) || ({p[1][0]})", lambda row: p[0][1](row) or p[1][1](row))),
+        parts.map(lambda p: (f"!({p[0]})", lambda row: not p[1](row))),
+    )
+
+
+FILTERS = st.recursive(comparisons() | memberships() | null_tests(), joined, max_leaves=5)
+
+
+@given(FILTERS, st.lists(RANDOM_ROW, max_size=8))
+def test_a_random_filter_agrees_with_a_python_predicate(
+    filter_: tuple[str, Predicate], rows: list[dict[str, Any]]
+) -> None:
+    text, predicate = filter_
+    table = LiveTable(RANDOM_COLUMNS)
+    with table.update() as update:
+        update.add(rows)
+    mask = bind_filter(text, table.columns).mask(table.snapshot().rows)
+    assert mask.tolist() == [predicate(row) for row in rows]
+
+
+@given(st.text("Sym=<>!&|(),`'in notrue1.5eLf-null ", max_size=40))
+def test_any_text_is_a_filter_or_a_named_error(text: str) -> None:
+    try:
+        bind_filter(text, LiveTable(COLUMNS).columns)
+    except InvalidValue as error:
+        assert error.reason in {"filter-syntax", "filter-type", "filter-column"}
