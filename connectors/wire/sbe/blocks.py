@@ -129,10 +129,19 @@ def _format(slots: Sequence[_Slot]) -> str:
 def _slot(part: Field | Member, options: BlockOptions, *, nullable: bool) -> _Slot:
     encoding = part.encoding
     optional = nullable or part.presence is Presence.OPTIONAL
-    simple = encoding if isinstance(encoding, Scalar) else getattr(encoding, "encoding", None)
-    code = TRAITS[simple.primitive].code if simple is not None else f"{encoding.size}s"
     fix = _fix(encoding, options, optional=optional)
-    return _Slot(part.name, part.offset, part.offset + encoding.size, code, fix)
+    return _Slot(part.name, part.offset, part.offset + encoding.size, slot_code(encoding), fix)
+
+
+def slot_code(encoding: Encoding) -> str:
+    """Return the `struct` code of an encoding: its primitive's, or plain bytes for what has parts."""
+    match encoding:
+        case Scalar():
+            return TRAITS[encoding.primitive].code
+        case Enum() | Set():
+            return TRAITS[encoding.encoding.primitive].code
+        case _:
+            return f"{encoding.size}s"
 
 
 def _fix(encoding: Encoding, options: BlockOptions, *, optional: bool) -> _Fix | None:

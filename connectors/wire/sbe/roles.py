@@ -1,4 +1,4 @@
-"""Reads structural composites: message header and group dimensions, wherever the schema puts their members."""
+"""Reads and writes structural composites (message header, dimensions), wherever the schema puts their members."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import struct
 from collections.abc import Sequence
 from operator import itemgetter
 
+from conf.errors import InvalidValue
 from connectors.wire.sbe.model import Buffer, ByteOrder, Structure
 from connectors.wire.sbe.primitives import TRAITS
+from connectors.wire.sbe.values import Fault
 
 
 class RoleReader:
@@ -32,10 +34,33 @@ class RoleReader:
         return values if self._pick is None else self._pick(values)
 
 
-def _format(structure: Structure, names: Sequence[str]) -> str:
+class RoleWriter:
+    """Writes the members of a structural composite that have a role; all others are zero."""
+
+    __slots__ = ("_names", "_pack", "_roles")
+
+    def __init__(self, structure: Structure, order: ByteOrder) -> None:
+        self._roles = structure.roles
+        wire = [name for name, role in structure.roles.items() if role.constant is None]
+        self._names = sorted(wire, key=lambda name: structure.roles[name].offset)
+        self._pack = struct.Struct(order + _format(structure, self._names, structure.size)).pack
+
+    def write(self, **values: int) -> bytes:
+        """Return the composite; values it has no member for are not written. `Fault` when one does not fit."""
+        for name, role in self._roles.items():
+            if role.constant not in {None, values[name]}:
+                detail = f"{name} is always {role.constant}, not {values[name]}"
+                raise Fault(InvalidValue, "constant", detail, 0)
+            if role.constant is None and values[name] > TRAITS[role.primitive].highest:
+                raise Fault(InvalidValue, "range", f"{name} {values[name]} does not fit {role.primitive}", 0)
+        return self._pack(*(values[name] for name in self._names))
+
+
+def _format(structure: Structure, names: Sequence[str], size: int = 0) -> str:
+    """Return the `struct` format of the members ``names``, ascending by offset, padded to ``size`` bytes."""
     parts, cursor = [], 0
     for name in names:
         role = structure.roles[name]
         parts.append(f"{role.offset - cursor}x{TRAITS[role.primitive].code}")
         cursor = role.offset + role.size
-    return "".join(parts)
+    return f"{''.join(parts)}{max(size - cursor, 0)}x"

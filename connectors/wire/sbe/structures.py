@@ -83,7 +83,7 @@ def resolve_data(encoding: Encoding, element: Element, report: Report) -> Data |
     if length is None or length.constant is not None or bytes_member is None:
         report.error("E22", element, f"{encoding.name} lacks a length or a member for the data of {element.name}")
         return None
-    if wrong := _wrong_length(length, encoding, element):
+    if wrong := _wrong_length(length, bytes_member, encoding, element):
         report.error("E22", element, wrong)
         return None
     _note_oddities(length, bytes_member, encoding, element, report)
@@ -98,9 +98,11 @@ def resolve_data(encoding: Encoding, element: Element, report: Report) -> Data |
     )
 
 
-def _wrong_length(length: Role, encoding: Composite, element: Element) -> str | None:
+def _wrong_length(length: Role, member: Member, encoding: Composite, element: Element) -> str | None:
     if element.get("presence") == "optional":
         return f"data {element.name} cannot be optional"
+    if member.offset < length.offset + length.size:
+        return f"{member.name} of {encoding.name} does not come after its length"
     if length.primitive not in UNSIGNED:
         return f"length of {encoding.name} is not unsigned"
     if length.size >= 4 and length.maximum > _WIDE_LIMIT:

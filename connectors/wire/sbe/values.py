@@ -65,7 +65,7 @@ class Fault(Exception):
         self.path: list[str] = []
         super().__init__(detail)
 
-    def wire_error(self, message: str) -> WireError:
-        """Return the error, its element named from ``message`` down."""
+    def wire_error(self, message: str, *, placed: bool = True) -> WireError:
+        """Return the error, its element named from ``message`` down; without an offset unless ``placed``."""
         element = ".".join([message, *reversed(self.path)])
-        return self.error(self.detail, offset=self.offset, reason=self.reason, element=element)
+        return self.error(self.detail, offset=self.offset if placed else None, reason=self.reason, element=element)

@@ -1,0 +1,216 @@
+"""Encodes messages from values by name, as the schema's version or an older one (the reverse of decode).
+
+Everything that is not a value is zero: gaps between fields, padding of blocks, bytes behind a text's end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conf.errors import InvalidValue
+from connectors.wire.sbe.blockwriter import BlockWriter
+from connectors.wire.sbe.model import Body, Data, Group, Message, Presence, Role, Schema
+from connectors.wire.sbe.primitives import TRAITS
+from connectors.wire.sbe.puts import PutOptions, encoded, refuse
+from connectors.wire.sbe.roles import RoleWriter
+from connectors.wire.sbe.text import codec
+from connectors.wire.sbe.values import Fault
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def encode(
+    schema: Schema,
+    name: str,
+    values: Mapping[str, Any],
+    *,
+    version: int | None = None,
+    tolerant: bool = False,
+    header: Mapping[str, Any] = _NOTHING,
+) -> bytes:
+    """Return a whole message, its header first.
+
+    ``values`` are those that `decode` returns, by name. Optional fields may be missing or None: they become null.
+    Constants may be missing. Groups and data that are missing are empty.
+
+    Args:
+        name: The message's name.
+        version: Write as this older version: everything newer is left out, and its values are not looked at.
+        tolerant: Also write what readers accept although the schema does not: enum values and set bits that are not
+            listed, values outside minValue and maxValue, null values in required fields.
+        header: Values for members of the header beside those SBE knows; zero by default.
+
+    Raises:
+        InvalidValue: A value cannot be written; ``element`` says which, ``reason`` why: ``missing``, ``type``,
+            ``range``, ``constant``, ``unknown-name``, ``unknown-value``, ``null-in-required``, ``charset``,
+            ``length-max``, ``count-range``, ``template-newer-than-version``.
+        KeyError: The schema has no message of this name.
+    """
+    message = schema.messages[name]
+    writer = _message_writer(schema, message, version=version, tolerant=tolerant)
+    try:
+        return writer.header(header) + writer.body.write(values)
+    except Fault as fault:
+        raise fault.wire_error(name, placed=False) from None
+
+
+def write_header(
+    schema: Schema, message: Message, *, version: int | None = None, header: Mapping[str, Any] = _NOTHING
+) -> bytes:
+    """Return the header of a message, for callers that write its body themselves.
+
+    Raises:
+        InvalidValue: An id, the version or the block length does not fit the header.
+    """
+    writer = _message_writer(schema, message, version=version, tolerant=False)
+    try:
+        return writer.header(header)
+    except Fault as fault:
+        raise fault.wire_error(message.name, placed=False) from None
+
+
+class _MessageWriter:
+    """Writes one message as one version."""
+
+    def __init__(self, schema: Schema, message: Message, options: PutOptions) -> None:
+        self.body = _BodyWriter(message, options)
+        self._values = {
+            "blockLength": self.body.block_length,
+            "templateId": message.id,
+            "schemaId": schema.id,
+            "version": options.version,
+            "numGroups": len(self.body.groups),
+            "numVarDataFields": len(self.body.data),
+        }
+        composite = schema.header.composite
+        self._known = frozenset(self._values)
+        header_options = PutOptions(options.order, schema.version, tolerant=True)
+        self._header = BlockWriter(composite.members, header_options, composite.size, lenient=True)
+
+    def header(self, extras: Mapping[str, Any]) -> bytes:
+        """Return the header's bytes."""
+        return self._header.write({**extras, **self._values}, others=self._known)
+
+
+def _message_writer(schema: Schema, message: Message, *, version: int | None, tolerant: bool) -> _MessageWriter:
+    version = schema.version if version is None else version
+    key = ("writer", message.name, version, tolerant)
+    writer = schema.plans.get(key)
+    if writer is None:
+        if not message.since_version <= version <= schema.version:
+            detail = f"version {version}, the schema has {message.since_version} to {schema.version}"
+            raise InvalidValue(detail, reason="template-newer-than-version", element=message.name)
+        writer = _MessageWriter(schema, message, PutOptions(schema.byte_order, version, tolerant))
+        schema.plans[key] = writer
+    found: _MessageWriter = writer
+    return found
+
+
+class _BodyWriter:
+    """Writes a message's or an entry's body."""
+
+    def __init__(self, body: Body, options: PutOptions) -> None:
+        self.block_length = _block_length(body, options.version)
+        self._block = BlockWriter(body.fields, options, self.block_length)
+        self.groups = [_GroupWriter(group, options) for group in body.groups if group.since_version <= options.version]
+        self.data = [_DataWriter(data, options) for data in body.data if data.since_version <= options.version]
+        self._others = frozenset([*(group.name for group in body.groups), *(data.name for data in body.data)])
+
+    def write(self, values: Mapping[str, Any]) -> bytes:
+        """Return block, groups and data."""
+        if not isinstance(values, Mapping):
+            raise refuse("type", f"{values!r} is not a mapping of values by name")
+        parts = [self._block.write(values, others=self._others)]
+        parts += [group.write(_entries(values, group.name)) for group in self.groups]
+        parts += [data.write(values.get(data.name)) for data in self.data]
+        return b"".join(parts)
+
+
+def _entries(values: Mapping[str, Any], name: str) -> Iterable[Any]:
+    """Return a group's entries, none when the group is missing."""
+    entries = values.get(name)
+    if entries is None:
+        return ()
+    if not isinstance(entries, Iterable) or isinstance(entries, str | bytes | Mapping):
+        fault = refuse("type", f"{entries!r} is not a list of entries")
+        fault.path.append(name)
+        raise fault
+    return entries
+
+
+def _block_length(body: Body, version: int) -> int:
+    """Return the length of a block as a version has it: the whole, or up to the last field that it has."""
+    wire = [field for field in body.fields if field.presence is not Presence.CONSTANT]
+    present = [field for field in wire if field.since_version <= version]
+    if len(present) == len(wire):
+        return body.block_length
+    return max((field.offset + field.size for field in present), default=0)
+
+
+class _GroupWriter:
+    def __init__(self, group: Group, options: PutOptions) -> None:
+        self.name = group.name
+        self._entry = _BodyWriter(group, options)
+        self._dimensions = RoleWriter(group.dimensions, options.order)
+        self._count = group.dimensions.roles["numInGroup"]
+
+    def write(self, entries: Iterable[Mapping[str, Any]]) -> bytes:
+        """Return dimensions and entries."""
+        parts: list[bytes] = []
+        for entry in entries:
+            try:
+                parts.append(self._entry.write(entry))
+            except Fault as fault:
+                fault.path.append(f"{self.name}[{len(parts)}]")
+                raise
+        try:
+            return self._write_dimensions(len(parts)) + b"".join(parts)
+        except Fault as fault:
+            fault.path.append(self.name)
+            raise
+
+    def _write_dimensions(self, count: int) -> bytes:
+        _check_size(count, self._count, "count-range", "entries")
+        return self._dimensions.write(
+            blockLength=self._entry.block_length,
+            numInGroup=count,
+            numGroups=len(self._entry.groups),
+            numVarDataFields=len(self._entry.data),
+        )
+
+
+def _check_size(number: int, role: Role, reason: str, what: str) -> None:
+    """Refuse more than the role may hold; the value that its bytes keep for null is never written."""
+    highest = min(role.maximum, int(TRAITS[role.primitive].maximum))
+    if not role.minimum <= number <= highest:
+        raise refuse(reason, f"{number} {what}, allowed are {role.minimum} to {highest}")
+
+
+class _DataWriter:
+    def __init__(self, data: Data, options: PutOptions) -> None:
+        self.name = data.name
+        self._charset = data.charset
+        self._codec = None if data.charset is None else codec(data.charset)
+        self._role = data.length
+        gap = data.data_offset - data.length.offset - data.length.size
+        code = TRAITS[data.length.primitive].code
+        self._length = struct.Struct(f"{options.order}{data.length.offset}x{code}{max(gap, 0)}x")
+
+    def write(self, value: Any) -> bytes:
+        """Return length and bytes; None is written as empty, which is all that SBE has."""
+        try:
+            raw = b"" if value is None else self._bytes(value)
+            _check_size(len(raw), self._role, "length-max", "bytes")
+        except Fault as fault:
+            fault.path.append(self.name)
+            raise
+        return self._length.pack(len(raw)) + raw
+
+    def _bytes(self, value: Any) -> bytes:
+        if self._charset is not None:
+            return encoded(value, self._charset, self._codec)
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise refuse("type", f"{value!r} is not bytes")
+        return bytes(value)
