@@ -1,0 +1,211 @@
+"""The feed's list of applied cuts: one row for each, in the table ``_silverfold/<feed>/cuts``.
+
+It answers which source position a Delta version of a silver table stands at, and what each cut did. It is derived:
+everything in it is in the logs of the silver tables (`CommitNote`), so losing it, or a process that dies between a
+silver commit and its row, loses nothing: `restore` adds what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines import ledger
+from pipelines.places import Place, Places
+from pipelines.store import naming_the_store, open_table
+
+SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("delta_version", pa.int64()),
+        ("epoch", pa.int32()),
+        ("first_position", pa.int64()),
+        ("last_position", pa.int64()),
+        ("replaced", pa.bool_()),
+        ("updates", pa.int64()),
+        ("inserted", pa.int64()),
+        ("updated", pa.int64()),
+        ("deleted", pa.int64()),
+        ("ignored", pa.int64()),
+        ("rows", pa.int64()),
+        ("landed_at", pa.timestamp("us", "UTC")),
+        ("committed_at", pa.timestamp("us", "UTC")),
+        ("seconds", pa.float64()),
+        ("notes", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitNote:
+    """What a silver commit says about its cut: JSON in the commit's user metadata.
+
+    Args:
+        updates: Whole updates of the source in the cut.
+        ignored: Changes that changed nothing by rule, such as an update of a row that does not exist.
+        landed_at: When the cut's last frame was received; None when not known.
+        notes: Counts worth telling, by name.
+    """
+
+    feed: str
+    table: str
+    epoch: int
+    first_position: int
+    last_position: int
+    replaced: bool
+    updates: int
+    ignored: int = 0
+    landed_at: datetime | None = None
+    notes: Mapping[str, int] | None = None
+
+    def to_json(self) -> str:
+        """Return the text for ``userMetadata``; `CommitNote.from_json` reads it back."""
+        return json.dumps(asdict(self), sort_keys=True, default=datetime.isoformat)
+
+    @staticmethod
+    def from_json(text: object) -> CommitNote | None:
+        """Return the note, or None when the text is not one: other commits have user metadata too."""
+        try:
+            found = json.loads(str(text))
+            known = {name: found[name] for name in _NOTE if name in found}
+            landed_at = known.get("landed_at")
+            return CommitNote(
+                **{**known, "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at)}
+            )
+        except (ValueError, TypeError):
+            return None
+
+
+_NOTE = tuple(field.name for field in fields(CommitNote))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutRow:
+    """One applied cut.
+
+    Args:
+        delta_version: Version of the silver table that the cut made.
+        first_position: Position of the first frame of its first update.
+        last_position: Position the table has reached.
+        rows: Rows of the table after the cut; None when nobody counted.
+        committed_at: Time of the commit, from the silver table's log.
+        seconds: Time the cut took, planning and committing included; of a restored row, the merge alone.
+    """
+
+    table: str
+    delta_version: int
+    epoch: int
+    first_position: int
+    last_position: int
+    replaced: bool
+    updates: int
+    inserted: int
+    updated: int
+    deleted: int
+    ignored: int
+    rows: int | None
+    landed_at: datetime | None
+    committed_at: datetime
+    seconds: float | None
+    notes: Mapping[str, int]
+
+
+def record(places: Places, feed: str, row: CutRow) -> None:
+    """Add one cut to the list. Raises StoreUnavailable."""
+    ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row)])
+
+
+def read_cuts(places: Places, feed: str, *, table: str | None = None, newest: int | None = None) -> list[CutRow]:
+    """Return applied cuts, the oldest first. Raises StoreUnavailable.
+
+    Args:
+        table: Only those of this silver table.
+        newest: At most so many, the newest.
+    """
+    where = None if table is None else f'"table" = {ledger.sql_text(table)}'
+    found = ledger.read(places.cuts(feed), SCHEMA, where=where)
+    return _rows(found, newest)
+
+
+def last_cuts(places: Places, feed: str) -> Mapping[str, CutRow]:
+    """Return the last cut of each silver table that had one. Raises StoreUnavailable."""
+    place = places.cuts(feed)
+    times = ledger.read(place, SCHEMA, columns=("table", "committed_at"))
+    if not times.num_rows:
+        return {}
+    earliest = pc.min(times.group_by("table").aggregate([("committed_at", "max")])["committed_at_max"])
+    where = f"committed_at >= {ledger.sql_text(earliest.as_py().isoformat())}"
+    return {row.table: row for row in _rows(ledger.read(place, SCHEMA, where=where))}
+
+
+def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
+    """Add the cuts that the silver tables' own logs know and the list does not; return how many.
+
+    Safe to repeat. Reads as far back as the silver tables' logs reach.
+
+    Raises:
+        StoreUnavailable: A table's store cannot be read or written now.
+    """
+    known = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "delta_version", "last_position"))
+    have = {tuple(row.values()) for row in known.to_pylist()}
+    derived = [row for table in tables for row in cuts_in_log(places.silver(feed, table), table)]
+    missing = [row for row in derived if (row.table, row.delta_version, row.last_position) not in have]
+    if missing:
+        ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])
+    return len(missing)
+
+
+def cuts_in_log(silver: Place, table: str) -> list[CutRow]:
+    """Return the cuts that a silver table's log tells of, the oldest first; none when there is no table."""
+    opened = open_table(silver)
+    if opened is None:
+        return []
+    with naming_the_store(silver):
+        commits = opened.history()
+    found = [row for commit in reversed(commits) if (row := from_commit(commit)) is not None]
+    return [row for row in found if row.table == table]
+
+
+def from_commit(commit: Mapping[str, Any]) -> CutRow | None:
+    """Return the cut a commit of a silver table made; None when it made none.
+
+    Args:
+        commit: One entry of a Delta table's history.
+    """
+    note = CommitNote.from_json(commit.get("userMetadata"))
+    if note is None:
+        return None
+    metrics = {name: int(value) for name, value in commit.get("operationMetrics", {}).items() if str(value).isdecimal()}
+    shared = {name: value for name, value in asdict(note).items() if name not in ("feed", "notes")}
+    return CutRow(
+        **shared,
+        delta_version=int(commit["version"]),
+        inserted=metrics.get("numTargetRowsInserted", _appended(commit, metrics)),
+        updated=metrics.get("numTargetRowsUpdated", 0),
+        deleted=metrics.get("numTargetRowsDeleted", 0),
+        rows=None,
+        committed_at=datetime.fromtimestamp(commit["timestamp"] / 1000, UTC),
+        seconds=metrics["executionTimeMs"] / 1000 if "executionTimeMs" in metrics else None,
+        notes=note.notes or {},
+    )
+
+
+def _appended(commit: Mapping[str, Any], metrics: Mapping[str, int]) -> int:
+    return metrics.get("numOutputRows", 0) if commit.get("operation") == "WRITE" else 0
+
+
+def _to_ledger(row: CutRow) -> dict[str, Any]:
+    return {**asdict(row), "notes": json.dumps(dict(row.notes), sort_keys=True)}
+
+
+def _rows(found: pa.Table, newest: int | None = None) -> list[CutRow]:
+    names = [field.name for field in fields(CutRow)]
+    ordered = found.select(names).sort_by([("committed_at", "ascending"), ("last_position", "ascending")])
+    wanted = ordered if newest is None else ordered.slice(max(0, ordered.num_rows - newest))
+    return [CutRow(**{**row, "notes": json.loads(row["notes"])}) for row in wanted.to_pylist()]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.held import Hold, hold, holds, release
+from pipelines.places import Places
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+ONE = datetime(2024, 5, 1, 13, tzinfo=UTC)
+BAD_FRAME = Hold(
+    position=17, update_position=15, error_class="TRUNCATED_MESSAGE", reason="group ends at byte 40", found_at=NOON
+)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(str(tmp_path))
+
+
+def test_a_table_nothing_happened_to_is_not_held(places: Places):
+    assert holds(places, "market", "quotes") == []
+
+
+def test_a_held_table_says_where_and_why(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+
+    assert holds(places, "market", "quotes") == [BAD_FRAME]
+
+
+def test_holding_one_table_holds_no_other(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+
+    assert holds(places, "market", "trades") == []
+    assert holds(places, "other", "quotes") == []
+
+
+def test_holding_again_for_the_same_reason_writes_nothing(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+
+    hold(places, "market", "quotes", replace(BAD_FRAME, found_at=ONE))
+
+    assert holds(places, "market", "quotes") == [BAD_FRAME]
+    assert DeltaTable(places.quarantine("market", "quotes").url).to_pyarrow_table().num_rows == 1
+
+
+def test_a_new_reason_for_the_same_position_takes_the_place_of_the_old_one(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+    other = replace(BAD_FRAME, error_class="UNKNOWN_TEMPLATE", reason="template 99", found_at=ONE)
+
+    hold(places, "market", "quotes", other)
+
+    assert holds(places, "market", "quotes") == [other]
+
+
+def test_a_table_that_passed_the_position_is_released(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+
+    ended = release(places, "market", "quotes", through=30, now=ONE)
+
+    assert ended == [replace(BAD_FRAME, resolved_at=ONE, resolution="passed")]
+    assert holds(places, "market", "quotes") == []
+
+
+def test_a_position_not_yet_passed_stays_held(places: Places):
+    later = replace(BAD_FRAME, position=90, update_position=88)
+    hold(places, "market", "quotes", later)
+    hold(places, "market", "quotes", BAD_FRAME)
+
+    release(places, "market", "quotes", through=89, now=ONE)
+
+    assert holds(places, "market", "quotes") == [later]
+
+
+def test_releasing_twice_writes_once(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+    release(places, "market", "quotes", through=30, now=ONE)
+
+    assert release(places, "market", "quotes", through=30, now=ONE) == []
+
+
+def test_a_position_released_may_hold_again(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+    release(places, "market", "quotes", through=30, now=ONE)
+    again = replace(BAD_FRAME, found_at=datetime(2024, 5, 1, 14, tzinfo=UTC))
+
+    hold(places, "market", "quotes", again)
+
+    assert holds(places, "market", "quotes") == [again]
