@@ -219,6 +219,8 @@ def _text(value: Any) -> str:
 
 
 def _decimal(value: Any) -> Decimal:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
     if not isinstance(value, Decimal) or not value.is_finite():
         raise TypeError(f"{value!r} is not a finite Decimal")
     return value

@@ -6,6 +6,7 @@ null sentinel; strings come from a neighbour row, so that a column keeps its set
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
@@ -22,9 +23,9 @@ _LONGEST_ARRAY = 6
 
 
 def varied(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> Any:
-    """Return a value of ``kind`` that resembles ``value``, or the ``neighbour``'s where that is what varies; at times None.
+    """Return a value of ``kind`` that resembles ``value``, or where text varies the ``neighbour``'s; at times None.
 
-    Values are those of `connectors.deephaven.cells.to_python`; a missing one stands for nothing to resemble.
+    Values are those of `connectors.deephaven.cells.to_python`; None given means there is nothing to resemble.
     """
     if rng.random() < _NULL_CHANCE:
         return None
@@ -34,21 +35,19 @@ def varied(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> Any:
 
 
 def _varied_value(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> Any:
-    match kind.name:
-        case "String":
-            return neighbour if neighbour is not None else f"new {rng.randrange(1000)}"
-        case "Char":
-            return neighbour if neighbour is not None else chr(rng.randrange(ord("A"), ord("Z") + 1))
-        case "Boolean":
-            return rng.random() < 0.5
-        case "Float" | "Double":
-            return _varied_float(kind, value, rng)
-        case "Decimal":
-            return (value or Decimal("100.00")) + Decimal(rng.randint(-500, 500)).scaleb(-2)
-        case "DateTime":
-            return _clipped(kind, (value or _FIRST_MOMENT) + rng.randint(1, 3600 * _SECOND))
-        case _:
-            return _clipped(kind, (value or 0) + rng.randint(-20, 20))
+    if kind.name in {"String", "Char"} and neighbour is not None:
+        return neighbour
+    return _NEW[kind.name](kind, value, rng)
+
+
+def _varied_integer(kind: ColumnType, value: int | None, rng: Random) -> int:
+    limits = np.iinfo(kind.dtype or np.int64)
+    return max(int(limits.min) + 1, min(int(limits.max), (value or 0) + rng.randint(-20, 20)))
+
+
+def _varied_moment(kind: ColumnType, value: int | None, rng: Random) -> int:
+    later = (_FIRST_MOMENT if value is None else value) + rng.randint(1, 3600 * _SECOND)
+    return min(int(np.iinfo(np.int64).max), later)
 
 
 def _varied_float(kind: ColumnType, value: float | None, rng: Random) -> float:
@@ -65,6 +64,12 @@ def _varied_list(element: ColumnType, values: list[Any], rng: Random) -> list[An
     return [*kept, _varied_value(element, model, model, rng)]
 
 
-def _clipped(kind: ColumnType, value: int) -> int:
-    limits = np.iinfo(kind.dtype or np.int64)
-    return max(int(limits.min) + 1, min(int(limits.max), value))
+_NEW: dict[str, Callable[[ColumnType, Any, Random], Any]] = {
+    "String": lambda kind, value, rng: f"new {rng.randrange(1000)}",
+    "Char": lambda kind, value, rng: chr(rng.randrange(ord("A"), ord("Z") + 1)),
+    "Boolean": lambda kind, value, rng: rng.random() < 0.5,
+    "Decimal": lambda kind, value, rng: (value or Decimal("100.00")) + Decimal(rng.randint(-500, 500)).scaleb(-2),
+    "DateTime": _varied_moment,
+    **dict.fromkeys(("Float", "Double"), _varied_float),
+    **dict.fromkeys(("Byte", "Short", "Int", "Long"), _varied_integer),
+}
