@@ -110,7 +110,9 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
         mistakes.insert(0, error)
     if mistakes:
         raise together(mistakes)
-    return settings.model_copy(update={"feeds": loaded})
+    settings = settings.model_copy(update={"feeds": loaded})
+    settings._environ = environ
+    return settings
 
 
 def _files(conf_dir: Path | None, env: str) -> Layered:

@@ -6,12 +6,12 @@ A feed's ``options`` and ``tables`` are kept raw: only the connector knows their
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from conf.secrets import Secret
+from conf.secrets import Secret, revealed
 
 
 class Strict(BaseModel):
@@ -84,3 +84,13 @@ class Settings(Strict):
     build: Build = Build()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     feeds: dict[str, FeedSettings] = Field(default_factory=dict)
+
+    _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    def storage(self) -> dict[str, str]:
+        """Return ``storage_options`` with secrets revealed, read anew at each call: do not log or keep it.
+
+        Raises:
+            ConfigError: A secret is not where its reference says.
+        """
+        return revealed(self.storage_options, self._environ)

@@ -28,7 +28,6 @@ from typer.core import TyperGroup
 
 from conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
 
-
 HELP: Final = "markdown"
 """How help texts are marked up: lines of a paragraph flow."""
 

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from conf.load import load_settings
-from conf.secrets import revealed
 from jobs.logs import start_logs
-from pipelines.places import Places
 
 if TYPE_CHECKING:
     from conf.model import Settings
@@ -53,10 +51,6 @@ class Invocation:
         from connectors.registry import open_feed  # noqa: PLC0415 - a connector's imports are its own, paid when used
 
         return open_feed(name, settings or self.settings())
-
-    def places(self, settings: Settings) -> Places:
-        """Return where the tables are, secrets of the store revealed. Raises ConfigError."""
-        return Places(settings.warehouse, revealed(settings.storage_options, self.environ))
 
 
 def invocation(ctx: typer.Context) -> Invocation:

@@ -10,7 +10,9 @@ only options that a running session may change are set on it.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from conf.errors import SparkUnavailable
@@ -106,32 +109,36 @@ def _start(options: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
         check_java(os.environ)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
     spark_conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     output = JvmOutput()
     try:
         with output.open() as pipe:
             gateway = launch_gateway(spark_conf, {"stdout": pipe, "stderr": pipe})
     except PySparkRuntimeError as error:
-        raise _explained(output.text(), error) from error
+        raise _explained(output.text(), str(error)) from error
     try:
         SparkContext(conf=spark_conf, gateway=gateway)
         session = SparkSession.builder.getOrCreate()
     except (PySparkException, Py4JError, ValueError) as error:
+        told = str(error)  # asks the JVM, which must still be there
         gateway.shutdown()
-        raise _explained(output.text(), error) from error
+        raise _explained(output.text(), told) from None
     output.pass_on()
     return session
 
 
-def _explained(output: str, error: Exception) -> SparkUnavailable:
+def _explained(output: str, told: str) -> SparkUnavailable:
     """Turn what the JVM printed before it gave up into what the user can do about it."""
-    if "unresolved dependenc" in output.lower():
-        missing = [line.strip(": \t") for line in output.splitlines() if "not found" in line]
+    if re.search("unresolved dependency|download failed", output):
+        missing = re.findall(r"^\s*:: (\S+): not found$", output, re.MULTILINE) or [DELTA]
+        reasons = re.findall(r"\(java[\w.]+: (.+)\)$", output, re.MULTILINE) or ["not found"]
         return SparkUnavailable(
-            f"cannot fetch the JARs of {DELTA} ({missing[0] if missing else 'unresolved'}). "
+            f"cannot fetch the JARs of {', '.join(missing)}: {reasons[0]}. "
             "Needed once: a Maven repository in reach (for a mirror, set spark.'spark.jars.ivySettings'). "
             "Without a network: copy a filled Ivy folder and name it in spark.'spark.jars.ivy', "
             "or list the JAR files in spark.'spark.jars'."
         )
-    reasons = [line for line in output.splitlines() if "Exception" in line or "Error" in line]
-    return SparkUnavailable(f"Spark does not start: {(reasons or [str(error)])[0].strip()}")
+    thrown = re.findall(r'^(?:Exception in thread "\S+" )?[\w.$]+(?:Exception|Error): (.+)$', output, re.MULTILINE)
+    return SparkUnavailable(f"Spark does not start: {(thrown or told.splitlines())[0]}")

@@ -1,0 +1,59 @@
+"""What all tests share: one Spark session for the whole run, a warehouse each, and how much hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+hypothesis.settings.register_profile(
+    "ci",
+    derandomize=True,  # a red run is red again
+    max_examples=60,
+    deadline=None,  # two shared cores: time says nothing
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile("nightly", max_examples=3_000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, and run it last: most mistakes show in the first seconds."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return the run's one session. Change its settings on a ``newSession()`` only."""
+    from conf.load import load_settings  # noqa: PLC0415 - tests without Spark must not pay for loading it
+    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+
+    local = load_settings(None, "local", {})
+    ours = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "3g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+    }
+    session = start_spark(local.model_copy(update={"spark": {**local.spark, **ours}}), app="silverfold tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Return an empty folder for tables."""
+    folder = tmp_path / "warehouse"
+    folder.mkdir()
+    return folder

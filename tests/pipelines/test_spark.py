@@ -1,0 +1,152 @@
+import os
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from conf.errors import SparkUnavailable
+from conf.model import Settings
+from pipelines.java import check_java
+from pipelines.spark import start_spark
+
+START = textwrap.dedent("""
+    import sys
+    from conf.errors import SparkUnavailable
+    from conf.model import Settings
+    from pipelines.spark import start_spark
+    try:
+        start_spark(Settings(warehouse="w", spark=dict(argument.split("=", 1) for argument in sys.argv[1:])), app="t")
+    except SparkUnavailable as error:
+        print(error)
+    """)
+
+
+def start_elsewhere(*options: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", START, "spark.master=local[1]", *options],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def java_printing(folder: Path, text: str) -> dict[str, str]:
+    folder.mkdir()
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\necho {shlex.quote(text)} >&2\n")
+    java.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+@pytest.mark.parametrize("shown", ['openjdk version "17.0.15" 2025-04-15', 'java version "21" 2023-09-19'])
+def test_java_17_and_21_pass(tmp_path, shown):
+    check_java(java_printing(tmp_path / "bin", shown))
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [('openjdk version "11.0.2" 2019-01-15', "11"), ('java version "1.8.0_402"', "8"), ('java version "25"', "25")],
+)
+def test_another_java_is_refused_by_its_version(tmp_path, shown, found):
+    with pytest.raises(SparkUnavailable) as refused:
+        check_java(java_printing(tmp_path / "bin", shown))
+    assert str(refused.value) == (
+        f"{tmp_path}/bin/java is Java {found}, which Spark 4.2 does not run on. "
+        "Install Java 17 or 21 and set JAVA_HOME to it, or put its java first on the PATH."
+    )
+
+
+def test_a_java_that_tells_no_version_is_refused(tmp_path):
+    with pytest.raises(SparkUnavailable, match=r"does not tell its version\. Install Java 17 or 21"):
+        check_java(java_printing(tmp_path / "bin", "no"))
+
+
+def test_a_java_that_does_not_run_is_refused(tmp_path):
+    environ = java_printing(tmp_path / "bin", "")
+    (tmp_path / "bin" / "java").write_bytes(b"\x7fELF")
+    with pytest.raises(SparkUnavailable, match=r"bin/java does not run: .* Install Java 17 or 21"):
+        check_java(environ)
+
+
+def test_no_java_at_all_says_to_install_one(tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = start_elsewhere(PATH=str(tmp_path / "empty"), JAVA_HOME="")
+    assert done.stdout == (
+        "Spark needs Java, and there is no java on the PATH. "
+        "Install Java 17 or 21 and set JAVA_HOME to it, or put its java first on the PATH.\n"
+    )
+
+
+def test_java_home_wins_over_the_path_and_must_hold_a_java(tmp_path):
+    environ = {**java_printing(tmp_path / "bin", 'version "17"'), "JAVA_HOME": str(tmp_path / "gone")}
+    with pytest.raises(SparkUnavailable, match=r"JAVA_HOME is .*/gone, but there is no .*/gone/bin/java\. Install"):
+        check_java(environ)
+
+
+def test_jars_that_cannot_be_fetched_are_named_with_what_to_do(tmp_path):
+    nowhere = tmp_path / "ivysettings.xml"
+    nowhere.write_text(
+        '<ivysettings><settings defaultResolver="nowhere"/><resolvers>'
+        '<ibiblio name="nowhere" m2compatible="true" root="http://127.0.0.1:1/"/></resolvers></ivysettings>'
+    )
+    done = start_elsewhere(f"spark.jars.ivy={tmp_path}/ivy", f"spark.jars.ivySettings={nowhere}")
+    assert done.stdout == (
+        "cannot fetch the JARs of io.delta#delta-spark_4.2_2.13;4.4.0: Connection refused. "
+        "Needed once: a Maven repository in reach (for a mirror, set spark.'spark.jars.ivySettings'). "
+        "Without a network: copy a filled Ivy folder and name it in spark.'spark.jars.ivy', "
+        "or list the JAR files in spark.'spark.jars'.\n"
+    )
+    assert done.stderr == ""
+
+
+def test_an_option_that_spark_refuses_is_told_without_javas_noise():
+    done = start_elsewhere("spark.master=local[many]")
+    assert done.stdout == "Spark does not start: Could not parse Master URL: 'local[many]'\n"
+    assert done.stderr == ""
+
+
+def test_a_running_session_is_used_as_it_is(spark):
+    again = start_spark(Settings(warehouse="w"), app="another name")
+    assert again is spark
+
+
+def test_times_are_utc_and_large_frames_make_small_batches(spark):
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == "67108864"
+
+
+def test_workers_run_the_same_python_and_see_the_packages(spark):
+    def where(batches):
+        import sys  # noqa: PLC0415 - runs in a worker
+
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        import conf.errors  # noqa: PLC0415 - as above
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable], "conf": [conf.errors.__file__]})
+
+    import conf.errors  # noqa: PLC0415 - compared with the worker's
+
+    found = spark.range(1).mapInArrow(where, "python string, conf string").collect()
+    assert [tuple(row) for row in found] == [(sys.executable, conf.errors.__file__)]
+
+
+def test_a_merge_works_on_a_table_with_deletion_vectors(spark, warehouse):
+    table = f"delta.`{warehouse}/t`"
+    spark.sql(
+        f"CREATE TABLE {table} (k BIGINT, v STRING) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    spark.sql("SELECT * FROM VALUES (2, 'zwei'), (3, NULL), (4, 'vier') AS s(k, v)").createOrReplaceTempView("changed")
+    spark.sql(
+        f"MERGE INTO {table} t USING changed s ON t.k = s.k "
+        "WHEN MATCHED AND s.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
+    )
+    rows = spark.sql(f"SELECT k, v FROM {table} ORDER BY k").collect()
+    assert [tuple(row) for row in rows] == [(1, "one"), (2, "zwei"), (4, "vier")]
