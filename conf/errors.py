@@ -16,6 +16,7 @@
     ├── SparkUnavailable          Java or the Delta JARs are missing: what to do
     ├── Fenced                    another process owns this feed or table
     ├── PositionGap               bronze lacks positions: first, last
+    ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
         ├── DuplicateKey  SchemaDrift  PositionNotRecorded  UndecodableFrame
 
@@ -200,6 +201,20 @@ class PositionGap(SilverfoldError):
     def __init__(self, *, feed: str, first: int, last: int) -> None:
         self.feed, self.first, self.last = feed, first, last
         super().__init__(f"bronze of feed {feed} lacks positions {first} to {last}")
+
+
+class QueryFailed(SilverfoldError):
+    """A query of the user's is wrong, or failed while it ran.
+
+    Args:
+        condition: Spark's name of what is wrong, such as ``TABLE_OR_VIEW_NOT_FOUND``.
+    """
+
+    error_class = "QUERY_FAILED"
+
+    def __init__(self, detail: str, *, condition: str) -> None:
+        self.detail, self.condition = detail, condition
+        super().__init__(detail)
 
 
 class ApplyError(SilverfoldError):
