@@ -68,11 +68,11 @@ class FeedSettings(Strict):
     commit: Commit = Commit()
     reconnect: Reconnect = Reconnect()
 
-    _file_of: Callable[[tuple[str, ...]], str] = PrivateAttr(default=lambda _path: "settings")
+    _file_of: Callable[[tuple[str, ...]], str] | None = PrivateAttr(default=None)
 
     def file_of(self, path: tuple[str, ...]) -> str:
         """Return which file, or environment variable, set the key at ``path``: for messages."""
-        return self._file_of(path)
+        return self._file_of(path) if self._file_of else "settings"
 
 
 class Settings(Strict):

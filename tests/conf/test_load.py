@@ -1,0 +1,185 @@
+from pathlib import Path
+
+import pytest
+
+from conf.errors import ConfigError
+from conf.load import load_settings
+from conf.model import Build, CutLimits
+
+FEED = """
+connector = "deephaven"
+address = "127.0.0.1:7777"
+[tables.quotes]
+source = "Quotes"
+"""
+
+
+def folder(tmp_path: Path, settings: str = "", **feeds: str) -> Path:
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "settings.toml").write_text(settings)
+    for name, text in feeds.items():
+        (tmp_path / "feeds" / f"{name}.toml").write_text(text)
+    return tmp_path
+
+
+def mistakes(conf_dir: Path | None, env: str = "local", environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        load_settings(conf_dir, env, environ or {})
+    return [str(error) for error in (raised.value, *raised.value.others)]
+
+
+def test_the_packaged_settings_alone_are_enough_on_one_machine():
+    settings = load_settings(None, "local", {})
+    assert settings.warehouse == "warehouse"
+    assert settings.spark["spark.master"] == "local[*]"
+    assert settings.log_level == "info"
+    assert settings.feeds == {}
+
+
+def test_databricks_needs_a_warehouse_and_says_where_to_set_it(tmp_path):
+    assert mistakes(None, "databricks") == [
+        "databricks.toml of silverfold: warehouse: found nothing, allowed: a value: this setting has no default"
+    ]
+    assert mistakes(folder(tmp_path), "databricks") == [
+        f"{tmp_path}/settings.toml: warehouse: found nothing, allowed: a value: this setting has no default"
+    ]
+
+
+def test_later_layers_win_key_by_key(tmp_path):
+    conf_dir = folder(tmp_path, 'log_level = "debug"\n[build]\npoll_ms = 50\ncut.max_frames = 7\n')
+    settings = load_settings(
+        conf_dir, "databricks", {"SILVERFOLD__WAREHOUSE": "/w", "SILVERFOLD__BUILD__POLL_MS": "60"}
+    )
+    assert settings.build == Build(poll_ms=60, tables_at_once=2, cut=CutLimits(max_frames=7, max_bytes=1 << 30))
+    assert (settings.warehouse, settings.log_level) == ("/w", "debug")
+
+
+def test_a_feed_is_called_after_its_file(tmp_path):
+    settings = load_settings(folder(tmp_path, market=FEED), "local", {})
+    assert list(settings.feeds) == ["market"]
+    assert settings.feeds["market"].address == "127.0.0.1:7777"
+    assert settings.feeds["market"].tables == {"quotes": {"source": "Quotes"}}
+
+
+def test_variables_reach_into_feeds_and_find_names_whatever_their_case(tmp_path):
+    conf_dir = folder(tmp_path, market=FEED.replace("tables.quotes", "tables.BestQuotes"))
+    environ = {
+        "SILVERFOLD__FEEDS__MARKET__ADDRESS": "10.0.0.1:1",
+        "SILVERFOLD__FEEDS__MARKET__TABLES__BESTQUOTES__KEYS": '["Sym"]',
+        "SILVERFOLD__FEEDS__MARKET__OPTIONS__DEPTH": "3",
+    }
+    feed = load_settings(conf_dir, "local", environ).feeds["market"]
+    assert feed.address == "10.0.0.1:1"
+    assert feed.tables == {"BestQuotes": {"source": "Quotes", "keys": ["Sym"]}}
+    assert feed.options == {"depth": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("plain", "plain"),
+        ("s3://bucket/path", "s3://bucket/path"),
+        ("7", 7),
+        ("7.5", 7.5),
+        ("true", True),
+        ('"7"', "7"),
+        ("[1, 2]", [1, 2]),
+        ("{ a = 1 }", {"a": 1}),
+        ("2024-05-01", "2024-05-01"),
+        ("inf", "inf"),
+        ("", ""),
+        ("1\nlog_level = 2", "1\nlog_level = 2"),
+    ],
+)
+def test_a_variable_is_toml_where_it_is_plainly_that_and_text_otherwise(tmp_path, text, read):
+    environ = {"SILVERFOLD__FEEDS__MARKET__OPTIONS__X": text}
+    assert load_settings(folder(tmp_path, market=FEED), "local", environ).feeds["market"].options == {"x": read}
+
+
+def test_a_table_of_options_with_dots_in_their_names_fits_into_one_variable():
+    environ = {"SILVERFOLD__SPARK": '{ "spark.driver.memory" = "8g" }'}
+    settings = load_settings(None, "local", environ)
+    assert settings.spark["spark.driver.memory"] == "8g"
+    assert settings.spark["spark.master"] == "local[*]"
+
+
+def test_other_variables_are_left_alone():
+    assert load_settings(None, "local", {"SILVERFOLD_ENV": "x", "PATH": "y"}).warehouse == "warehouse"
+
+
+def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
+    conf_dir = folder(
+        tmp_path,
+        'warehuse = "x"\nlog_level = "loud"\n[build]\npoll_ms = "50"\ncut.max_frames = true\n',
+        market=FEED + "[commit]\ninterval_ms = 0\n",
+        other='connector = "deephaven"\n',
+    )
+    assert mistakes(conf_dir, environ={"SILVERFOLD__BUILD__TABLES_AT_ONCE": "many"}) == [
+        f"{tmp_path}/settings.toml: build.poll_ms: found '50', allowed: a valid integer",
+        "environment variable SILVERFOLD__BUILD__TABLES_AT_ONCE: build.tables_at_once: "
+        "found 'many', allowed: a valid integer",
+        f"{tmp_path}/settings.toml: build.cut.max_frames: found True, allowed: a valid integer",
+        f"{tmp_path}/settings.toml: log_level: found 'loud', allowed: 'debug', 'info', 'warning' or 'error'",
+        f"{tmp_path}/settings.toml: warehuse: found 'x', allowed: no such key, did you mean warehouse? "
+        "Known here: build, feeds, log_level, spark, storage_options, warehouse",
+        f"{tmp_path}/feeds/market.toml: commit.interval_ms: found 0, allowed: greater than or equal to 1",
+        f"{tmp_path}/feeds/other.toml: tables: found nothing, allowed: a value: this setting has no default",
+    ]
+
+
+def test_a_file_that_is_not_toml_is_named_with_its_line(tmp_path):
+    (conf_dir,) = [folder(tmp_path, 'warehouse = "x"\nlog_level = loud\n')]
+    assert mistakes(conf_dir) == [f"{tmp_path}/settings.toml: line 2, column 13: found 'Invalid value', allowed: TOML"]
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path):
+    folder(tmp_path)
+    (tmp_path / "settings.toml").write_bytes(b'warehouse = "\xff"')
+    assert mistakes(tmp_path) == [f"{tmp_path}/settings.toml: byte 13: found 'other bytes', allowed: UTF-8"]
+
+
+def test_an_unknown_environment_is_answered_with_the_known_ones():
+    assert mistakes(None, "prod") == ["command line: --env: found 'prod', allowed: databricks, local"]
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    assert mistakes(tmp_path / "gone") == [
+        f"command line: --conf: found '{tmp_path}/gone', allowed: an existing folder"
+    ]
+
+
+def test_feeds_have_files_of_their_own(tmp_path):
+    assert mistakes(folder(tmp_path, '[feeds.market]\nconnector = "deephaven"\n')) == [
+        f"{tmp_path}/settings.toml: feeds: found 'a table', allowed: one file for each: feeds/<feed>.toml"
+    ]
+
+
+@pytest.mark.parametrize("name", ["2nd", "a-b", "a__b", "é"])
+def test_names_of_feeds_and_tables_are_folders_and_sql_names(tmp_path, name):
+    conf_dir = folder(tmp_path, **{name: FEED.replace("quotes", f'"{name}"')})
+    rule = "letters, digits and single underscores, a letter first"
+    assert mistakes(conf_dir) == [
+        f"{tmp_path}/feeds/{name}.toml: the file's name: found '{name}', allowed: {rule}",
+        f"{tmp_path}/feeds/{name}.toml: tables.{name}: found '{name}', allowed: {rule}",
+    ]
+
+
+def test_a_variable_for_a_feed_without_a_file_is_told(tmp_path):
+    assert mistakes(folder(tmp_path, market=FEED), environ={"SILVERFOLD__FEEDS__MARKT__ADDRESS": "x"}) == [
+        "environment: SILVERFOLD__FEEDS__MARKT__ADDRESS: found 'markt', "
+        "allowed: SILVERFOLD__FEEDS__<feed>__<key>, with a feed of market"
+    ]
+
+
+def test_a_feed_knows_which_file_or_variable_set_a_key(tmp_path):
+    conf_dir = folder(tmp_path, market=FEED + '[options]\nschema = "x"\n')
+    feed = load_settings(conf_dir, "local", {"SILVERFOLD__FEEDS__MARKET__OPTIONS__DEPTH": "3"}).feeds["market"]
+    assert feed.file_of(("options", "schema")) == f"{tmp_path}/feeds/market.toml"
+    assert feed.file_of(("options", "depth")) == "environment variable SILVERFOLD__FEEDS__MARKET__OPTIONS__DEPTH"
+
+
+def test_storage_secrets_are_revealed_only_when_asked_for(tmp_path):
+    conf_dir = folder(tmp_path, '[storage_options]\nKEY = { env = "STORE_KEY" }\nREGION = "eu"\n')
+    settings = load_settings(conf_dir, "local", {"STORE_KEY": "hunter2"})
+    assert settings.storage() == {"KEY": "hunter2", "REGION": "eu"}
+    assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()

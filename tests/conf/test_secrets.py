@@ -1,0 +1,53 @@
+import pytest
+
+from conf.errors import ConfigError
+from conf.model import Strict
+from conf.secrets import Secret, revealed
+from conf.validate import validated
+
+
+class Login(Strict):
+    user: str
+    password: Secret | None = None
+
+
+def test_a_secret_in_a_variable_is_read_when_it_is_used():
+    environ = {"TOKEN": "old"}
+    secret = Secret(env="TOKEN")
+    environ["TOKEN"] = "new"
+    assert secret.reveal(environ) == "new"
+
+
+def test_a_secret_in_a_file_loses_its_line_end(tmp_path):
+    (tmp_path / "token").write_text(" to ken \n")
+    assert Secret(file=str(tmp_path / "token")).reveal({}) == " to ken "
+
+
+def test_a_variable_that_is_not_set_is_named():
+    with pytest.raises(ConfigError, match="environment: TOKEN: found nothing, allowed: the secret"):
+        Secret(env="TOKEN").reveal({})
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"gone: secret: found .*No such file.* allowed: a readable text file"):
+        Secret(file=str(tmp_path / "gone")).reveal({})
+
+
+def test_plain_values_pass_beside_references():
+    assert revealed({"a": "plain", "b": Secret(env="B")}, {"B": "hidden"}) == {"a": "plain", "b": "hidden"}
+
+
+@pytest.mark.parametrize("written", ["hunter2", 42, ["hunter2"], {"value": "hunter2"}, {"env": "A", "file": "hunter2"}])
+def test_a_secret_written_out_is_refused_and_not_repeated(written):
+    with pytest.raises(ConfigError) as refused:
+        validated(Login, {"user": "me", "password": written}, file="feeds/market.toml", prefix="options")
+    assert str(refused.value) == (
+        "feeds/market.toml: options.password: found a value that is not shown, "
+        'allowed: a reference to a secret: { env = "NAME" } or { file = "PATH" }'
+    )
+    assert refused.value.__context__ is None
+
+
+def test_a_reference_is_accepted():
+    login = validated(Login, {"user": "me", "password": {"env": "TOKEN"}}, file="f")
+    assert login.password == Secret(env="TOKEN")
