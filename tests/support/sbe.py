@@ -1,0 +1,84 @@
+"""Small schemas written in a test, and decoded values in the JSON form of the golden files."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.values import SetValue
+
+HEADER = """
+<composite name="messageHeader">
+  <type name="blockLength" primitiveType="uint16"/>
+  <type name="templateId" primitiveType="uint16"/>
+  <type name="schemaId" primitiveType="uint16"/>
+  <type name="version" primitiveType="uint16"/>
+</composite>
+<composite name="groupSizeEncoding">
+  <type name="blockLength" primitiveType="uint16"/>
+  <type name="numInGroup" primitiveType="uint16"/>
+</composite>
+<composite name="blob">
+  <type name="length" primitiveType="uint8"/>
+  <type name="varData" primitiveType="uint8" length="0"/>
+</composite>
+<composite name="text">
+  <type name="length" primitiveType="uint16"/>
+  <type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-8"/>
+</composite>
+"""
+
+
+def schema_of(
+    messages: str, types: str = "", *, version: int = 0, order: str = "littleEndian", header: str = HEADER
+) -> Schema:
+    """Return a schema of id 1 with the usual header and dimensions, and data types ``blob`` and ``text``."""
+    return load_schema(
+        f'<s:messageSchema xmlns:s="http://fixprotocol.io/2016/sbe" id="1" version="{version}" byteOrder="{order}">'
+        f"<types>{header}{types}</types>{messages}</s:messageSchema>".encode()
+    )
+
+
+def message_of(parts: str, types: str = "", **options: Any) -> Schema:
+    """Return a schema with one message, ``M`` of template id 1."""
+    return schema_of(f'<message name="M" id="1">{parts}</message>', types, **options)
+
+
+def frame(body: str, *, block_length: int, version: int = 0, template: int = 1) -> bytes:
+    """Return a little-endian message of schema 1: a header, then ``body`` in hex, spaces allowed."""
+    header = b"".join(number.to_bytes(2, "little") for number in (block_length, template, 1, version))
+    return header + bytes.fromhex(body)
+
+
+def json_form(value: Any) -> Any:
+    """Return decoded values as the golden files write them: bytes as ``{"hex"}``, sets as names, NaN as a string."""
+    match value:
+        case dict():
+            return {name: json_form(element) for name, element in value.items()}
+        case list():
+            return [json_form(element) for element in value]
+        case bytes():
+            return {"hex": value.hex()}
+        case SetValue():
+            return value.names
+        case float() if math.isnan(value):
+            return "NaN"
+        case _:
+            return value
+
+
+def from_json_form(value: Any) -> Any:
+    """Return values to encode from what a golden file writes."""
+    match value:
+        case {"hex": text}:
+            return bytes.fromhex(text)
+        case dict():
+            return {name: from_json_form(element) for name, element in value.items()}
+        case list():
+            return [from_json_form(element) for element in value]
+        case "NaN":
+            return math.nan
+        case _:
+            return value
