@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, UnknownTemplate
+from connectors.deephaven.groups import Opened
 from connectors.deephaven.messages import (
     ColumnInfo,
     ErrorCode,
@@ -22,7 +23,6 @@ from connectors.deephaven.messages import (
 )
 from connectors.deephaven.parts import Header, Refusal, Roles, Subscribed
 from connectors.deephaven.types import ColumnType
-from connectors.wire.sbe.walk import read_data
 
 _Role = TypeVar("_Role", bound=Subscribed)
 
@@ -122,15 +122,16 @@ def decode_subscribe_response(roles: Roles, body: bytes, header: Header | None =
     role = roles.response
     header = header or roles.read_header(body)
     (subscription_id,) = role.read(body, header)
-    found = role.columns.open(roles.schema, body, _place(roles, role, body, header, role.columns.name), header.version)
+    opened = roles.open(body, header)
+    found = role.columns.open(opened, _place(role, opened, header, role.columns.name))
     if found.entries:
         role.column.require(found.block_length, header.version, found.start)
-    walked = role.columns.walk(roles.schema, body, found, header.version, role.column_name.name)
+    walked = role.columns.walk(opened, found, role.column_name.name)
     columns = []
     for start, place in zip(walked.starts, walked.places, strict=True):
         column_id, template_id = role.column.read(body, start)
         column = roles.columns.get(template_id)
-        name = role.column_name.read(roles.schema, body, place)
+        name = role.column_name.read(opened, place)
         columns.append(ColumnInfo(column_id, template_id, name, None if column is None else column.type))
     if len({column.column_id for column in columns}) != len(columns):
         raise InvalidValue("two columns have one id", offset=found.start, reason="duplicate-column")
@@ -146,7 +147,8 @@ def decode_subscription_error(roles: Roles, body: bytes, header: Header | None =
     role: Refusal = _have(roles.refusal, "TableSubscriptionError")
     header = header or roles.read_header(body)
     subscription_id, raw = role.read(body, header)
-    start, end = read_data(roles.schema, role.text.found, body, _place(roles, role, body, header, role.text.name))
+    opened = roles.open(body, header)
+    start, end = role.text.find(opened, _place(role, opened, header, role.text.name))
     names = [name for name, value in role.codes.items() if value == raw]
     text = body[start:end].decode(role.text.codec, "replace")
     return SubscriptionError(body, subscription_id, names[0] if names else str(raw), text)
@@ -172,25 +174,25 @@ def decode_request(roles: Roles, body: bytes) -> Request:
 
 
 def _decode_subscribe(roles: Roles, body: bytes, header: Header) -> TableSubscribe:
-    role, schema = roles.subscribe, roles.schema
+    role, opened = roles.subscribe, roles.open(body, header)
     subscription_id, raw = role.read(body, header)
     modes = [mode for mode, value in role.modes.items() if value == raw]
     if not modes:
-        raise InvalidValue(f"mode is {raw}", offset=schema.header.size, reason="mode")
-    found = role.columns.open(schema, body, _place(roles, role, body, header, role.columns.name), header.version)
-    walked = role.columns.walk(schema, body, found, header.version, role.column_name.name)
+        raise InvalidValue(f"mode is {raw}", offset=roles.schema.header.size, reason="mode")
+    found = role.columns.open(opened, _place(role, opened, header, role.columns.name))
+    walked = role.columns.walk(opened, found, role.column_name.name)
     return TableSubscribe(
         body,
         subscription_id,
         modes[0],
-        role.table.read(schema, body, _place(roles, role, body, header, role.table.name)),
-        tuple(role.column_name.read(schema, body, place) for place in walked.places),
-        role.filter.read(schema, body, _place(roles, role, body, header, role.filter.name)),
+        role.table.read(opened, _place(role, opened, header, role.table.name)),
+        tuple(role.column_name.read(opened, place) for place in walked.places),
+        role.filter.read(opened, _place(role, opened, header, role.filter.name)),
     )
 
 
-def _place(roles: Roles, role: Subscribed, body: bytes, header: Header, part: str) -> int:
-    places, _ = role.tail.locate(roles.schema, body, header.end_of_root, header.version)
+def _place(role: Subscribed, opened: Opened, header: Header, part: str) -> int:
+    places, _ = role.tail.locate(opened, header.end_of_root)
     if part not in places:
         detail = f"{role.message.name} in version {header.version} lacks {part}"
         raise InvalidValue(detail, offset=header.end_of_root, reason="absent")

@@ -17,11 +17,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from conf.errors import InvalidValue, SchemaError, TruncatedMessage
-from connectors.deephaven.layouts import Ints, Number, integer_code, structure_ints
+from connectors.deephaven.layouts import Blocks, Ints, Number, integer_code, structure_ints
 from connectors.wire.sbe.model import Body, Data, Group, Schema
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.walk import Dimensions, read_data, read_dimensions
+
+
+class Opened(NamedTuple):
+    """A message being read: its bytes from the header on, its acting version, and the schema it is read by."""
+
+    schema: Schema
+    body: bytes
+    version: int
 
 
 @dataclass(frozen=True)
@@ -40,18 +50,22 @@ class Text:
         """Name of the data."""
         return self.found.name
 
-    def read(self, schema: Schema, body: bytes, at: int) -> str:
-        """Return the text of the data at ``at``.
+    def find(self, opened: Opened, at: int) -> tuple[int, int]:
+        """Return where the bytes of the data at ``at`` begin and end.
 
         Raises:
             TruncatedMessage: The length or the bytes run past the end.
-            InvalidValue: ``length-max``: the length is above its limit; ``charset``: the bytes are no text.
+            InvalidValue: ``length-max``: the length is above its limit.
         """
-        start, end = read_data(schema, self.found, body, at)
-        return self.decode(body[start:end], start)
+        return read_data(opened.schema, self.found, opened.body, at)
+
+    def read(self, opened: Opened, at: int) -> str:
+        """Return the text of the data at ``at``. Raises as `find` and `decode`."""
+        start, end = self.find(opened, at)
+        return self.decode(opened.body[start:end], start)
 
     def decode(self, octets: bytes, at: int) -> str:
-        """Return bytes found at ``at`` as text."""
+        """Return bytes found at ``at`` as text. Raises InvalidValue ``charset`` when they are none."""
         try:
             return octets.decode(self.codec)
         except UnicodeDecodeError as error:
@@ -99,20 +113,20 @@ class Tail:
     groups: tuple[Entries, ...]
     texts: tuple[Text, ...]
 
-    def locate(self, schema: Schema, body: bytes, at: int, version: int) -> tuple[dict[str, int], int]:
+    def locate(self, opened: Opened, at: int) -> tuple[dict[str, int], int]:
         """Return where each part that the version has starts, by its name, and where the last one ends.
 
         Raises TruncatedMessage or InvalidValue where a part does not fit.
         """
         places = {}
         for entries in self.groups:
-            if version >= entries.group.since_version:
+            if opened.version >= entries.group.since_version:
                 places[entries.name] = at
-                at = entries.skip(schema, body, at, version)
+                at = entries.skip(opened, at)
         for text in self.texts:
-            if version >= text.found.since_version:
+            if opened.version >= text.found.since_version:
                 places[text.name] = at
-                at = read_data(schema, text.found, body, at)[1]
+                at = text.find(opened, at)[1]
         return places, at
 
     def write(self, given: Mapping[str, bytes]) -> bytes:
@@ -140,25 +154,40 @@ class Entries:
         role = self.group.dimensions.roles["numInGroup"]
         return min(role.maximum, int(TRAITS[role.primitive].maximum))
 
-    def open(self, schema: Schema, body: bytes, at: int, version: int) -> Dimensions:
+    def open(self, opened: Opened, at: int) -> Dimensions:
         """Read the dimensions at ``at``; a group newer than the message has no entries.
 
         Raises:
             TruncatedMessage: The dimensions run past the end.
             InvalidValue: ``count-range``: a count outside its limits, or more entries than bytes are left for.
         """
-        if version < self.group.since_version:
+        if opened.version < self.group.since_version:
             return Dimensions(self.group.block_length, 0, at)
-        return read_dimensions(schema, self.group, body, at)
+        return read_dimensions(opened.schema, self.group, opened.body, at)
 
-    def skip(self, schema: Schema, body: bytes, at: int, version: int) -> int:
+    def blocks(self, opened: Opened, at: int) -> tuple[Blocks, int]:
+        """Return the blocks of the group at ``at``, whatever follows each of them, and where the group ends.
+
+        Raises as `open` and `Tail.locate`.
+        """
+        found = self.open(opened, at)
+        if not self.tail.groups and not self.tail.texts:
+            blocks = Blocks(opened.body, opened.version, found.block_length, found.entries, found.start, at)
+            return blocks, found.start + found.entries * found.block_length
+        walked = self.walk(opened, found)
+        starts = np.array(walked.starts, np.int64)
+        return Blocks(
+            opened.body, opened.version, found.block_length, found.entries, found.start, at, starts
+        ), walked.end
+
+    def skip(self, opened: Opened, at: int) -> int:
         """Return where the group at ``at`` ends. Raises as `open` and `Tail.locate`."""
-        found = self.open(schema, body, at, version)
+        found = self.open(opened, at)
         if not self.tail.groups and not self.tail.texts:
             return found.start + found.entries * found.block_length
-        return self.walk(schema, body, found, version).end
+        return self.walk(opened, found).end
 
-    def walk(self, schema: Schema, body: bytes, found: Dimensions, version: int, wanted: str = "") -> Walked:
+    def walk(self, opened: Opened, found: Dimensions, wanted: str = "") -> Walked:
         """Go through the entries part by part; slow, and exact about what does not fit.
 
         Args:
@@ -170,24 +199,25 @@ class Entries:
         starts, places, at = [], [], found.start
         for _ in range(found.entries):
             starts.append(at)
-            here, at = self.tail.locate(schema, body, self._after_block(body, at, found), version)
+            here, at = self.tail.locate(opened, self._after_block(opened.body, at, found))
             if wanted:
                 if wanted not in here:
-                    raise InvalidValue(f"{self.name} in version {version} lacks {wanted}", offset=at, reason="absent")
+                    raise InvalidValue(
+                        f"{self.name} in version {opened.version} lacks {wanted}", offset=at, reason="absent"
+                    )
                 places.append(here[wanted])
         return Walked(starts, places, at)
 
     def announce(self, count: int) -> bytes:
-        """Return the dimensions of ``count`` entries."""
+        """Return the dimensions of ``count`` entries. Raises InvalidValue ``count-range`` for more than `most`."""
+        if count > self.most:
+            raise InvalidValue(f"{self.name}: {count} entries, {self.most} are allowed", reason="count-range")
         dimensions = bytearray(self.group.dimensions.size)
         self.dimensions.write(dimensions, 0, (self.group.block_length, count))
         return bytes(dimensions)
 
     def write(self, written: Sequence[bytes]) -> bytes:
-        """Return the group of entries that are already written. Raises InvalidValue for more than `most`."""
-        if len(written) > self.most:
-            detail = f"{self.name}: {len(written)} entries, {self.most} are allowed"
-            raise InvalidValue(detail, reason="count-range")
+        """Return the group of entries that are already written. Raises as `announce`."""
         return self.announce(len(written)) + b"".join(written)
 
     def write_entry(self, given: Mapping[str, bytes], ids: Ints | None = None, values: Sequence[int] = ()) -> bytes:

@@ -183,9 +183,48 @@ class Flag:
     true: int
 
 
-def strided(body: bytes, found: Number, at: int, count: int, stride: int) -> npt.NDArray[Any]:
-    """Return a view of one field of ``count`` blocks that follow each other from ``at``."""
-    return np.ndarray((count,), found.dtype, body, at + found.offset, (stride,))
+class Blocks(NamedTuple):
+    """The blocks of a group's entries, read field by field.
+
+    Args:
+        body: The message.
+        version: Its acting version.
+        length: The blocks' length on the wire.
+        count: How many there are.
+        at: Where the first one starts.
+        starts: Where each one starts; None when they follow each other without a gap.
+        place: Where they are in the message, for errors.
+    """
+
+    body: bytes
+    version: int
+    length: int
+    count: int
+    at: int
+    place: int
+    starts: Longs | None = None
+
+    def read(self, found: Number) -> npt.NDArray[Any]:
+        """Return one field of all blocks, raw, in the wire's byte order; a view where there is no gap.
+
+        Raises:
+            InvalidValue: ``absent``: the blocks do not hold it.
+        """
+        if not self.count:
+            return np.empty(0, found.dtype)
+        found.require(self.length, self.version, self.place)
+        if self.starts is None:
+            return np.ndarray((self.count,), found.dtype, self.body, self.at + found.offset, (self.length,))
+        return gathered(np.frombuffer(self.body, np.uint8), found, self.starts)
+
+    def flags(self, flag: Flag) -> npt.NDArray[np.bool_]:
+        """Return a yes-or-no field of all blocks. Raises InvalidValue ``simple-bool`` for a third value."""
+        raw = self.read(flag.number)
+        true: npt.NDArray[np.bool_] = raw == flag.true
+        if not (true | (raw == flag.false)).all():
+            wrong = raw[~(true | (raw == flag.false))][0]
+            raise InvalidValue(f"{flag.number.name} is {wrong}", offset=self.place, reason="simple-bool")
+        return true
 
 
 def gathered(octets: Bytes, found: Number, starts: Longs) -> npt.NDArray[Any]:

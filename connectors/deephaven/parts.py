@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from conf.errors import InvalidValue, TruncatedMessage
-from connectors.deephaven.groups import Entries, Tail, Text
+from connectors.deephaven.groups import Entries, Opened, Tail, Text
 from connectors.deephaven.layouts import Blanks, Flag, Ints, Number
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.types import ColumnType
@@ -179,6 +179,14 @@ class Roles:
             detail = f"the root block needs {block_length} bytes, {len(body) - size} are left"
             raise TruncatedMessage(detail, offset=size, reason="truncated")
         return Header(block_length, template_id, schema_id, version, size + block_length)
+
+    def open(self, body: bytes, header: Header) -> Opened:
+        """Return the message as its parts are read."""
+        return Opened(self.schema, body, header.version)
+
+    def template_id(self, body: bytes) -> int:
+        """Return the template id of a message. Raises as `read_header`."""
+        return self.read_header(body).template_id
 
     def write_root(self, role: Subscribed, values: Sequence[int]) -> bytearray:
         """Return the header and root block of a message. Raises InvalidValue for an integer its field cannot hold."""

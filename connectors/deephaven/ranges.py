@@ -1,0 +1,63 @@
+"""Row ranges: pairs of a first and a last row key, both inclusive.
+
+A range may cover a trillion rows in sixteen bytes, so it is expanded only where as many values stand beside it, and
+the sum is checked before anything is allocated. Removed rows stay ranges.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conf.errors import InvalidValue
+from connectors.deephaven.groups import Opened
+from connectors.deephaven.layouts import Longs
+from connectors.deephaven.parts import Ranges
+
+_ROW_KEYS = np.iinfo(np.int64)
+
+
+def read_ranges(opened: Opened, ranges: Ranges, at: int) -> tuple[Longs, int]:
+    """Return the ranges at ``at``, shape (n, 2), in the order of the message, and where they end.
+
+    Raises:
+        TruncatedMessage: They do not fit.
+        InvalidValue: ``range-order``: one ends before it begins; ``count-range``, ``absent``, ``row-key``.
+    """
+    blocks, end = ranges.entries.blocks(opened, at)
+    pairs = np.empty((blocks.count, 2), np.int64)
+    for column, found in enumerate((ranges.first, ranges.last)):
+        raw = blocks.read(found)
+        if raw.dtype.kind == "u" and blocks.count and int(raw.max()) > _ROW_KEYS.max:
+            raise InvalidValue(f"{found.name} is {raw.max()}", offset=at, reason="row-key")
+        pairs[:, column] = raw
+    backward = pairs[:, 1] < pairs[:, 0]
+    if backward.any():
+        first, last = pairs[backward][0].tolist()
+        detail = f"{ranges.last.name} {last} is below {ranges.first.name} {first}"
+        raise InvalidValue(detail, offset=at, reason="range-order")
+    return pairs, end
+
+
+def are_disjoint(ranges: Longs) -> bool:
+    """Tell whether ranges ascend and do not overlap."""
+    return len(ranges) < 2 or bool((ranges[1:, 0] > ranges[:-1, 1]).all())
+
+
+def expand(ranges: Longs, rows: int) -> Longs:
+    """Return the row keys of ranges that must hold exactly ``rows`` of them, in the order of the ranges.
+
+    Raises:
+        InvalidValue: ``range-count``: they hold another number. Nothing is allocated before.
+    """
+    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the rows; never overflows
+    too_wide = len(ranges) > 0 and int(steps.max()) >= max(rows, 1)
+    if too_wide or int(steps.sum()) + len(ranges) != rows:
+        total = sum(steps.tolist()) + len(ranges)
+        raise InvalidValue(f"ranges hold {total} rows, there are {rows} values", reason="range-count")
+    if len(ranges) == 1:
+        keys: Longs = ranges[0, 0] + np.arange(rows)
+        return keys
+    counts = steps.astype(np.int64) + 1
+    keys = np.repeat(ranges[:, 0] - (np.cumsum(counts) - counts), counts)
+    keys += np.arange(rows)
+    return keys

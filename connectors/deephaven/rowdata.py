@@ -1,0 +1,171 @@
+"""Encodes values row by row, so that messages can be cut between any two rows."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from conf.errors import InvalidValue, SourceRefused
+from connectors.deephaven.layouts import Longs
+from connectors.deephaven.messages import ErrorCode
+from connectors.deephaven.parts import Values
+from connectors.deephaven.types import Shape
+
+
+@dataclass(frozen=True)
+class FixedRows:
+    """Rows of one width."""
+
+    octets: bytes
+    width: int
+    ends: Longs
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest row."""
+        return self.width
+
+    def between(self, begin: int, end: int) -> bytes:
+        """Return the rows from number ``begin`` up to number ``end``."""
+        return self.octets[begin * self.width : end * self.width]
+
+
+@dataclass(frozen=True)
+class VariedRows:
+    """Rows of any width."""
+
+    rows: list[bytes]
+    ends: Longs
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest row."""
+        return max(map(len, self.rows), default=0)
+
+    def between(self, begin: int, end: int) -> bytes:
+        """Return the rows from number ``begin`` up to number ``end``."""
+        return b"".join(self.rows[begin:end])
+
+
+RowData: TypeAlias = FixedRows | VariedRows
+"""Encoded rows; ``ends`` are their running lengths, in bytes."""
+
+
+def row_data(role: Values, values: npt.NDArray[Any] | Sequence[Any]) -> RowData:
+    """Encode values as entries of the group of values.
+
+    Raises:
+        SourceRefused: ``OBJECT_OVERFLOW``: a text or array is longer than the schema allows any.
+        InvalidValue: A value is outside its type, or outside the type the schema gives it.
+    """
+    if role.type.shape is Shape.FIXED and role.alone:
+        width = role.entries.group.block_length
+        return FixedRows(_fixed(role, values), width, width * np.arange(1, len(values) + 1))
+    rows = _rows(role, values)
+    return VariedRows(rows, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
+
+
+def _rows(role: Values, values: Iterable[Any]) -> list[bytes]:
+    try:
+        match role.type.shape:
+            case Shape.FIXED:
+                return _split(role, values)
+            case Shape.STRING:
+                return _strings(role, values)
+            case Shape.DECIMAL:
+                return [_decimal(role, value) for value in values]
+            case _:
+                return [_list(role, value) for value in values]
+    except InvalidValue as error:
+        if error.reason in {"length-max", "count-range"}:
+            raise SourceRefused(code=ErrorCode.OBJECT_OVERFLOW, text=error.detail) from error
+        raise
+
+
+def _fixed(role: Values, values: Iterable[Any]) -> bytes:
+    """Blocks that follow each other."""
+    assert role.value is not None
+    native = role.type.native(values)
+    if role.booleans is not None:
+        false, true, null = role.booleans
+        raw = np.where(native == 1, true, np.where(native == 0, false, null)).astype(role.value.dtype)
+    else:
+        raw = native.astype(role.value.dtype)
+        if raw.dtype.itemsize < native.dtype.itemsize and (raw != native).any():
+            raise InvalidValue(f"{role.value.name} cannot hold {native[raw != native][0]}", reason="value-range")
+    width = role.entries.group.block_length
+    if width == raw.dtype.itemsize:
+        return raw.tobytes()
+    blocks = np.zeros((len(raw), width), np.uint8)
+    blocks[:, role.value.offset : role.value.offset + role.value.size] = raw.view(np.uint8).reshape(len(raw), -1)
+    return blocks.tobytes()
+
+
+def _split(role: Values, values: Iterable[Any]) -> list[bytes]:
+    """Fixed values in a schema whose entries have parts besides."""
+    blocks, width, parts = _fixed(role, values), role.entries.group.block_length, role.entries.tail.write({})
+    return [blocks[at : at + width] + parts for at in range(0, len(blocks), width)]
+
+
+def _block(role: Values, *, null: bool, scale: int = 0) -> bytes:
+    assert role.is_null is not None
+    block = bytearray(role.entries.group.block_length)
+    flag = role.is_null
+    struct.pack_into(flag.number.dtype, block, flag.number.offset, flag.true if null else flag.false)
+    if role.scale is not None:
+        try:
+            struct.pack_into(role.scale.dtype, block, role.scale.offset, scale)
+        except struct.error as error:
+            raise InvalidValue(f"scale {scale}", reason="scale") from error
+    return bytes(block)
+
+
+def _strings(role: Values, values: Iterable[str | None]) -> list[bytes]:
+    assert role.text is not None
+    text, tail = role.text, role.entries.tail
+    some, null = _block(role, null=False), _block(role, null=True) + tail.write({})
+    if not role.alone:
+        return [null if v is None else some + tail.write({text.name: text.write(text.encode(v))}) for v in values]
+    return [null if v is None else some + text.write(text.encode(v)) for v in values]
+
+
+def _decimal(role: Values, value: Decimal | None) -> bytes:
+    assert role.text is not None
+    tail = role.entries.tail
+    if value is None:
+        return _block(role, null=True) + tail.write({})
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise InvalidValue(f"{value} is no decimal number", reason="decimal")
+    magnitude = int(Decimal((sign, digits, 0)))
+    size = (magnitude if magnitude >= 0 else ~magnitude).bit_length() // 8 + 1  # as Java's BigInteger: the fewest bytes
+    octets = magnitude.to_bytes(size, "big", signed=True)
+    return _block(role, null=False, scale=-exponent) + tail.write({role.text.name: role.text.write(octets)})
+
+
+def _list(role: Values, value: Iterable[Any] | None) -> bytes:
+    assert role.elements is not None
+    nested, tail = role.elements.entries, role.entries.tail
+    if value is None:
+        return _block(role, null=True) + tail.write({})
+    if isinstance(value, set | frozenset):
+        value = sorted(value)
+    elif not isinstance(value, np.ndarray):
+        value = list(value)
+    if role.elements.type.shape is Shape.FIXED and role.elements.alone:
+        group = nested.announce(len(value)) + _fixed(role.elements, value)
+    else:
+        group = nested.write(_rows(role.elements, value))
+    return _block(role, null=False) + tail.write({nested.name: group})
