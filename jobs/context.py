@@ -16,6 +16,7 @@ import typer
 
 from conf.load import load_settings
 from jobs.logs import start_logs
+from pipelines.places import Places
 
 if TYPE_CHECKING:
     from conf.model import Settings
@@ -51,6 +52,10 @@ class Invocation:
         from connectors.registry import open_feed  # noqa: PLC0415 - a connector's imports are its own, paid when used
 
         return open_feed(name, settings or self.settings())
+
+    def places(self, settings: Settings) -> Places:
+        """Return where the tables are, with the store's secrets revealed. Raises ConfigError."""
+        return Places(settings.warehouse, settings.storage())
 
 
 def invocation(ctx: typer.Context) -> Invocation:
