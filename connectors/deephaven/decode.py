@@ -1,0 +1,294 @@
+"""Decodes landed Deephaven frames into change rows, in Spark: columns to blocks, blocks to rows.
+
+Two steps in Python workers, one shuffle of packed columns between them::
+
+    frames ──mapInArrow──▶ pieces of (block, column) ──shuffle by block──▶ mapInArrow ──▶ net change rows
+
+The second step folds all updates of the cut (`connectors.deephaven.blocks`), so there is at most one change per row
+key; for a log it keeps updates apart. Memory of a worker is bounded by one Arrow batch, or one block of 65,536 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from conf.errors import SchemaDrift
+from conf.model import Table
+from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.deephaven.blocks import (
+    ERROR_COLUMN,
+    PIECE,
+    WIDE_COLUMN,
+    BlockCutter,
+    Rows,
+    WideRange,
+    assemble,
+)
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.reading import BadFrame, Cells, Context, CutReader, Removals, landed_frames
+from connectors.deephaven.silver import SilverColumn, silver_columns
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
+
+ROW_KEY = "_row_key"
+"""The key of every change row: the source's 64-bit row index."""
+
+_KEY = pa.struct([(ROW_KEY, pa.int64())])
+_ERROR = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
+_RANGE = pa.schema(
+    [("update", pa.int64()), ("frame_seq", pa.int64()), ("first_key", pa.int64()), ("last_key", pa.int64())]
+)
+_FACTS = pa.schema(
+    [
+        ("bad_position", pa.int64()),
+        ("bad_class", pa.string()),
+        ("bad_reason", pa.string()),
+        ("changes", pa.int64()),
+        ("first_key", pa.int64()),
+        ("last_key", pa.int64()),
+        ("wide_ranges", pa.int64()),
+        ("truncated", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class DeephavenDecoder:
+    """`connectors.base.Decoder` of one feed."""
+
+    feed: Feed
+
+    def context(self, control: Iterable[ControlFrame]) -> Context:
+        """Return the byte order of each epoch and the columns of each subscription."""
+        return read_context(control, self._options)
+
+    def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
+        """Return the silver columns of the stream's newest subscription in the cut.
+
+        Raises:
+            UnknownTemplate: The schema lacks the message of a column.
+            SchemaDrift: No subscribe response of the epoch landed before the cut's end.
+        """
+        return from_arrow_schema(_row_schema(self._columns(context, cut, table)))
+
+    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
+        """Read every frame once. Runs one Spark job; collects one line per Arrow batch."""
+        survey = _SurveyStep(self._reader(context, cut, table))
+        facts = _carrying_rows(frames).mapInArrow(survey, from_arrow_schema(_FACTS))
+        return _joined(facts.collect())
+
+    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Return net changes, one per row key; for a log one per update and row key, without removals. Lazy."""
+        assert isinstance(table, DeephavenTable)
+        reader = self._reader(context, cut, table)
+        parts = int(frames.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200)
+        pieces = _carrying_rows(frames).mapInArrow(
+            _PieceStep(reader, parts, by_update=reader.lists_ranges), from_arrow_schema(PIECE)
+        )
+        blocks = pieces.repartitionById(parts, F.col("part")).sortWithinPartitions("update", "block")
+        assembled = _AssembleStep(reader.columns, replaces=cut.replaces)
+        return blocks.mapInArrow(assembled, from_arrow_schema(assembled.schema))
+
+    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Return removed ranges too wide to list; for a log all of them. ``update`` is its index in the cut. Lazy."""
+        step = _RangeStep(self._reader(context, cut, table))
+        return _carrying_rows(frames).mapInArrow(step, from_arrow_schema(_RANGE))
+
+    @property
+    def _options(self) -> DeephavenOptions:
+        assert isinstance(self.feed.options, DeephavenOptions)
+        return self.feed.options
+
+    def _columns(self, context: Context, cut: Cut, table: Table) -> tuple[SilverColumn, ...]:
+        assert isinstance(table, DeephavenTable)
+        subscription = context.latest(cut.stream, cut.epoch, before=cut.last)
+        if subscription is None:
+            raise SchemaDrift(f"epoch {cut.epoch} has no subscribe response for it", table=cut.stream)
+        return silver_columns(subscription.columns, self._options, table)
+
+    def _reader(self, context: Context, cut: Cut, table: Table) -> CutReader:
+        assert isinstance(table, DeephavenTable)
+        return CutReader(context, cut.begins, self._columns(context, cut, table), lists_ranges=table.keeps_log)
+
+
+def _carrying_rows(frames: DataFrame) -> DataFrame:
+    """Leave out the brackets of updates: only what lies inside carries rows."""
+    return frames.where(F.col("boundary") == "inside").select("frame_seq", "epoch", "body")
+
+
+def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:
+    return pa.schema([column.field for column in columns])
+
+
+@dataclass(frozen=True)
+class _SurveyStep:
+    reader: CutReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            bad, changes, wide, truncated, bounds = None, 0, 0, 0, []
+            for found in self.reader.read(landed_frames(batch)):
+                match found:
+                    case Cells(change, lost):
+                        changes, truncated = changes + len(change.keys), truncated + lost
+                        bounds += _bounds(change.keys)
+                    case Removals(narrow, ranges):
+                        changes, wide = changes + len(narrow.keys), wide + len(ranges)
+                        bounds += _bounds(narrow.keys)
+                    case BadFrame():
+                        bad = found if bad is None or found.position < bad.position else bad
+            first, last = (min(bounds), max(bounds)) if bounds else (None, None)
+            line = (*(bad or (None, None, None)), changes, first, last, wide, truncated)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([value], field.type) for value, field in zip(line, _FACTS, strict=True)], schema=_FACTS
+            )
+
+
+def _bounds(keys: np.typing.NDArray[np.int64]) -> list[int]:
+    return [int(keys.min()), int(keys.max())] if len(keys) else []
+
+
+def _joined(lines: list[Row]) -> Survey:
+    bad = min(
+        (line for line in lines if line.bad_position is not None), key=lambda line: line.bad_position, default=None
+    )
+    lost = sum(line.truncated for line in lines)
+    return Survey(
+        bad_position=bad and bad.bad_position,
+        bad_class=bad and bad.bad_class,
+        bad_reason=bad and bad.bad_reason,
+        changes=sum(line.changes for line in lines),
+        first_key=min((line.first_key for line in lines if line.first_key is not None), default=None),
+        last_key=max((line.last_key for line in lines if line.last_key is not None), default=None),
+        wide_ranges=sum(line.wide_ranges for line in lines),
+        notes={"truncated_nanoseconds": lost} if lost else {},
+    )
+
+
+@dataclass(frozen=True)
+class _PieceStep:
+    reader: CutReader
+    parts: int
+    by_update: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            cutter = BlockCutter(self.parts, by_update=self.by_update)
+            for found in self.reader.read(landed_frames(batch)):
+                match found:
+                    case Cells(change):
+                        cutter.add(change)
+                    case Removals(narrow, ranges):
+                        cutter.add(narrow)
+                        for removed in () if self.by_update else ranges:
+                            cutter.add_wide(removed)
+                    case BadFrame(position, error_class, reason):
+                        cutter.add_error(position, error_class, reason)
+            yield cutter.pieces()
+
+
+@dataclass(frozen=True)
+class _RangeStep:
+    reader: CutReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            wide = [
+                removed
+                for found in self.reader.read(landed_frames(batch))
+                if isinstance(found, Removals)
+                for removed in found.wide
+            ]
+            columns = zip(*wide, strict=True) if wide else [()] * len(_RANGE)
+            yield pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], schema=_RANGE)
+
+
+class _AssembleStep:
+    """Joins the pieces of each block, which follow each other in a partition, into change rows."""
+
+    def __init__(self, columns: tuple[SilverColumn, ...], *, replaces: bool) -> None:
+        self.names = [column.info.name for column in columns]
+        self.kinds = [column.arrow for column in columns]
+        self.inserting = SNAPSHOT if replaces else INSERT
+        self.row = pa.struct([column.field for column in columns])
+        self.schema = pa.schema(
+            [
+                ("frame_seq", pa.int64()),
+                ("op", pa.string()),
+                ("key", _KEY),
+                ("row", self.row),
+                ("present", pa.list_(pa.string())),
+                ("error", _ERROR),
+            ]
+        )
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wide: list[WideRange] = []
+        at: tuple[int, int] | None = None
+        pieces: list[tuple[int, bytes, bytes, bytes]] = []
+        for update, block, *piece in _piece_rows(batches):
+            column, runs, offsets, values = piece
+            if column == ERROR_COLUMN:
+                yield self._error(runs, values)
+            elif column == WIDE_COLUMN:
+                wide.append(_wide(runs, offsets))
+            else:
+                if at != (update, block):
+                    if at is not None:
+                        yield self._rows(assemble(at[1], pieces, self.kinds, wide))
+                    at, pieces = (update, block), []
+                pieces.append((column, runs, offsets, values))
+        if at is not None:
+            yield self._rows(assemble(at[1], pieces, self.kinds, wide))
+
+    def _rows(self, rows: Rows) -> pa.RecordBatch:
+        count = len(rows.keys)
+        op = np.where(rows.inserted, 0, np.where(rows.deleted, 1, 2)).astype(np.int8)
+        ops = pa.DictionaryArray.from_arrays(pa.array(op), pa.array([self.inserting, DELETE, UPDATE]))
+        key = pa.StructArray.from_arrays([pa.array(rows.keys)], fields=list(_KEY))
+        row = pa.StructArray.from_arrays(
+            rows.columns, fields=list(self.row), mask=pa.array(rows.deleted) if rows.deleted.any() else None
+        )
+        return pa.RecordBatch.from_arrays(
+            [pa.array(rows.position), ops.cast(pa.string()), key, row, self._present(rows), pa.nulls(count, _ERROR)],
+            schema=self.schema,
+        )
+
+    def _present(self, rows: Rows) -> pa.Array:
+        """Name the columns sent, for rows that stood before and did not get all of them; else NULL."""
+        updated = ~rows.inserted & ~rows.deleted
+        partial = updated & ~np.logical_and.reduce(rows.sent) if rows.sent else np.zeros(len(rows.keys), np.bool_)
+        kind = pa.list_(pa.string())
+        if not partial.any():
+            return pa.nulls(len(partial), kind)
+        sent = np.packbits(np.stack([mask[partial] for mask in rows.sent], axis=1), axis=1)
+        distinct, which = np.unique(sent, axis=0, return_inverse=True)
+        names = [[name for name, bit in zip(self.names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
+        codes = np.zeros(len(partial), np.int64)
+        codes[partial] = which.reshape(-1)
+        return pa.array(names, kind).take(pa.array(codes, mask=~partial))
+
+    def _error(self, runs: bytes, text: bytes) -> pa.RecordBatch:
+        position = int(np.frombuffer(runs, np.int64)[2])
+        error_class, reason = text.decode().split("\0", 1)
+        empty = {"frame_seq": position, "error": {"error_class": error_class, "reason": reason}}
+        return pa.RecordBatch.from_pylist([empty], schema=self.schema)
+
+
+def _piece_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, int, bytes, bytes, bytes]]:
+    names = ("update", "block", "column", "runs", "offsets", "values")
+    for batch in batches:
+        yield from zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+
+
+def _wide(runs: bytes, ends: bytes) -> WideRange:
+    update, _, position, _ = np.frombuffer(runs, np.int64).tolist()
+    first, last = np.frombuffer(ends, np.int64).tolist()
+    return WideRange(update, position, first, last)

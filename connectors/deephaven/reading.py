@@ -1,0 +1,180 @@
+"""Reads the landed frames of one cut: the step between bronze rows and columns of values.
+
+Pure: what runs inside Spark's Python workers, without Spark. Bad bytes never raise here; they come out as
+`BadFrame`, beside whatever could be read of the other frames.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from conf.errors import InvalidValue, UnknownTemplate, WireError
+from connectors.base import ControlFrame
+from connectors.deephaven.blocks import ADDED, MODIFIED, NARROW, REMOVED, REMOVAL_COLUMN, Change, Longs, WideRange
+from connectors.deephaven.columns import decode_column, decode_removed
+from connectors.deephaven.messages import ColumnInfo
+from connectors.deephaven.roles import Roles
+from connectors.deephaven.silver import SilverColumn
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What a subscribe response said, and where it landed."""
+
+    stream: str | None
+    position: int
+    columns: tuple[ColumnInfo, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the control frames of some epochs say."""
+
+    roles: Mapping[int, Roles]
+    """Per epoch: the schema in the byte order of that connection."""
+    subscriptions: Mapping[tuple[int, int], Subscription]
+    """Per epoch and subscription id."""
+
+    def latest(self, stream: str, epoch: int, before: int) -> Subscription | None:
+        """Return the stream's newest subscription of the epoch that landed before a position."""
+        found = [
+            subscription
+            for (at, _), subscription in self.subscriptions.items()
+            if at == epoch and subscription.stream == stream and subscription.position < before
+        ]
+        return max(found, key=lambda subscription: subscription.position, default=None)
+
+
+class LandedFrame(NamedTuple):
+    """A bronze row, as far as reading needs it."""
+
+    frame_seq: int
+    epoch: int
+    body: bytes
+
+
+class BadFrame(NamedTuple):
+    """A frame that cannot be read, and why."""
+
+    position: int
+    error_class: str
+    reason: str
+
+
+class Cells(NamedTuple):
+    """A column message's values in silver form."""
+
+    change: Change
+    truncated: int
+    """Date-times that lost nanoseconds."""
+
+
+class Removals(NamedTuple):
+    """A removal message: narrow ranges as keys, wide ones as ranges."""
+
+    narrow: Change
+    wide: tuple[WideRange, ...]
+
+
+Reading: TypeAlias = Cells | Removals | BadFrame
+
+
+@dataclass(frozen=True)
+class CutReader:
+    """Reads frames of one cut of one table. Picklable.
+
+    Args:
+        begins: Position of the first frame of each update of the cut, ascending.
+        columns: The table's columns, in their order.
+        lists_ranges: Keep every removed range as a range, however narrow: what a log wants.
+    """
+
+    context: Context
+    begins: tuple[int, ...]
+    columns: tuple[SilverColumn, ...]
+    lists_ranges: bool = False
+
+    def read(self, frames: Iterable[LandedFrame]) -> Iterator[Reading]:
+        """Read frames in any order; those that carry no rows yield nothing."""
+        for frame in frames:
+            try:
+                found = self._read(frame)
+            except WireError as error:
+                found = BadFrame(frame.frame_seq, error.error_class, str(error))
+            if found is not None:
+                yield found
+
+    def _read(self, frame: LandedFrame) -> Reading | None:
+        roles = self.context.roles.get(frame.epoch)
+        if roles is None:
+            raise InvalidValue(f"epoch {frame.epoch} has no connection response", reason="no-context")
+        template = roles.template_id(frame.body)
+        if template in roles.columns:
+            return self._cells(roles, frame)
+        if template == roles.removed.message.id:
+            return self._removals(roles, frame)
+        if template in (roles.begin.message.id, roles.end.message.id):
+            return None
+        raise UnknownTemplate(f"template {template} inside an update", reason="unknown-template")
+
+    def _cells(self, roles: Roles, frame: LandedFrame) -> Cells:
+        read = decode_column(roles, frame.body)
+        info = self._column_info(frame.epoch, read.subscription_id, read.column_id)
+        if info.type is None or info.type.name != read.type.name:
+            raise InvalidValue(f"column {info.name} came as {read.type.name}", reason="column-type")
+        index = self._index.get(info.name)
+        if index is None:
+            raise InvalidValue(f"column {info.name} is not in the table", reason="unknown-column")
+        values, truncated = self.columns[index].convert(read.values)
+        phase = MODIFIED if read.modified else ADDED
+        update = self._update(frame.frame_seq)
+        return Cells(Change(index, update, phase, frame.frame_seq, read.row_keys, values), truncated)
+
+    def _removals(self, roles: Roles, frame: LandedFrame) -> Removals:
+        _, ranges = decode_removed(roles, frame.body)
+        wide = ranges[:, 1] - ranges[:, 0] >= (0 if self.lists_ranges else NARROW)
+        update = self._update(frame.frame_seq)
+        keys = [np.arange(first, last + 1) for first, last in ranges[~wide].tolist()]
+        narrow = np.concatenate(keys) if keys else np.empty(0, np.int64)
+        return Removals(
+            Change(REMOVAL_COLUMN, update, REMOVED, frame.frame_seq, narrow, None),
+            tuple(WideRange(update, frame.frame_seq, first, last) for first, last in ranges[wide].tolist()),
+        )
+
+    def _update(self, position: int) -> int:
+        return bisect_right(self.begins, position) - 1
+
+    def _column_info(self, epoch: int, subscription_id: int, column_id: int) -> ColumnInfo:
+        subscription = self.context.subscriptions.get((epoch, subscription_id))
+        if subscription is None:
+            raise InvalidValue(f"no response for subscription {subscription_id}", reason="unknown-subscription")
+        for info in subscription.columns:
+            if info.column_id == column_id:
+                return info
+        raise InvalidValue(f"column id {column_id} is not in the response", reason="unknown-column")
+
+    @cached_property
+    def _index(self) -> Mapping[str, int]:
+        return {column.info.name: index for index, column in enumerate(self.columns)}
+
+
+def landed_frames(batch: pa.RecordBatch) -> Iterator[LandedFrame]:
+    """Return the rows of a bronze batch (``frame_seq``, ``epoch``, ``body``)."""
+    return map(
+        LandedFrame,
+        batch.column("frame_seq").to_pylist(),
+        batch.column("epoch").to_pylist(),
+        batch.column("body").to_pylist(),
+    )
+
+
+def key_bounds(keys: Longs) -> tuple[int, int] | None:
+    """Return the smallest and largest key, or None for no keys."""
+    return (int(keys.min()), int(keys.max())) if len(keys) else None

@@ -1,0 +1,94 @@
+"""The silver form of Deephaven's columns: which Arrow type each becomes, and how values get there.
+
+Everything keeps its value exactly, with one choice left to the user: a DateTime counts nanoseconds, a Spark
+timestamp microseconds. ``date_times = "timestamp"`` drops the last three digits and counts the values that lost
+something; ``"nanoseconds"`` keeps the number as a long. Decimals are text (every digit and the scale) unless the
+table's ``decimals`` gives the column a scale; then they are decimal(38, scale), and a value that does not fit is an
+error, never rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from conf.errors import InvalidValue, UnknownTemplate
+from connectors.deephaven.messages import ColumnInfo
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.types import Shape
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_DATE_TIME = "DateTime"
+_NANOSECONDS = 1000  # per microsecond
+
+
+@dataclass(frozen=True)
+class SilverColumn:
+    """One column of a silver table."""
+
+    info: ColumnInfo
+    arrow: pa.DataType
+
+    @property
+    def field(self) -> pa.Field:
+        """The column as an Arrow field."""
+        return pa.field(self.info.name, self.arrow)
+
+    def convert(self, values: pa.Array) -> tuple[pa.Array, int]:
+        """Return decoded values in the silver type, and how many of them lost nanoseconds.
+
+        Raises:
+            InvalidValue: reason ``decimal-scale``: a decimal does not fit decimal(38, scale).
+        """
+        if values.type == self.arrow:
+            return values, 0
+        if pa.types.is_list(self.arrow):
+            return _convert_elements(self, values)
+        if pa.types.is_timestamp(self.arrow):
+            return _to_timestamps(values)
+        try:
+            return values.cast(self.arrow), 0
+        except pa.ArrowInvalid as error:
+            raise InvalidValue(f"{self.info.name}: {error}", reason="decimal-scale") from error
+
+
+def silver_columns(
+    columns: Sequence[ColumnInfo], options: DeephavenOptions, table: DeephavenTable
+) -> tuple[SilverColumn, ...]:
+    """Return the silver form of a subscription's columns, in the order of the server.
+
+    Raises:
+        UnknownTemplate: The schema lacks a column's message: the table cannot be read with it.
+    """
+    return tuple(SilverColumn(info, _arrow_type(info, options, table)) for info in columns)
+
+
+def _arrow_type(info: ColumnInfo, options: DeephavenOptions, table: DeephavenTable) -> pa.DataType:
+    if info.type is None:
+        raise UnknownTemplate(
+            f"column {info.name} is sent as template {info.template_id}, which the schema lacks",
+            reason="unknown-template",
+        )
+    timestamps = options.date_times == "timestamp"
+    if info.type.name == _DATE_TIME and timestamps:
+        return _TIMESTAMP
+    if info.type.element is not None and info.type.element.name == _DATE_TIME and timestamps:
+        return pa.list_(_TIMESTAMP)
+    if info.type.shape is Shape.DECIMAL and info.name in table.decimals:
+        return pa.decimal128(38, table.decimals[info.name])
+    return info.type.arrow
+
+
+def _to_timestamps(nanoseconds: pa.Array) -> tuple[pa.Array, int]:
+    present = np.asarray(nanoseconds.is_valid())
+    counts = np.asarray(nanoseconds.fill_null(0))
+    micros, rest = np.divmod(counts, _NANOSECONDS)
+    return pa.array(micros, _TIMESTAMP, mask=~present), int(np.count_nonzero(rest))
+
+
+def _convert_elements(column: SilverColumn, lists: pa.ListArray) -> tuple[pa.Array, int]:
+    elements, lost = _to_timestamps(lists.values)
+    return pa.ListArray.from_arrays(lists.offsets, elements, mask=lists.is_null()), lost

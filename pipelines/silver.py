@@ -1,0 +1,231 @@
+"""Writes one silver table: decodes a cut, folds it, and commits it with its position.
+
+The table's own Delta log holds the position (``txnAppId = apply/<feed>/<table>``): there is no checkpoint beside it.
+A table is either the source's *state* (its columns, ``_position`` and, for positional sources, the positional key) or
+a *log* of changes (``_op``, ``_position``, the positional key, ``_last_row_key`` and ``_present``, then the columns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+from conf.errors import PositionNotRecorded
+from conf.model import Table
+from connectors.base import Connector, Cut, Decoder, Feed, Survey
+from pipelines.cuts import CommitNote, CutRow, from_commit
+from pipelines.places import Place
+from pipelines.store import open_table
+from transforms.changes import DELETE, INSERT, SNAPSHOT, complete
+from transforms.evolve import add_columns, check_names
+from transforms.faults import named_errors
+from transforms.merge import (
+    OP,
+    POSITION,
+    PRESENT,
+    VACATED,
+    Recorded,
+    append,
+    merge,
+    net_rows,
+    path_table,
+    quoted,
+    replace,
+)
+from transforms.rekey import by_keys, unique_rows
+
+LAST_KEY = "_last_row_key"
+"""In a log: the last key of a removed range, whose first key is the positional key."""
+
+_RESERVED = (OP, POSITION, PRESENT, VACATED, LAST_KEY, "_row_key")
+
+_SMALL_CUT = 10_000
+"""Updates up to which adaptive execution costs more than it gives."""
+
+_RECENT_COMMITS = 8
+"""How far back to look for our own commit: only maintenance commits besides us."""
+
+
+@dataclass
+class SilverTable:
+    """One silver table of a feed, and the session that writes it.
+
+    The commit's settings belong to a session, so every table has one of its own.
+    """
+
+    spark: SparkSession
+    feed: Feed
+    connector: Connector
+    name: str
+    place: Place
+    session: SparkSession = field(init=False)
+    decoder: Decoder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.session = self.spark.newSession()
+        self.decoder = self.connector.decoder(self.feed)
+
+    @property
+    def table(self) -> Table:
+        """The table's settings."""
+        return self.feed.tables[self.name]
+
+    @property
+    def app_id(self) -> str:
+        """Whose position the commits carry."""
+        return f"apply/{self.feed.name}/{self.name}"
+
+    def position(self) -> int:
+        """Return the position the table has reached, read from its log; -1 for none."""
+        opened = open_table(self.place)
+        found = None if opened is None else opened.transaction_version(self.app_id)
+        return -1 if found is None else found
+
+    def survey(self, frames: DataFrame, context: Any, cut: Cut) -> Survey:
+        """Look through the cut before anything is written. Runs one Spark job."""
+        return self.decoder.survey(frames, context, cut, self.table)
+
+    def apply(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> CutRow | None:
+        """Apply a surveyed cut in one commit. Safe to repeat.
+
+        Returns:
+            What the commit did; None when another applier had already gone this far.
+
+        Raises:
+            ApplyError: The cut cannot be applied; the table stands as it was. Subclasses say why.
+        """
+        self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
+        row = self.decoder.row_type(context, cut, self.table)
+        changes = complete(self.decoder.changes(frames, context, cut, self.table))
+        with named_errors(self.name):
+            self._ensure(changes, row)
+            self._write(changes, frames, context, cut, survey)
+        return self._read_back(cut)
+
+    def _write(self, changes: DataFrame, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
+        recorded = Recorded(self.app_id, cut.last, self._note(cut, survey).to_json())
+        if self.connector.keeps_log(self.table):
+            ranges = self.decoder.removed_ranges(frames, context, cut, self.table)
+            append(_log_rows(changes, ranges), self._target, recorded=recorded)
+            return
+        net = net_rows(changes)
+        identity = _identity(changes)
+        if cut.replaces:
+            self._replace(net.where(F.col(OP).isin(INSERT, SNAPSHOT)), identity, recorded)
+        else:
+            if survey.wide_ranges:
+                ranges = self.decoder.removed_ranges(frames, context, cut, self.table)
+                net = _with_ranges(net, self._current(), ranges, *identity)
+            self._patch(net, identity, recorded, survey)
+
+    def _replace(self, net: DataFrame, identity: Sequence[str], recorded: Recorded) -> None:
+        keys = self.table.keys or tuple(identity)
+        rows = unique_rows(net, keys=keys) if self.table.keys else net
+        if self.position() < 0:
+            append(rows.drop(OP, PRESENT), self._target, recorded=recorded)
+        else:
+            replace(rows, self._target, keys=keys, recorded=recorded)
+
+    def _patch(self, net: DataFrame, identity: Sequence[str], recorded: Recorded, survey: Survey) -> None:
+        upsert = not self.connector.has_snapshots(self.table)
+        if self.table.keys and identity:
+            (row_key,) = identity
+            moved = by_keys(net, self._current(), keys=self.table.keys, identity=row_key, upsert=upsert)
+            merge(moved, self._target, keys=self.table.keys, recorded=recorded, identity=row_key)
+            return
+        bounded = identity and not survey.wide_ranges and survey.first_key is not None and survey.last_key is not None
+        key_range = (survey.first_key, survey.last_key) if bounded else None
+        keys = self.table.keys or tuple(identity)
+        merge(net, self._target, keys=keys, recorded=recorded, upsert=upsert, key_range=key_range)  # type: ignore[arg-type]  # bounded says both are there
+
+    @property
+    def _target(self) -> str:
+        return path_table(self.place.url)
+
+    def _current(self) -> DataFrame:
+        return self.session.read.format("delta").load(self.place.url)
+
+    def _ensure(self, changes: DataFrame, row: StructType) -> None:
+        """Create the table, or add the columns the source has got since."""
+        check_names(row, reserved=_RESERVED, table=self.name)
+        wanted = self._schema(changes, row)
+        if open_table(self.place) is not None:
+            add_columns(self.session, self._target, self._current().schema, wanted, table=self.name)
+            return
+        columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in wanted)
+        self.session.sql(
+            f"CREATE TABLE IF NOT EXISTS {self._target} ({columns}) USING DELTA "
+            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+        )
+
+    def _schema(self, changes: DataFrame, row: StructType) -> StructType:
+        position = StructField(POSITION, LongType())
+        identity = [StructField(name, LongType()) for name in _identity(changes)]
+        if not self.connector.keeps_log(self.table):
+            return StructType([*identity, *row, position])
+        log = [StructField(OP, StringType()), position, *identity, StructField(LAST_KEY, LongType())]
+        return StructType([*log, StructField(PRESENT, ArrayType(StringType())), *row])
+
+    def _note(self, cut: Cut, survey: Survey) -> CommitNote:
+        return CommitNote(
+            feed=self.feed.name,
+            table=self.name,
+            epoch=cut.epoch,
+            first_position=cut.spans[0][0],
+            last_position=cut.last,
+            replaced=cut.replaces,
+            updates=len(cut.begins),
+            notes=survey.notes,
+        )
+
+    def _read_back(self, cut: Cut) -> CutRow | None:
+        opened = open_table(self.place)
+        found = None if opened is None else opened.transaction_version(self.app_id)
+        if opened is None or found is None or found < cut.last:
+            raise PositionNotRecorded(f"the log says {found} after a commit for {cut.last}", table=self.name)
+        return _cut_row(opened, cut.last) if found == cut.last else None
+
+
+def _cut_row(opened: DeltaTable, position: int) -> CutRow | None:
+    """Return what the commit that reached the position did, unless it is too long ago."""
+    commits = (from_commit(commit) for commit in opened.history(_RECENT_COMMITS))
+    return next((row for row in commits if row is not None and row.last_position == position), None)
+
+
+def _identity(changes: DataFrame) -> list[str]:
+    """Return the key columns the source's rows do not carry themselves: a positional key."""
+    key, row = changes.schema["key"].dataType, changes.schema["row"].dataType
+    assert isinstance(key, StructType)
+    assert isinstance(row, StructType)
+    return [name for name in key.names if name not in row.names]
+
+
+def _log_rows(changes: DataFrame, ranges: DataFrame) -> DataFrame:
+    net = net_rows(changes).withColumn(LAST_KEY, F.lit(None).cast("long"))
+    (row_key,) = _identity(changes)
+    removed = ranges.select(
+        F.lit(DELETE).alias(OP),
+        F.col("frame_seq").alias(POSITION),
+        F.col("first_key").alias(row_key),
+        F.col("last_key").alias(LAST_KEY),
+    )
+    return net.unionByName(removed, allowMissingColumns=True)
+
+
+def _with_ranges(net: DataFrame, current: DataFrame, ranges: DataFrame, row_key: str) -> DataFrame:
+    """Add a delete for every row of silver in a removed range that the net rows do not speak of."""
+    inside = F.col(row_key).between(F.col("first_key"), F.col("last_key"))
+    removed = (
+        current.select(row_key)
+        .join(F.broadcast(ranges), inside)
+        .groupBy(row_key)
+        .agg(F.max("frame_seq").alias(POSITION))
+        .withColumn(OP, F.lit(DELETE))
+    )
+    return net.unionByName(removed.join(net.select(row_key), row_key, "left_anti"), allowMissingColumns=True)

@@ -1,0 +1,169 @@
+"""MERGE of net rows into a Delta table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chispa import assert_df_equality
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from transforms.merge import Recorded, append, merge, path_table, replace
+
+NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
+TABLE = "Sym string, Bid double, Qty long, _position long"
+APP = "apply/market/quotes"
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> str:
+    target = path_table(str(tmp_path / "quotes"))
+    spark.sql(f"CREATE TABLE {target} ({TABLE}) USING DELTA TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    rows = spark.createDataFrame([("AAPL", 1.0, 10, 5), ("IBM", 2.0, 20, 5), ("MSFT", None, 30, 5)], TABLE)
+    append(rows, target, recorded=Recorded(APP, 5, "first"))
+    return target
+
+
+def net(spark: SparkSession, *rows: tuple[object, ...]) -> DataFrame:
+    return spark.createDataFrame(list(rows), NET)
+
+
+def assert_rows(spark: SparkSession, table: str, *rows: tuple[object, ...]) -> None:
+    assert_df_equality(spark.table(table), spark.createDataFrame(list(rows), TABLE), ignore_row_order=True)
+
+
+def log_of(table: str) -> DeltaTable:
+    return DeltaTable(table.removeprefix("delta.").strip("`"))
+
+
+def test_inserts_updates_and_deletes_are_one_commit(spark: SparkSession, table: str) -> None:
+    rows = net(
+        spark,
+        ("update", 7, None, "AAPL", 1.5, 11),
+        ("delete", 8, None, "IBM", None, None),
+        ("insert", 9, None, "TSLA", 4.0, None),
+    )
+
+    merge(rows, table, keys=["Sym"], recorded=Recorded(APP, 9))
+
+    assert log_of(table).version() == 2
+    assert_rows(spark, table, ("AAPL", 1.5, 11, 7), ("MSFT", None, 30, 5), ("TSLA", 4.0, None, 9))
+
+
+def test_columns_that_were_not_sent_stay_as_they_were(spark: SparkSession, table: str) -> None:
+    rows = net(spark, ("update", 7, ["Qty"], "AAPL", None, None), ("update", 8, ["Bid"], "IBM", 2.5, None))
+
+    merge(rows, table, keys=["Sym"], recorded=Recorded(APP, 9))
+
+    assert_rows(spark, table, ("AAPL", 1.0, None, 7), ("IBM", 2.5, 20, 8), ("MSFT", None, 30, 5))
+
+
+def test_an_update_of_a_row_that_does_not_exist_makes_no_row(spark: SparkSession, table: str) -> None:
+    rows = net(spark, ("update", 7, None, "TSLA", 4.0, 1), ("delete", 7, None, "NFLX", None, None))
+
+    merge(rows, table, keys=["Sym"], recorded=Recorded(APP, 9))
+
+    assert_rows(spark, table, ("AAPL", 1.0, 10, 5), ("IBM", 2.0, 20, 5), ("MSFT", None, 30, 5))
+
+
+def test_an_upsert_inserts_the_row_an_update_does_not_find(spark: SparkSession, table: str) -> None:
+    merge(net(spark, ("update", 7, None, "TSLA", 4.0, 1)), table, keys=["Sym"], recorded=Recorded(APP, 9), upsert=True)
+
+    assert_rows(spark, table, ("AAPL", 1.0, 10, 5), ("IBM", 2.0, 20, 5), ("MSFT", None, 30, 5), ("TSLA", 4.0, 1, 7))
+
+
+def test_a_cut_applied_twice_is_applied_once(spark: SparkSession, table: str) -> None:
+    merge(net(spark, ("update", 7, None, "AAPL", 9.0, 9)), table, keys=["Sym"], recorded=Recorded(APP, 9))
+
+    merge(net(spark, ("delete", 8, None, "AAPL", None, None)), table, keys=["Sym"], recorded=Recorded(APP, 9))
+
+    assert log_of(table).version() == 2
+    assert_rows(spark, table, ("AAPL", 9.0, 9, 7), ("IBM", 2.0, 20, 5), ("MSFT", None, 30, 5))
+
+
+def test_a_row_is_only_written_by_a_higher_position(spark: SparkSession, table: str) -> None:
+    rows = net(spark, ("update", 5, None, "AAPL", 9.0, 9), ("delete", 4, None, "IBM", None, None))
+
+    merge(rows, table, keys=["Sym"], recorded=Recorded(APP, 9))
+
+    assert_rows(spark, table, ("AAPL", 1.0, 10, 5), ("IBM", 2.0, 20, 5), ("MSFT", None, 30, 5))
+
+
+def test_an_empty_cut_moves_the_position(spark: SparkSession, table: str) -> None:
+    merge(net(spark), table, keys=["Sym"], recorded=Recorded(APP, 12, '{"last_position": 12}'))
+
+    log = log_of(table)
+    assert log.transaction_version(APP) == 12
+    assert log.history(1)[0]["userMetadata"] == '{"last_position": 12}'
+
+
+def test_settings_of_the_commit_do_not_leak_into_the_next(spark: SparkSession, table: str) -> None:
+    merge(net(spark), table, keys=["Sym"], recorded=Recorded(APP, 12))
+
+    spark.sql(f"DELETE FROM {table} WHERE Sym = 'IBM'").collect()
+
+    log = log_of(table)
+    assert log.transaction_version(APP) == 12
+    assert "userMetadata" not in log.history(1)[0]
+    assert_rows(spark, table, ("AAPL", 1.0, 10, 5), ("MSFT", None, 30, 5))
+
+
+def test_replace_leaves_exactly_the_net_rows(spark: SparkSession, table: str) -> None:
+    rows = net(spark, ("snapshot", 20, None, "AAPL", 1.0, 10), ("snapshot", 21, None, "MSFT", 3.0, 30))
+
+    replace(rows, table, keys=["Sym"], recorded=Recorded(APP, 22))
+
+    assert_rows(spark, table, ("AAPL", 1.0, 10, 5), ("MSFT", 3.0, 30, 21))
+
+
+def test_replace_by_equal_rows_writes_no_row(spark: SparkSession, table: str) -> None:
+    rows = net(
+        spark,
+        ("snapshot", 20, None, "AAPL", 1.0, 10),
+        ("snapshot", 20, None, "IBM", 2.0, 20),
+        ("snapshot", 20, None, "MSFT", None, 30),
+    )
+
+    replace(rows, table, keys=["Sym"], recorded=Recorded(APP, 22))
+
+    metrics = log_of(table).history(1)[0]["operationMetrics"]
+    written = {name: metrics[f"numTargetRows{name}"] for name in ("Inserted", "Updated", "Deleted", "Copied")}
+    assert written == {"Inserted": "0", "Updated": "0", "Deleted": "0", "Copied": "0"}
+    assert log_of(table).transaction_version(APP) == 22
+
+
+def test_a_literal_key_range_changes_nothing_but_the_files_read(spark: SparkSession, tmp_path: Path) -> None:
+    target = path_table(str(tmp_path / "keyed"))
+    spark.sql(f"CREATE TABLE {target} (k long, v string, _position long) USING DELTA")
+    columns = "_op string, _position long, _present array<string>, k long, v string"
+    first = spark.createDataFrame([("insert", 1, None, 1, "a"), ("insert", 1, None, 9, "b")], columns)
+    merge(first, target, keys=["k"], recorded=Recorded(APP, 1))
+    second = spark.createDataFrame([("delete", 2, None, 9, None), ("insert", 2, None, 10, "c")], columns)
+
+    merge(second, target, keys=["k"], recorded=Recorded(APP, 2), key_range=(9, 10))
+
+    expected = spark.createDataFrame([(1, "a", 1), (10, "c", 2)], "k long, v string, _position long")
+    assert_df_equality(spark.table(target), expected, ignore_row_order=True)
+
+
+def test_names_with_quotes_and_backticks_are_columns_like_others(spark: SparkSession, tmp_path: Path) -> None:
+    target = path_table(str(tmp_path / "odd"))
+    spark.sql(f"CREATE TABLE {target} (k long, `it's` string, `a``b` string, _position long) USING DELTA")
+    columns = "_op string, _position long, _present array<string>, k long, `it's` string, `a``b` string"
+    merge(
+        spark.createDataFrame([("insert", 1, None, 1, "x", "y")], columns),
+        target,
+        keys=["k"],
+        recorded=Recorded(APP, 1),
+    )
+
+    merge(
+        spark.createDataFrame([("update", 2, ["it's"], 1, "z", None)], columns),
+        target,
+        keys=["k"],
+        recorded=Recorded(APP, 2),
+    )
+
+    expected = spark.createDataFrame([(1, "z", "y", 2)], "k long, `it's` string, `a``b` string, _position long")
+    assert_df_equality(spark.table(target), expected)

@@ -1,0 +1,42 @@
+"""Names what goes wrong inside a Spark job: errors raised on purpose by a query, and Spark's own.
+
+A query can only raise text, so texts raised on purpose begin with a marker; `named_errors` turns them into errors of
+`conf.errors`. Values that Spark quotes in its messages stay out: they may be anybody's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from conf.errors import ApplyError, DuplicateKey
+
+DUPLICATE_KEY = "SILVERFOLD_DUPLICATE_KEY"
+"""Two rows claim one key."""
+
+NULL_KEY = "SILVERFOLD_NULL_KEY"
+"""A row has a NULL in its key."""
+
+
+@contextmanager
+def named_errors(table: str) -> Iterator[None]:
+    """Turn what Spark raises inside the block into ApplyError or DuplicateKey of the table."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        if DUPLICATE_KEY in text:
+            raise DuplicateKey("two rows of the source have the same key", table=table) from error
+        if NULL_KEY in text:
+            raise ApplyError("a row of the source has a NULL key", table=table) from error
+        raise ApplyError(f"Spark: {_condition(error)}", table=table) from error
+
+
+def _condition(error: PySparkException | Py4JError) -> str:
+    if isinstance(error, PySparkException) and error.getCondition():
+        return str(error.getCondition())
+    lines = [line.strip() for line in str(error).splitlines() if "Exception" in line or "Error" in line]
+    return (lines[-1] if lines else type(error).__name__)[:300]

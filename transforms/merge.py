@@ -1,0 +1,203 @@
+"""Applies net rows to a Delta table: one MERGE, one commit, with the position reached inside that commit.
+
+*Net rows* are change rows after folding: at most one per key, flat. Columns: ``_op`` (`transforms.changes`),
+``_position``, ``_present`` (names of the columns sent; NULL means all), then the table's columns.
+
+The position is Delta's own transaction identifier (``txnAppId`` / ``txnVersion``): a commit at or below the recorded
+version does nothing, so applying twice is applying once. A row is only written by a higher ``_position``.
+MERGE is written as SQL text, which also works where the Python ``DeltaTable`` class does not (Spark Connect).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
+from transforms.faults import DUPLICATE_KEY, named_errors
+
+OP, POSITION, PRESENT = "_op", "_position", "_present"
+
+VACATED = "_vacated"
+"""Only in re-keyed net rows: the row that silver has at this key leaves it in this cut."""
+
+_TXN_APP = "spark.databricks.delta.write.txnAppId"
+_TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_SOURCE = "silverfold_net_rows"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What goes into the commit beside the rows.
+
+    Args:
+        app_id: Whose position it is, such as ``apply/market/quotes``.
+        version: The position reached. A commit not above the recorded one does nothing.
+        metadata: Text for the commit's ``userMetadata``.
+    """
+
+    app_id: str
+    version: int
+    metadata: str = ""
+
+
+def quoted(name: str) -> str:
+    """Return the name as a SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def path_table(path: str) -> str:
+    """Return how SQL names the Delta table at a path or URL."""
+    return f"delta.{quoted(path)}"
+
+
+def net_rows(changes: DataFrame) -> DataFrame:
+    """Flatten change rows that are already one per key. Key columns that are not in ``row`` come first. Lazy."""
+    key, row = _names(changes, "key"), _names(changes, "row")
+    return changes.select(
+        F.col("op").alias(OP),
+        F.col("frame_seq").alias(POSITION),
+        F.col("present").alias(PRESENT),
+        *(F.col(f"key.{quoted(name)}").alias(name) for name in key if name not in row),
+        *(F.col(f"row.{quoted(name)}").alias(name) for name in row),
+    )
+
+
+def merge(
+    net: DataFrame,
+    target: str,
+    *,
+    keys: Sequence[str],
+    recorded: Recorded,
+    upsert: bool = False,
+    key_range: tuple[int, int] | None = None,
+    identity: str | None = None,
+) -> None:
+    """Apply net rows to the target in one commit. Runs Spark jobs; safe to repeat.
+
+    Args:
+        net: Net rows. Their session carries the commit's settings and must not be shared with other writers.
+        target: The table as SQL names it (`path_table`), with the net rows' columns and ``_position``.
+        keys: Columns that name a row. Never NULL, or the row would never be found again.
+        upsert: An update of a row that does not exist inserts it. Without, it does nothing.
+        key_range: Smallest and largest value of the only key, both inclusive: lets Delta skip files.
+        identity: Column by which the source names the row, where ``keys`` are others (`transforms.rekey`). A key taken
+            by a row that does not leave it in this cut is a DuplicateKey.
+
+    Raises:
+        DuplicateKey: Two rows claim one key. The target stands as it was.
+        ApplyError: Spark or Delta refused, or a key is NULL. The target stands as it was.
+    """
+    columns = _table_columns(net)
+    values = [name for name in columns if name not in keys]
+    assignments = [f"t.{quoted(c)} = {_sent(c, f's.{quoted(c)}', f't.{quoted(c)}')}" for c in values]
+    inserting = [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
+    listed = ", ".join(f"'{op}'" for op in inserting)
+    _run(
+        net,
+        f"""
+        MERGE INTO {target} AS t USING {_SOURCE} AS s ON {_same_key(keys, key_range)}
+        {_taken(identity)}
+        WHEN MATCHED AND s.{POSITION} > t.{POSITION} AND s.{OP} = '{DELETE}' THEN DELETE
+        WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN
+          UPDATE SET {", ".join([*assignments, f"t.{POSITION} = s.{POSITION}"])}
+        WHEN NOT MATCHED AND s.{OP} IN ({listed}) THEN {_insert(columns)}
+        """,
+        recorded,
+    )
+
+
+def replace(net: DataFrame, target: str, *, keys: Sequence[str], recorded: Recorded) -> None:
+    """Make the target hold exactly the net rows, in one commit; rows that are equal are not rewritten.
+
+    Net rows here are whole rows in existence: no deletes, ``_present`` is not looked at. Otherwise as `merge`.
+    """
+    columns = _table_columns(net)
+    values = [name for name in columns if name not in keys]
+    differs = " OR ".join(f"NOT (t.{quoted(c)} <=> s.{quoted(c)})" for c in values) or "FALSE"
+    _run(
+        net,
+        f"""
+        MERGE INTO {target} AS t USING {_SOURCE} AS s ON {_same_key(keys, None)}
+        WHEN MATCHED AND ({differs}) THEN
+          UPDATE SET {", ".join(f"t.{quoted(c)} = s.{quoted(c)}" for c in [*values, POSITION])}
+        WHEN NOT MATCHED THEN {_insert(columns)}
+        WHEN NOT MATCHED BY SOURCE THEN DELETE
+        """,
+        recorded,
+    )
+
+
+def append(rows: DataFrame, target: str, *, recorded: Recorded) -> None:
+    """Add rows to the target in one commit: a log of changes, or the first rows of an empty table.
+
+    The rows carry the target's columns by name.
+    """
+    listed = ", ".join(quoted(name) for name in rows.columns)
+    _run(rows, f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {_SOURCE}", recorded)
+
+
+def _run(rows: DataFrame, statement: str, recorded: Recorded) -> None:
+    session = rows.sparkSession
+    rows.createOrReplaceTempView(_SOURCE)
+    try:
+        with named_errors(recorded.app_id), _recording(session, recorded):
+            session.sql(statement).collect()
+    finally:
+        session.catalog.dropTempView(_SOURCE)
+
+
+@contextmanager
+def _recording(session: SparkSession, recorded: Recorded) -> Iterator[None]:
+    """Let the session's next commit carry the position; later ones must not."""
+    session.conf.set(_TXN_APP, recorded.app_id)
+    session.conf.set(_TXN_VERSION, str(recorded.version))
+    if recorded.metadata:
+        session.conf.set(_USER_METADATA, recorded.metadata)
+    try:
+        yield
+    finally:
+        for name in (_TXN_APP, _TXN_VERSION, _USER_METADATA):
+            session.conf.unset(name)
+
+
+def _table_columns(net: DataFrame) -> list[str]:
+    return [name for name in net.columns if name not in (OP, POSITION, PRESENT, VACATED)]
+
+
+def _taken(identity: str | None) -> str:
+    """Return the clause that fails when a row comes to a key whose row stays."""
+    if identity is None:
+        return ""
+    stays = f"NOT s.{VACATED} AND t.{quoted(identity)} <> s.{quoted(identity)}"
+    return f"WHEN MATCHED AND {stays} THEN UPDATE SET t.{POSITION} = CAST(raise_error('{DUPLICATE_KEY}') AS BIGINT)"
+
+
+def _names(changes: DataFrame, struct: str) -> list[str]:
+    kind = changes.schema[struct].dataType
+    assert isinstance(kind, StructType), f"{struct} is a struct by contract"
+    return kind.names
+
+
+def _sent(name: str, sent: str, kept: str) -> str:
+    literal = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"IF(s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, '{literal}'), {sent}, {kept})"
+
+
+def _same_key(keys: Sequence[str], key_range: tuple[int, int] | None) -> str:
+    same = [f"t.{quoted(key)} = s.{quoted(key)}" for key in keys]
+    if key_range is not None:
+        (key,) = keys
+        same.append(f"t.{quoted(key)} BETWEEN {key_range[0]} AND {key_range[1]}")
+    return " AND ".join(same)
+
+
+def _insert(columns: Sequence[str]) -> str:
+    names = [*(quoted(name) for name in columns), POSITION]
+    return f"INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{name}' for name in names)})"
