@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.errors import QueryFailed
+from jobs.sql import Answer, Format, ask, explained, write
+from pipelines.views import Views
+
+VIEWS = Views(
+    built={"quotes": ("market", "quotes"), "market__quotes": ("market", "quotes")},
+    not_built={"trades": ("market", "trades"), "market__trades": ("market", "trades")},
+    shared={},
+)
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.sql("CREATE TEMP VIEW quotes AS SELECT * FROM VALUES ('AAPL', 1.5D), ('IBM', NULL) AS q(sym, bid)")
+    return session
+
+
+def test_a_query_gives_its_rows(session: SparkSession):
+    answer = ask(session, "SELECT sym, bid FROM quotes ORDER BY sym", 10, VIEWS)
+
+    assert answer == Answer(("sym", "bid"), [("AAPL", 1.5), ("IBM", None)], more=False)
+
+
+def test_rows_beyond_the_limit_are_cut_and_said_to_be(session: SparkSession):
+    answer = ask(session, "SELECT id FROM range(3)", 2, VIEWS)
+
+    assert (len(answer.rows), answer.more) == (2, True)
+
+
+def test_exactly_the_limit_is_not_cut(session: SparkSession):
+    assert ask(session, "SELECT id FROM range(3)", 3, VIEWS).more is False
+
+
+def test_a_query_without_rows_has_columns(session: SparkSession):
+    assert ask(session, "SELECT sym FROM quotes WHERE false", 5, VIEWS) == Answer(("sym",), [], more=False)
+
+
+def test_columns_of_one_name_are_both_there(session: SparkSession):
+    answer = ask(session, "SELECT a.id, b.id FROM range(1) a, range(7, 8) b", 5, VIEWS)
+
+    assert answer == Answer(("id", "id"), [(0, 7)], more=False)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "  WITH one AS (SELECT 1 AS n) SELECT n FROM one;",
+        "(SELECT 1 AS n)",
+        "-- a remark; with a semicolon\n/* and another */ SELECT 1 AS n -- the end",
+        "VALUES (1)",
+        "from quotes select 1 limit 1",
+    ],
+)
+def test_whatever_a_query_begins_with_it_is_run(session: SparkSession, query: str):
+    assert ask(session, query, 5, VIEWS).rows == [(1,)]
+
+
+def test_a_table_can_be_described(session: SparkSession):
+    assert ask(session, "DESCRIBE quotes", 9, VIEWS).rows == [("sym", "string", None), ("bid", "double", None)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM quotes",
+        "INSERT INTO quotes VALUES ('X', 1.0)",
+        "WITH x AS (SELECT 'X', 1.0D) INSERT INTO quotes SELECT * FROM x",
+        "FROM quotes INSERT INTO quotes SELECT *",
+        "DROP VIEW quotes",
+        "SELECT 1) ; DROP VIEW quotes; SELECT (1",
+        "",
+    ],
+)
+def test_nothing_but_a_query_is_run(session: SparkSession, statement: str):
+    with pytest.raises(QueryFailed):
+        ask(session, statement, 5, VIEWS)
+
+    assert session.table("quotes").count() == 2
+
+
+def test_a_syntax_error_is_one_line_that_counts_as_the_user_wrote(session: SparkSession):
+    with pytest.raises(QueryFailed) as caught:
+        ask(session, "SELECT sym\nFORM quotes WHERE", 5, VIEWS)
+
+    assert caught.value.condition == "PARSE_SYNTAX_ERROR"
+    assert str(caught.value).startswith("[PARSE_SYNTAX_ERROR]")
+    assert "line 2" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_column_is_one_line(session: SparkSession):
+    with pytest.raises(QueryFailed, match=r"^\[UNRESOLVED_COLUMN.*`ask`") as caught:
+        ask(session, "SELECT ask FROM quotes", 5, VIEWS)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_while_the_query_runs_is_one_line(session: SparkSession):
+    with pytest.raises(QueryFailed, match="DIVIDE_BY_ZERO") as caught:
+        ask(session, "SELECT 1 / (id - id) FROM range(2)", 5, VIEWS)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_not_built_yet_is_named(session: SparkSession):
+    with pytest.raises(QueryFailed, match="table trades of feed market is not built yet: run `silverfold build market"):
+        ask(session, "SELECT * FROM trades", 5, VIEWS)
+
+
+def test_an_unknown_table_comes_with_the_tables_there_are():
+    error = explained("TABLE_OR_VIEW_NOT_FOUND", {"relationName": "`prices`"}, "…", VIEWS)
+
+    assert str(error) == "there is no table prices; tables: market__quotes, quotes"
+
+
+MIXED = Answer(
+    ("name", "at", "day", "price", "size", "raw", "tags", "live"),
+    [
+        (
+            'it\'s, "so"',
+            datetime(2024, 5, 1, 12, 0, 0, 250000, tzinfo=UTC),
+            date(2024, 5, 1),
+            Decimal("1.50"),
+            float("nan"),
+            b"\x00\xff",
+            [1, None],
+            True,
+        ),
+        (None, None, None, None, None, None, None, None),
+    ],
+    more=False,
+)
+
+
+def test_csv_leaves_null_empty_and_writes_nested_values_as_json():
+    out = io.StringIO()
+
+    write(MIXED, Format.CSV, out)
+
+    assert out.getvalue() == (
+        "name,at,day,price,size,raw,tags,live\n"
+        '"it\'s, ""so""",2024-05-01T12:00:00.250000+00:00,2024-05-01,1.50,nan,00ff,"[1, null]",true\n'
+        ",,,,,,,\n"
+    )
+
+
+def test_json_is_one_object_a_line():
+    out = io.StringIO()
+
+    write(MIXED, Format.JSON, out)
+
+    first, second = map(json.loads, out.getvalue().splitlines())
+    assert first == {
+        "name": 'it\'s, "so"',
+        "at": "2024-05-01T12:00:00.250000+00:00",
+        "day": "2024-05-01",
+        "price": "1.50",
+        "size": "nan",
+        "raw": "00ff",
+        "tags": [1, None],
+        "live": True,
+    }
+    assert set(second.values()) == {None}
+
+
+def test_a_table_shows_null_and_counts_its_rows():
+    out = io.StringIO()
+
+    write(Answer(("sym", "[bid]"), [("[red]AAPL", None)], more=True), Format.TABLE, out)
+
+    printed = out.getvalue()
+    assert "[red]AAPL" in printed
+    assert "[bid]" in printed
+    assert "NULL" in printed
+    assert "1 rows, and more" in printed
