@@ -106,14 +106,9 @@ class RowIndex:
             self._slots = np.concatenate([self._slots[: self._entries], spare])
 
 
-def intersection(left: Longs, right: Longs) -> Longs:
-    """Return the keys in both. Each side must be unique."""
-    return np.intersect1d(left, right, assume_unique=True)
-
-
-def ranges(keys: Longs) -> tuple[Longs, Longs]:
-    """Return the first and the last key of each run of consecutive keys. ``keys`` must be ascending and unique."""
+def ranges(keys: Longs) -> Longs:
+    """Return the runs of consecutive keys, shape (n, 2), both ends inclusive. ``keys``: ascending and unique."""
     if not len(keys):
-        return keys, keys
+        return np.empty((0, 2), np.int64)
     breaks = np.flatnonzero(np.diff(keys) != 1)
-    return keys[np.concatenate([[0], breaks + 1])], keys[np.concatenate([breaks, [len(keys) - 1]])]
+    return np.column_stack([keys[np.concatenate([[0], breaks + 1])], keys[np.concatenate([breaks, [len(keys) - 1]])]])

@@ -1,0 +1,192 @@
+"""A table server: exports live tables by name over TCP, as a server inside a Deephaven worker does.
+
+Runs in a thread of its own, so that it serves whatever the caller does::
+
+    with TableServer.start(7777) as server:
+        server.export_table("Quotes", quotes)
+        ...
+
+Each client has its own bounded queue; one that does not drain it in time is dropped, and no other notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
+from connectors.deephaven.frames import PrefixCounts
+from connectors.deephaven.parts import Roles
+from connectors.deephaven.roles import bind
+from connectors.deephaven.server_client import Limits, ServedClient, TooSlow
+from connectors.deephaven.server_session import SMALLEST_BUFFER, ServerSession
+from connectors.deephaven.tables import LiveTable
+from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.schema import load_schema
+
+_ENCODERS = 2
+_PENDING_CONNECTIONS = 128
+_AFTER_FAILED_ACCEPT = 0.1
+
+
+class TableServer:
+    """A running server. All methods may be called from any thread. Closes itself as a context manager."""
+
+    def __init__(self, listening: socket.socket, roles: Roles, limits: Limits, prefix_counts: PrefixCounts) -> None:
+        self._listening = listening
+        self._roles = roles
+        self._limits = limits
+        self._prefix_counts = prefix_counts
+        self._exports: dict[str, LiveTable] = {}
+        self._clients: set[asyncio.Task[None]] = set()
+        self._dropped = 0
+        self._log = structlog.get_logger("deephaven.server")
+        self._encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="deephaven-encoder")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="deephaven-server", daemon=True)
+
+    @classmethod
+    def start(
+        cls,
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        msg_queue_size: int = 1000,
+        msg_buffer_size: int = 65_536,
+        send_wait_time_millis: int = 5000,
+        schema: Schema | None = None,
+        prefix_counts: PrefixCounts = PrefixCounts.MESSAGE,
+    ) -> Self:
+        """Return a server that listens on a TCP port, 0 for any free one.
+
+        Args:
+            port: See `port` for the one taken.
+            host: Address to listen on; the default serves this machine only. There is no authentication.
+            msg_queue_size: Frames queued per client.
+            msg_buffer_size: Longest message in bytes, told to clients first.
+            send_wait_time_millis: How long a full queue is waited for before its client is dropped.
+            schema: The transport's schema; None for our reconstruction.
+            prefix_counts: What the length before each message counts.
+
+        Raises:
+            SourceUnavailable: The port cannot be listened on.
+            LocalProtocolError: A size is too small to serve anything.
+            SchemaError: The schema lacks a part of the transport.
+        """
+        if msg_queue_size < 1 or msg_buffer_size < SMALLEST_BUFFER or send_wait_time_millis < 0:
+            raise LocalProtocolError(f"a queue has at least 1 frame, a buffer {SMALLEST_BUFFER} bytes, a wait 0 ms")
+        roles = bind(schema or builtin_schema())
+        limits = Limits(msg_queue_size, msg_buffer_size, send_wait_time_millis)
+        server = cls(_listen(host, port), roles, limits, prefix_counts)
+        server._thread.start()
+        return server
+
+    @property
+    def port(self) -> int:
+        """The TCP port it listens on."""
+        port: int = self._listening.getsockname()[1]
+        return port
+
+    @property
+    def client_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._clients)
+
+    @property
+    def dropped_count(self) -> int:
+        """How many clients have been dropped because they were too slow."""
+        return self._dropped
+
+    def export_table(self, name: str, table: LiveTable) -> None:
+        """Let clients subscribe to the table by this name, instead of any other that had it."""
+        self._exports[name] = table
+
+    def unexport_table(self, name: str) -> None:
+        """Let nobody subscribe by this name any more. Subscriptions that exist go on."""
+        self._exports.pop(name, None)
+
+    def disconnect_all(self) -> None:
+        """Break the connection to every client, wherever it stands; return when that is done. They may come back."""
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._disconnect_all(), self._loop).result()
+
+    def close(self) -> None:
+        """End all connections and the server. May be repeated."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        accepting = self._loop.create_task(self._accept())
+        self._loop.run_forever()  # until `close`
+        accepting.cancel()
+        self._loop.run_until_complete(asyncio.gather(accepting, return_exceptions=True))
+        self._loop.run_until_complete(self._disconnect_all())
+        self._listening.close()
+        self._encoders.shutdown()
+        self._loop.close()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                connection, address = await self._loop.sock_accept(self._listening)
+            except OSError as error:  # out of descriptors, say: those who are connected go on
+                self._log.warning("accept_failed", reason=str(error))
+                await asyncio.sleep(_AFTER_FAILED_ACCEPT)
+                continue
+            task = self._loop.create_task(self._serve_client(connection, f"{address[0]}:{address[1]}"))
+            self._clients.add(task)
+            task.add_done_callback(self._clients.discard)
+
+    async def _serve_client(self, connection: socket.socket, address: str) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        session = ServerSession(
+            self._roles,
+            self._exports,
+            message_buffer_size=self._limits.msg_buffer_size,
+            prefix_counts=self._prefix_counts,
+        )
+        self._log.info("client_connected", client=address)
+        ended = await ServedClient(connection, session, self._limits, self._encoders).serve()
+        self._dropped += isinstance(ended, TooSlow)
+        if ended is None or isinstance(ended, OSError):
+            self._log.info("client_left", client=address, reason=str(ended or "closed"))
+        elif isinstance(ended, TooSlow | SilverfoldError):
+            self._log.warning("client_dropped", client=address, reason=str(ended))
+        else:
+            self._log.error("client_failed", client=address, exc_info=ended)
+
+    async def _disconnect_all(self) -> None:
+        for task in (clients := list(self._clients)):
+            task.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+
+
+def builtin_schema() -> Schema:
+    """Return our reconstruction of the transport's schema."""
+    return load_schema((files("connectors.deephaven") / "schema.xml").read_bytes(), file="builtin")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=_PENDING_CONNECTIONS)
+    except (OSError, OverflowError) as error:
+        raise SourceUnavailable(f"cannot listen on {host}:{port}: {error}") from error
+    listening.setblocking(False)
+    return listening
