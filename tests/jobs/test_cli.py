@@ -1,0 +1,125 @@
+import inspect
+import os
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+import typer
+
+from conf.errors import (
+    ConfigError,
+    Fenced,
+    PositionGap,
+    SilverfoldError,
+    SourceRefused,
+    SourceUnavailable,
+    SparkUnavailable,
+    StoreUnavailable,
+)
+from jobs import cli
+from jobs.cli import JOBS, exit_code
+
+
+def silverfold(*arguments: str, program: tuple[str, ...] = ("-m", "jobs.cli"), **environ: str):
+    return subprocess.run(
+        [sys.executable, *program, *arguments],
+        env={**os.environ, "COLUMNS": "120", **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def exits(arguments: list[str]) -> int | str | None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    return left.value.code
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_command_is_listed_with_the_first_line_of_its_own_help(name):
+    module, attribute = JOBS[name].target.split(":")
+    found = getattr(import_module(module), attribute)
+    function = found.registered_callback.callback if isinstance(found, typer.Typer) else found
+    assert inspect.getdoc(function).splitlines()[0] == JOBS[name].summary
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_command_has_a_page_of_help(name, capsys):
+    assert exits([name, "--help"]) == 0
+    assert f"Usage: silverfold {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_job_is_a_module_that_runs_by_itself(name):
+    module = JOBS[name].target.split(":")[0]
+    source = find_spec(module).loader.get_source(module)
+    assert source.endswith(f'\n\nif __name__ == "__main__":\n    main_of("{name}")\n')
+
+
+def test_help_lists_every_command_and_loads_none():
+    done = silverfold(
+        program=("-c", "import sys, jobs.cli\ntry: jobs.cli.main(['--help'])\nfinally: print(*sys.modules)"),
+    )
+    shown, loaded = done.stdout.rsplit("\n", 2)[0], set(done.stdout.split())
+    assert all(f" {name} " in shown for name in JOBS)
+    assert not loaded & {"pyspark", "pyarrow", "numpy", "deltalake", "pydantic", *(f"jobs.{name}" for name in JOBS)}
+
+
+@pytest.mark.parametrize("name", ["receive", "status", "simulate", "sql"])
+def test_a_command_loads_spark_only_when_it_needs_it(name):
+    program = f"import sys, jobs.cli\ntry: jobs.cli.main(['{name}', '--help'])\nfinally: print(*sys.modules)"
+    assert "pyspark" not in silverfold(program=("-c", program)).stdout.split()
+
+
+def test_a_wrong_setting_is_one_line_and_exit_code_2():
+    done = silverfold("config", "check", SILVERFOLD__LOG_LEVEL="loud", SILVERFOLD__WAREHOSE="x")
+    assert done.stdout == ""
+    assert done.stderr == (
+        "silverfold: environment variable SILVERFOLD__LOG_LEVEL: log_level: found 'loud', "
+        "allowed: 'debug', 'info', 'warning' or 'error'\n"
+        "silverfold: environment variable SILVERFOLD__WAREHOSE: warehose: found 'x', "
+        "allowed: no such key, did you mean warehouse? "
+        "Known here: build, feeds, log_level, spark, storage_options, warehouse\n"
+    )
+    assert done.returncode == 2
+
+
+def test_a_command_that_does_not_exist_is_answered_with_the_nearest(capsys):
+    assert exits(["recieve"]) == 2
+    assert "No such command 'recieve'. Did you mean 'receive'?" in capsys.readouterr().err
+
+
+def test_a_job_runs_as_a_module_with_the_same_options(tmp_path):
+    done = silverfold("--conf", str(tmp_path), "--env=local", "check", program=("-m", "jobs.config"))
+    assert done.stdout == "0 feeds, warehouse warehouse: no mistakes\n"
+    assert done.returncode == 0
+
+
+def test_a_bug_is_not_taken_for_an_answer(monkeypatch, capsys):
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("here")
+
+    monkeypatch.setattr(cli, "app", broken)
+    assert exits([]) == 70
+    assert "ZeroDivisionError: here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError(file="f", key="k", found=1, allowed="x"), 2),
+        (SourceRefused(code="4", text="no such table"), 2),
+        (PositionGap(feed="f", first=1, last=2), 2),
+        (SilverfoldError("any"), 2),
+        (SourceUnavailable("gone"), 3),
+        (StoreUnavailable("full"), 3),
+        (SparkUnavailable("no Java"), 3),
+        (Fenced(owner="bronze of f", expected=1, found=2), 4),
+    ],
+)
+def test_exit_codes_tell_scripts_what_to_do(error, code):
+    assert exit_code(error) == code

@@ -1,0 +1,53 @@
+import io
+import json
+
+import pytest
+import structlog
+
+from jobs.logs import start_logs
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_the_process_stay():
+    yield
+    structlog.reset_defaults()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_each_event_is_a_line_of_json_with_time_and_level():
+    out = io.StringIO()
+    start_logs("info", out)
+    structlog.get_logger().info("landed", feed="market", epoch=2, position=41)
+    event = json.loads(out.getvalue())
+    assert event.pop("timestamp").endswith("Z")
+    assert event == {"event": "landed", "level": "info", "feed": "market", "epoch": 2, "position": 41}
+
+
+def test_what_is_below_the_level_is_dropped():
+    out = io.StringIO()
+    start_logs("warning", out)
+    structlog.get_logger().info("landed")
+    assert out.getvalue() == ""
+
+
+def test_a_caught_exception_stays_on_the_events_line():
+    out = io.StringIO()
+    start_logs("info", out)
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        structlog.get_logger().exception("failed", feed="market")
+    (line,) = out.getvalue().splitlines()
+    assert json.loads(line)["exception"].endswith("ValueError: bad")
+
+
+def test_a_person_gets_plain_text():
+    out = Terminal()
+    start_logs("info", out)
+    structlog.get_logger().info("landed", feed="market")
+    assert "landed" in out.getvalue()
+    assert "{" not in out.getvalue()
