@@ -18,6 +18,8 @@ from connectors.deephaven.values import Decimals, Fixed, Lists, Mask, Raw, Texts
 
 _SURROGATES = 0xD800
 _SURROGATE_BITS = 0xF800
+_FEW = 64
+"""Below it, texts are faster decoded one by one."""
 _SHORT_MAGNITUDE = 1 << 4096
 """Below it an integer may become text at once: Python refuses that for more than 4,300 digits."""
 
@@ -79,9 +81,7 @@ def _offsets(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
 
 
 def _texts(raw: Texts) -> pa.Array:
-    if not len(raw.starts):
-        return pa.array([], pa.string())
-    if raw.text.codec != "utf-8":
+    if raw.text.codec != "utf-8" or len(raw) < _FEW:
         return pa.array(_decoded(raw), pa.string())
     try:
         return _octets(raw).cast(pa.string())

@@ -30,12 +30,17 @@ def read_ranges(opened: Opened, ranges: Ranges, at: int) -> tuple[Longs, int]:
         if raw.dtype.kind == "u" and blocks.count and int(raw.max()) > _ROW_KEYS.max:
             raise InvalidValue(f"{found.name} is {raw.max()}", offset=at, reason="row-key")
         pairs[:, column] = raw
-    backward = pairs[:, 1] < pairs[:, 0]
-    if backward.any():
-        first, last = pairs[backward][0].tolist()
+    if not _is_forward(pairs):
+        first, last = pairs[pairs[:, 1] < pairs[:, 0]][0].tolist()
         detail = f"{ranges.last.name} {last} is below {ranges.first.name} {first}"
         raise InvalidValue(detail, offset=at, reason="range-order")
     return pairs, end
+
+
+def _is_forward(pairs: Longs) -> bool:
+    if len(pairs) == 1:  # the usual case, without the price of an array operation
+        return bool(pairs[0, 0] <= pairs[0, 1])
+    return bool((pairs[:, 0] <= pairs[:, 1]).all())
 
 
 def are_disjoint(ranges: Longs) -> bool:
@@ -49,15 +54,20 @@ def expand(ranges: Longs, rows: int) -> Longs:
     Raises:
         InvalidValue: ``range-count``: they hold another number. Nothing is allocated before.
     """
-    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the rows; never overflows
-    too_wide = len(ranges) > 0 and int(steps.max()) >= max(rows, 1)
-    if too_wide or int(steps.sum()) + len(ranges) != rows:
-        total = sum(steps.tolist()) + len(ranges)
-        raise InvalidValue(f"ranges hold {total} rows, there are {rows} values", reason="range-count")
     if len(ranges) == 1:
-        keys: Longs = ranges[0, 0] + np.arange(rows)
-        return keys
+        first, last = ranges[0].tolist()
+        _check_total(last - first + 1, rows)
+        return np.arange(rows) + first
+    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the rows; never overflows
+    if steps.max(initial=0) >= max(rows, 1):
+        _check_total(sum(steps.tolist()) + len(ranges), rows)
+    _check_total(int(steps.sum()) + len(ranges), rows)
     counts = steps.astype(np.int64) + 1
-    keys = np.repeat(ranges[:, 0] - (np.cumsum(counts) - counts), counts)
+    keys: Longs = np.repeat(ranges[:, 0] - (np.cumsum(counts) - counts), counts)
     keys += np.arange(rows)
     return keys
+
+
+def _check_total(total: int, rows: int) -> None:
+    if total != rows:
+        raise InvalidValue(f"ranges hold {total} rows, there are {rows} values", reason="range-count")

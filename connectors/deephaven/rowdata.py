@@ -87,7 +87,7 @@ def _rows(role: Values, values: Iterable[Any]) -> list[bytes]:
             case Shape.DECIMAL:
                 return [_decimal(role, value) for value in values]
             case _:
-                return [_list(role, value) for value in values]
+                return _lists(role, values)
     except InvalidValue as error:
         if error.reason in {"length-max", "count-range"}:
             raise SourceRefused(code=ErrorCode.OBJECT_OVERFLOW, text=error.detail) from error
@@ -155,17 +155,30 @@ def _decimal(role: Values, value: Decimal | None) -> bytes:
     return _block(role, null=False, scale=-exponent) + tail.write({role.text.name: role.text.write(octets)})
 
 
-def _list(role: Values, value: Iterable[Any] | None) -> bytes:
+def _lists(role: Values, values: Iterable[Any]) -> list[bytes]:
     assert role.elements is not None
     nested, tail = role.elements.entries, role.entries.tail
-    if value is None:
-        return _block(role, null=True) + tail.write({})
+    rows = [None if value is None else _in_order(value) for value in values]
+    elements = row_data(role.elements, _joined(role.elements, [row for row in rows if row is not None]))
+    some, null = _block(role, null=False), _block(role, null=True) + tail.write({})
+    written, at = [], 0
+    for row in rows:
+        if row is None:
+            written.append(null)
+            continue
+        group = nested.announce(len(row)) + elements.between(at, at + len(row))
+        written.append(some + (group if role.alone else tail.write({nested.name: group})))
+        at += len(row)
+    return written
+
+
+def _in_order(value: Any) -> Any:
     if isinstance(value, set | frozenset):
-        value = sorted(value)
-    elif not isinstance(value, np.ndarray):
-        value = list(value)
-    if role.elements.type.shape is Shape.FIXED and role.elements.alone:
-        group = nested.announce(len(value)) + _fixed(role.elements, value)
-    else:
-        group = nested.write(_rows(role.elements, value))
-    return _block(role, null=False) + tail.write({nested.name: group})
+        return sorted(value)
+    return value if isinstance(value, list | tuple | np.ndarray) else list(value)
+
+
+def _joined(role: Values, rows: list[Any]) -> Any:
+    if rows and all(isinstance(row, np.ndarray) and row.dtype == role.type.dtype for row in rows):
+        return np.concatenate(rows)
+    return [element for row in rows for element in row]
