@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from typing import NamedTuple
 
 from connectors.wire.sbe.model import Primitive
@@ -17,7 +18,8 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 
 class Traits(NamedTuple):
-    """What a primitive is by default. ``lowest`` and ``highest`` bound the bytes, the others what they mean."""
+    """What a primitive is by default. ``lowest`` and ``highest`` bound what its bytes can hold, NaN and infinities
+    aside; the others say what is meant."""
 
     code: str
     size: int
@@ -70,14 +72,20 @@ def raw_value(text: str, primitive: Primitive) -> int | float | None:
     if primitive is Primitive.CHAR:
         return ord(text) if len(text) == 1 and text.isascii() else None
     value = _real(text) if primitive in FLOATS else integer(text)
-    if value is None or (math.isfinite(value) and not fits(value, primitive)):
+    if value is None or not fits(value, primitive):
         return None
     return value
 
 
 def fits(value: float, primitive: Primitive) -> bool:
-    """Tell whether the bytes of a primitive can hold a finite value."""
-    return TRAITS[primitive].lowest <= value <= TRAITS[primitive].highest
+    """Tell whether the bytes of a primitive can hold a number, a float rounded."""
+    if primitive not in FLOATS:
+        return TRAITS[primitive].lowest <= value <= TRAITS[primitive].highest
+    try:
+        struct.pack("<" + TRAITS[primitive].code, value)
+    except OverflowError:
+        return False
+    return True
 
 
 def _real(text: str) -> float | None:

@@ -79,11 +79,12 @@ def _real(value: Any, primitive: Primitive) -> float:
         raise _not_a(value, str(primitive))
     try:
         number = float(value)
-        struct.pack("<" + TRAITS[primitive].code, number)
     except OverflowError:
         raise refuse("range", f"{value!r} does not fit {primitive}") from None
     except (TypeError, ValueError):
         raise _not_a(value, str(primitive)) from None
+    if not fits(number, primitive):
+        raise refuse("range", f"{value!r} does not fit {primitive}")
     return number
 
 

@@ -24,7 +24,7 @@ def codec(charset: str) -> str | None:
     if name in _UTF_16:
         return "utf-16-be"
     try:
-        b"".decode(name)
+        bytes(4).decode(name)  # empty bytes would not even look for it
     except (LookupError, UnicodeError):
         return None
     return name
