@@ -40,18 +40,26 @@ class Changer:
         kinds = self._rng.choices("-+*", (_REMOVED, _ADDED, 1 - _REMOVED - _ADDED), k=self._rng.randint(_FEWEST, _MOST))
         removed = self._draw(kinds.count("-"))
         touched = self._draw(kinds.count("*"))
-        added = self._models(len(kinds) - len(removed) - len(touched), touched)
-        modified = self._models(len(touched), touched)
+        columns = list(self._table.columns)
+        written = self._rng.sample(columns, self._rng.randint(1, len(columns)))
+        added = self._models(len(kinds) - len(removed) - len(touched), columns, touched)
+        modified = self._models(len(touched), written, touched)
         self._gone = (self._gone + removed)[-_REMEMBERED:]
+        reused = self._reused_keys(len(added))
         with self._table.update() as update:
             update.remove(removed)
-            for row in added:
-                reuse = bool(self._gone) and self._rng.random() < _REUSED
-                key = [self._gone.pop(self._rng.randrange(len(self._gone)))] if reuse else None
-                self._keys.append(int(update.add([row], key)[0]))
-            update.modify({key: self._some_of(row) for key, row in zip(touched, modified, strict=True)})
-        self._keys.extend(touched)
+            self._keys += update.add(added[: len(reused)], reused).tolist()
+            self._keys += update.add(added[len(reused) :]).tolist()
+            update.modify_columns(touched, {name: [row[name] for row in modified] for name in written})
+        self._keys += touched
         return len(kinds)
+
+    def _reused_keys(self, most: int) -> list[int]:
+        """Return keys removed lately that are to be used again; rarely any."""
+        wanted = sum(self._rng.random() < _REUSED for _ in range(most))
+        self._rng.shuffle(self._gone)
+        reused, self._gone = self._gone[:wanted], self._gone[wanted:]
+        return reused
 
     def _draw(self, count: int) -> list[int]:
         """Take keys out of the pool, at random."""
@@ -62,23 +70,18 @@ class Changer:
             drawn.append(self._keys.pop())
         return drawn
 
-    def _models(self, count: int, touched: list[int]) -> list[dict[str, Any]]:
-        """Return new rows modelled on rows at random."""
+    def _models(self, count: int, names: list[str], touched: list[int]) -> list[dict[str, Any]]:
+        """Return new rows of these columns, modelled on rows at random."""
         pool = self._keys or touched
         if not pool:
-            return [self._new_row({}, {}) for _ in range(count)]
+            return [self._new_row(names, {}, {}) for _ in range(count)]
         drawn = [(self._rng.choice(pool), self._rng.choice(pool)) for _ in range(count)]
         rows = self._read(np.unique(np.array(drawn, np.int64)))
-        return [self._new_row(rows[model], rows[neighbour]) for model, neighbour in drawn]
+        return [self._new_row(names, rows[model], rows[neighbour]) for model, neighbour in drawn]
 
-    def _new_row(self, model: dict[str, Any], neighbour: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: varied(kind, model.get(name), neighbour.get(name), self._rng)
-            for name, kind in self._table.columns.items()
-        }
-
-    def _some_of(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {name: row[name] for name in self._rng.sample(list(row), self._rng.randint(1, len(row)))}
+    def _new_row(self, names: list[str], model: dict[str, Any], neighbour: dict[str, Any]) -> dict[str, Any]:
+        kinds = self._table.columns
+        return {name: varied(kinds[name], model.get(name), neighbour.get(name), self._rng) for name in names}
 
     def _read(self, keys: Longs) -> dict[int, dict[str, Any]]:
         rows = self._table.read(keys)

@@ -20,6 +20,7 @@ _NULL_CHANCE = 0.02
 _SECOND = 10**9
 _FIRST_MOMENT = int(datetime(2020, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
 _LONGEST_ARRAY = 6
+_LARGEST = {"Byte": 2**7 - 1, "Short": 2**15 - 1, "Int": 2**31 - 1, "Long": 2**63 - 1}
 
 
 def varied(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> Any:
@@ -41,13 +42,13 @@ def _varied_value(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> 
 
 
 def _varied_integer(kind: ColumnType, value: int | None, rng: Random) -> int:
-    limits = np.iinfo(kind.dtype or np.int64)
-    return max(int(limits.min) + 1, min(int(limits.max), (value or 0) + rng.randint(-20, 20)))
+    largest = _LARGEST[kind.name]
+    return max(-largest, min(largest, (value or 0) + rng.randint(-20, 20)))  # the null is one below
 
 
 def _varied_moment(kind: ColumnType, value: int | None, rng: Random) -> int:
     later = (_FIRST_MOMENT if value is None else value) + rng.randint(1, 3600 * _SECOND)
-    return min(int(np.iinfo(np.int64).max), later)
+    return min(_LARGEST["Long"], later)
 
 
 def _varied_float(kind: ColumnType, value: float | None, rng: Random) -> float:

@@ -1,0 +1,128 @@
+"""``silverfold simulate``: runs a connector's own source, so that feeds can be tried without the foreign system.
+
+A simulator says where it listens, keeps its tables changing for as long as asked, is quiet afterwards, and serves until
+it is interrupted or terminated; then it ends with exit code 0.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from connectors.deephaven.changing import Changer, Pace, keep_changing
+from connectors.deephaven.server import TableServer
+from connectors.deephaven.sources import load_file
+from connectors.deephaven.tables import LiveTable
+from connectors.wire.sbe.schema import load_schema
+from jobs.cli import main_of
+from jobs.logs import start_logs
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def simulate() -> None:
+    """Run a connector's own source, and keep its tables changing."""
+
+
+@app.command()
+def deephaven(
+    *,
+    table: Annotated[
+        list[str], typer.Option(metavar="NAME=FILE", help="Export a Parquet or CSV file by a name. May be repeated.")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="TCP port; 0 for any free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on. There is no authentication.")] = "127.0.0.1",
+    changes_per_second: Annotated[float, typer.Option(min=0, help="Rows changed per second, in each table.")] = 10,
+    changes_for: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Be quiet after that; default: never.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same sequence of updates.")] = 0,
+    queue_size: Annotated[int, typer.Option(min=1, help="Frames queued per client.")] = 1000,
+    buffer_size: Annotated[int, typer.Option(min=64, help="Longest message, in bytes.")] = 65_536,
+    send_wait_ms: Annotated[int, typer.Option(min=0, help="A client whose queue is full that long is dropped.")] = 5000,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="XML of the transport; default: our reconstruction.")
+    ] = None,
+) -> None:
+    """Serve files as live tables over Deephaven's SBE transport.
+
+    The first line printed says where it listens. Each update adds, modifies and removes several rows, modelled on
+    those that are there. Ends on SIGINT or SIGTERM with exit code 0.
+    """
+    start_logs("info")
+    tables = {name: load_file(file) for name, file in _named_files(table).items()}
+    server = TableServer.start(
+        port,
+        host=host,
+        msg_queue_size=queue_size,
+        msg_buffer_size=buffer_size,
+        send_wait_time_millis=send_wait_ms,
+        schema=None if schema is None else load_schema(schema),
+    )
+    with server, _stopped_by_signals() as stop:
+        _announce(server, host, tables)
+        changers = [Changer(each, f"{seed}/{name}") for name, each in tables.items()]
+        made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
+        typer.echo(f"quiet after {made} changes in {sum(each.updates - 1 for each in tables.values())} updates")
+        stop.wait()
+
+
+def _named_files(given: list[str]) -> Mapping[str, Path]:
+    files: dict[str, Path] = {}
+    for argument in given:
+        name, _, file = argument.partition("=")
+        if not name or not file or name in files:
+            raise typer.BadParameter(f"{argument!r} is not NAME=FILE with a new name", param_hint="--table")
+        files[name] = Path(file)
+    return files
+
+
+def _announce(server: TableServer, host: str, tables: Mapping[str, LiveTable]) -> None:
+    for name, table in tables.items():
+        server.export_table(name, table)
+    typer.echo(f"listening on {host}:{server.port}")
+    for name, table in tables.items():
+        typer.echo(f"table {name}: {len(table)} rows, {len(table.columns)} columns")
+
+
+def _change(changers: list[Changer], pace: Pace, stop: threading.Event, server: TableServer) -> int:
+    console, made = Console(), 0
+    with console.status("changing") as status:
+
+        def progress(changes: int) -> None:
+            nonlocal made
+            made += changes
+            status.update(f"{made} changes, {server.client_count} clients")
+
+        keep_changing(changers, pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
+    return made
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """Give an event that SIGINT and SIGTERM set, and put back what they did before."""
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    main_of("simulate")
