@@ -32,6 +32,13 @@ class Scan:
         """Keep a finding, unless the element has one like it."""
         self.findings.setdefault((reason, element), Finding(reason, element, detail, offset))
 
+    def count_empty(self, entries: int, offset: int) -> None:
+        """Count entries that take no bytes; `Fault` when they become too many for one message."""
+        self.empty_entries_left -= entries
+        if self.empty_entries_left < 0:
+            detail = f"{entries} entries of no bytes are more than one message may have"
+            raise Fault(InvalidValue, "count-range", detail, offset)
+
 
 class Counts(NamedTuple):
     """How many groups and data the message says there are; None where it does not say."""
@@ -122,14 +129,13 @@ class _GroupReader:
         """Return the entries of the group whose dimensions are at ``offset``, and where the group ends."""
         try:
             dimensions = self._dimensions.read(scan.body, offset)
-            if not dimensions.block_length:
-                _count_empty(scan, dimensions.entries, offset)
+            flat = self._entry.flat and not dimensions.groups and not dimensions.data
+            if flat and not dimensions.block_length:
+                scan.count_empty(dimensions.entries, offset)
         except Fault as fault:
             fault.path.append(self.name)
             raise
-        if self._entry.flat and not dimensions.groups and not dimensions.data:
-            return self._read_flat(scan, dimensions)
-        return self._read_entries(scan, dimensions)
+        return self._read_flat(scan, dimensions) if flat else self._read_entries(scan, dimensions)
 
     def _read_flat(self, scan: Scan, dimensions: Dimensions) -> tuple[list[dict[str, Any]], int]:
         block_length, count, start = dimensions[:3]
@@ -150,20 +156,16 @@ class _GroupReader:
         counted = dimensions.groups is not None or dimensions.data is not None
         counts = Counts(dimensions.groups, dimensions.data) if counted else None
         for index in range(dimensions.entries):
+            start = offset
             try:
-                values, offset = self._entry.read(scan, offset, dimensions.block_length, counts)
+                values, offset = self._entry.read(scan, start, dimensions.block_length, counts)
+                if offset == start:
+                    scan.count_empty(1, offset)
             except Fault as fault:
                 fault.path.append(f"{self.name}[{index}]")
                 raise
             entries.append(values)
         return entries, offset
-
-
-def _count_empty(scan: Scan, entries: int, offset: int) -> None:
-    scan.empty_entries_left -= entries
-    if scan.empty_entries_left < 0:
-        detail = f"{entries} entries of no bytes are more than one message may have"
-        raise Fault(InvalidValue, "count-range", detail, offset)
 
 
 class _DataReader:

@@ -42,7 +42,7 @@ class MessageReader:
     Args:
         text: What becomes of bytes that are not text in their charset.
         strict: Bytes behind the end of a message that is not newer than the schema are an error, not a warning.
-        max_empty_entries: Most group entries without any bytes in their block to read from one message.
+        max_empty_entries: Most group entries that take no bytes at all to read from one message.
     """
 
     def __init__(

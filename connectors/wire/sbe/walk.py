@@ -33,8 +33,8 @@ from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.roles import RoleReader
 from connectors.wire.sbe.values import Fault
 
-MAX_EMPTY_ENTRIES = 1_000_000
-"""Entries without any bytes in their block that are read from one message: their number is not bounded by its size."""
+MAX_EMPTY_ENTRIES = 65_536
+"""Most entries that take no bytes at all to believe in one message: its size does not bound their number."""
 
 _COUNTS = ("numGroups", "numVarDataFields")
 
@@ -131,8 +131,8 @@ def read_dimensions(schema: Schema, group: Group, body: Buffer, offset: int) -> 
 
     Raises:
         TruncatedMessage: The dimensions do not fit.
-        InvalidValue: ``count-range``: more entries than the schema allows, than the bytes left can hold, or more than
-            `MAX_EMPTY_ENTRIES` of no bytes.
+        InvalidValue: ``count-range``: more entries than the schema allows, than the bytes left can hold, or, in a flat
+            group, more than `MAX_EMPTY_ENTRIES` of no bytes.
     """
     key = ("dimensions", group.dimensions.name)
     reader = schema.plans.get(key)
@@ -142,7 +142,8 @@ def read_dimensions(schema: Schema, group: Group, body: Buffer, offset: int) -> 
         dimensions: Dimensions = reader.read(body, offset)
     except Fault as fault:
         raise fault.wire_error(group.name) from None
-    if not dimensions.block_length and dimensions.entries > MAX_EMPTY_ENTRIES:
+    flat = not group.groups and not group.data
+    if flat and not dimensions.block_length and dimensions.entries > MAX_EMPTY_ENTRIES:
         detail = f"{dimensions.entries} entries of no bytes, allowed are {MAX_EMPTY_ENTRIES}"
         raise InvalidValue(detail, offset=offset, reason="count-range", element=group.name)
     return dimensions
