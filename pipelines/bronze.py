@@ -1,0 +1,181 @@
+"""The bronze table of a feed: every frame as it was received, in landing order.
+
+One append-only Delta table per feed, written by `pipelines.writer` without a JVM. Its log holds the position
+reached, beside the rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``.
+
+The readers here need no Spark. They take the table as it stands when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyarrow.parquet import FileMetaData
+
+from conf.errors import ConfigError
+from connectors.base import ControlFrame, Kind
+from pipelines.places import Place
+from pipelines.store import naming_the_store, open_table
+
+SCHEMA = pa.schema(
+    [
+        pa.field("frame_seq", pa.int64(), nullable=False),
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("received_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("stream", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("boundary", pa.string(), nullable=False),
+        pa.field("source_position", pa.string()),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+
+SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
+
+_FILES_TO_MEASURE = 8
+
+_CONFIGURATION = {
+    "delta.appendOnly": "true",
+    # Every commit lists the log. Five commits a second for the default of 30 days would be 13 million files.
+    # Nothing travels back by version here: positions are the history.
+    "delta.logRetentionDuration": "interval 30 minutes",
+}
+
+
+def app_id(feed: str) -> str:
+    """Return the name under which the table's log records the feed's position."""
+    return f"receive/{feed}"
+
+
+def create(place: Place) -> DeltaTable:
+    """Open the feed's bronze table, making it first where there is none.
+
+    Raises:
+        ConfigError: Another table stands at the place.
+        StoreUnavailable: The store does not answer.
+    """
+    with naming_the_store(place):
+        table = DeltaTable.create(
+            place.url,
+            SCHEMA,
+            mode="ignore",
+            configuration=_CONFIGURATION,
+            storage_options=dict(place.storage_options),
+        )
+    columns = pa.schema(table.schema()).names
+    if columns != SCHEMA.names:
+        raise ConfigError(
+            file=place.url, key="columns", found=columns, allowed=f"a bronze table: {', '.join(SCHEMA.names)}"
+        )
+    return table
+
+
+def last_position(place: Place, feed: str) -> int:
+    """Return the last landed frame_seq, from the table's log alone; -1 when nothing has landed."""
+    table = open_table(place)
+    position = None if table is None else table.transaction_version(app_id(feed))
+    return -1 if position is None else position
+
+
+def last_epoch(table: DeltaTable, position: int) -> int:
+    """Return the epoch of the frame at ``position``; 0 when there is none. Reads one column of one file."""
+    at_position = ds.field("frame_seq") == position
+    epochs = table.to_pyarrow_dataset().to_table(columns=["epoch"], filter=at_position)["epoch"].to_pylist()
+    return int(epochs[0]) if epochs else 0
+
+
+def last_source_positions(table: DeltaTable) -> dict[str, str]:
+    """Return, per stream, the last landed ``source_position``. Reads three small columns of the whole table."""
+    columns = ("frame_seq", "stream", "source_position")
+    known: dict[str, str] = {}
+    for batch in _in_order(table, columns, pc.is_valid(ds.field("source_position"))):
+        known.update(zip(batch["stream"].to_pylist(), batch["source_position"].to_pylist(), strict=True))
+    return known
+
+
+def read_small_columns(place: Place, after: int = -1) -> Iterator[pa.RecordBatch]:
+    """Yield `SMALL_COLUMNS` of every frame with a position above ``after``, in order. No body is read.
+
+    Files that end at or before ``after`` are not opened. Empty when the table does not exist yet.
+    """
+    table = open_table(place)
+    if table is not None:
+        yield from _in_order(table, SMALL_COLUMNS, ds.field("frame_seq") > after)
+
+
+def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[ControlFrame]:
+    """Yield the frames of one kind with a position above ``after``, bodies included, in order.
+
+    Meant for what is rare: control frames and marks.
+    """
+    table = open_table(place)
+    if table is None:
+        return
+    wanted = (ds.field("frame_seq") > after) & (ds.field("kind") == kind.value)
+    for batch in _in_order(table, ControlFrame._fields, wanted):
+        yield from map(ControlFrame._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def mean_frame_bytes(place: Place) -> float:
+    """Return about how many bytes a newly landed body has, from the newest files' footers; 0.0 when nothing landed."""
+    table = open_table(place)
+    if table is None:
+        return 0.0
+    footers = [file.fragment.metadata for file in _files(table, ds.scalar(True))[-_FILES_TO_MEASURE:]]
+    frames = sum(footer.num_rows for footer in footers)
+    return sum(map(_body_bytes, footers)) / frames if frames else 0.0
+
+
+class _File(NamedTuple):
+    first: int
+    last: int
+    fragment: ds.ParquetFileFragment
+
+
+def _in_order(table: DeltaTable, columns: Sequence[str], wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted rows by position, file after file, so that memory holds about one file's columns."""
+    for files in _overlapping(_files(table, wanted)):
+        yield from (batch for batch in _sorted(files, columns, wanted) if batch.num_rows)
+
+
+def _files(table: DeltaTable, wanted: pc.Expression) -> list[_File]:
+    actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "min.frame_seq", "max.frame_seq"])
+    bounds = {path: (first, last) for path, first, last in zip(*(c.to_pylist() for c in actions), strict=True)}
+    fragments = table.to_pyarrow_dataset().get_fragments(filter=wanted)
+    return sorted((_File(*bounds[fragment.path], fragment) for fragment in fragments), key=itemgetter(0))
+
+
+def _body_bytes(footer: FileMetaData) -> int:
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    return sum(group.column(SCHEMA.get_field_index("body")).total_uncompressed_size for group in groups)
+
+
+def _overlapping(files: Sequence[_File]) -> Iterator[list[_File]]:
+    """Group files whose ranges of positions overlap. A receiver never makes such; another's compaction may."""
+    group: list[_File] = []
+    for file in files:
+        if group and file.first > max(member.last for member in group):
+            yield group
+            group = []
+        group.append(file)
+    if group:
+        yield group
+
+
+def _sorted(files: Sequence[_File], columns: Sequence[str], wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
+    if len(files) == 1 and _ascends(files[0].fragment, wanted):
+        yield from files[0].fragment.to_batches(columns=list(columns), filter=wanted)
+        return
+    parts = [file.fragment.to_table(columns=list(columns), filter=wanted) for file in files]
+    yield from pa.concat_tables(parts).sort_by("frame_seq").to_batches(max_chunksize=1 << 16)
+
+
+def _ascends(fragment: ds.ParquetFileFragment, wanted: pc.Expression) -> bool:
+    positions = fragment.to_table(columns=["frame_seq"], filter=wanted)["frame_seq"].to_numpy()
+    return bool((positions[1:] > positions[:-1]).all())

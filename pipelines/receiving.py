@@ -1,0 +1,143 @@
+"""Runs a feed's receiver, epoch after epoch, and keeps in bronze what happened to the connection.
+
+Every epoch begins with a mark ``opened`` and ends with a mark ``closed`` that says why, so that no gap is silent.
+What may be tried again is, after a wait that grows and is drawn at random; what may not ends the feed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
+from typing import Any, Final
+
+from structlog.typing import FilteringBoundLogger
+
+from conf.errors import SilverfoldError
+from conf.model import Reconnect
+from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
+from pipelines.places import Places
+from pipelines.sink import BronzeSink
+from pipelines.writer import BronzeWriter
+
+PATIENCE: Final = 30.0
+"""Seconds that a stop waits for a receiver to land what it holds."""
+
+
+class Backoff:
+    """Waits between epochs: exponential, each drawn evenly from zero to the longest allowed by then."""
+
+    def __init__(self, settings: Reconnect, rng: Random) -> None:
+        self._settings, self._rng = settings, rng
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: the last epoch was a good one."""
+        self._longest = self._settings.first
+
+    def next_wait(self) -> float:
+        """Return seconds to wait, and allow twice as many the next time."""
+        wait = self._rng.uniform(0.0, min(self._longest, self._settings.longest))
+        self._longest = min(2 * self._longest, self._settings.longest)
+        return wait
+
+
+async def receive(
+    feed: Feed,
+    connector: Connector,
+    places: Places,
+    *,
+    stop: asyncio.Event,
+    clock: Callable[[], int],
+    rng: Random,
+    log: FilteringBoundLogger,
+) -> int:
+    """Land a feed's frames until ``stop`` is set; return the last position, everything received being committed.
+
+    Args:
+        clock: Microseconds since 1970, UTC.
+        rng: Spreads waits, and names this writer.
+
+    Raises:
+        ConfigError: A setting turned out wrong.
+        SourceRefused: The source will not serve the feed at all.
+        Fenced: Another process took the feed over.
+        StoreUnavailable: The store did not answer at the start, or not in time at the end.
+    """
+    log = log.bind(feed=feed.name)
+    place = places.bronze(feed.name)
+    writer = await asyncio.to_thread(BronzeWriter, place, feed.name, token=f"{rng.getrandbits(128):032x}")
+    resumes = connector.continuity == "resume"
+    landed = await asyncio.to_thread(writer.source_positions) if resumes else {}
+    log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
+    async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
+        await _epochs(connector.receiver(feed), sink, landed, Backoff(feed.reconnect, rng), stop)
+        last = await sink.flush()
+    log.info("stopped", last=last, epoch=sink.epoch)
+    return last
+
+
+async def _epochs(
+    receiver: Receiver, sink: BronzeSink, landed: Mapping[str, str], backoff: Backoff, stop: asyncio.Event
+) -> None:
+    while not stop.is_set():
+        resume = Resume(sink.begin_epoch(), {**landed, **sink.source_positions})
+        sink.take([mark("opened")])
+        ended = await _epoch(receiver, sink, resume, stop)
+        if sink.progressed:
+            backoff.reset()
+        wait = 0.0 if stop.is_set() else backoff.next_wait()
+        sink.take([_closed(ended, stopped=stop.is_set(), wait=wait)])
+        if ended is not None and not _may_try_again(ended):
+            raise ended
+        await _unless(stop, sink, _settle(sink, wait))
+
+
+async def _epoch(receiver: Receiver, sink: BronzeSink, resume: Resume, stop: asyncio.Event) -> Exception | None:
+    """Run one epoch until it ends or is stopped; return what ended it, None when it ended in order."""
+    try:
+        await _unless(stop, sink, receiver.run(sink, resume))
+    except asyncio.CancelledError:
+        sink.take([_closed(None, stopped=True, wait=0.0)])
+        raise
+    except Exception as error:
+        return error
+    return None
+
+
+async def _settle(sink: BronzeSink, wait: float) -> None:
+    """Commit what the epoch brought, then wait: without a store, a new connection would be of no use."""
+    await sink.flush()
+    await asyncio.sleep(wait)
+
+
+async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` to its end; cancel it when ``stop`` is set or the sink can no longer commit.
+
+    On return it has ended. Raises what it raised, or why the sink failed.
+    """
+    running = asyncio.create_task(work)
+    watching = [asyncio.create_task(stop.wait()), asyncio.create_task(sink.failed())]
+    try:
+        await asyncio.wait([running, *watching], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (running, *watching):
+            task.cancel()
+        await asyncio.wait([running, *watching], timeout=PATIENCE)
+    sink.check()
+    if running.done() and not running.cancelled():
+        running.result()
+
+
+def _may_try_again(error: Exception) -> bool:
+    return isinstance(error, SilverfoldError) and error.retryable
+
+
+def _closed(error: Exception | None, *, stopped: bool, wait: float) -> Frame:
+    """Return the mark that ends an epoch."""
+    if stopped:
+        return mark("closed", reason="stopped here", error_class=None)
+    if error is None:
+        return mark("closed", reason="the source ended the connection", error_class=None, next_in=round(wait, 3))
+    name = error.error_class if isinstance(error, SilverfoldError) else type(error).__name__
+    return mark("closed", reason=str(error), error_class=name, next_in=round(wait, 3))

@@ -1,0 +1,154 @@
+"""Appends frames to one feed's bronze table, and notices when another process has taken the feed over.
+
+Each commit records the last position it holds, in the table's own log. A writer knows the position it wrote last;
+a table that says otherwise has another owner, and this writer stops (`Fenced`). Two writers that race for one
+commit are told apart by the store: the loser's commit conflicts on the recorded position.
+
+Everything here blocks; `pipelines.sink` calls it from threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+
+from conf.errors import Fenced, StoreUnavailable
+from pipelines.bronze import app_id, create, last_epoch, last_source_positions
+from pipelines.places import Place
+from pipelines.store import naming_the_store, open_table
+
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""Checkpoints and clean-up cost more than the commit: `compact` does both, beside the commits."""
+
+# Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
+_PLAIN_BODY = {"body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
+_LANDING = WriterProperties(compression="SNAPPY", column_properties=_PLAIN_BODY)
+_KEEPING = WriterProperties(compression="ZSTD", compression_level=1, column_properties=_PLAIN_BODY)
+_COMPACTED_BYTES = 64 << 20
+
+_COMMITS_TO_SEARCH = 100
+
+
+class BronzeWriter:
+    """The one writer of a feed's bronze table. Not safe for use by two threads at once.
+
+    Args:
+        token: Unlike any other writer's. It tells this writer's commits from another's.
+
+    Raises:
+        ConfigError: The place holds a table that is not a bronze table.
+        StoreUnavailable: The store does not answer.
+    """
+
+    def __init__(self, place: Place, feed: str, *, token: str) -> None:
+        self._place, self._feed, self._token = place, feed, token
+        self._table = create(place)
+        self._in_doubt = self._stale = False
+        self.last = self._recorded()
+        """Last position written; -1 when there is none."""
+        self.epoch = last_epoch(self._table, self.last)
+        """Epoch of the last frame found at the start; 0 when there was none."""
+
+    def source_positions(self) -> Mapping[str, str]:
+        """Return the last landed source position of every stream that has one. Reads small columns of all files."""
+        return last_source_positions(self._table)
+
+    def refresh(self) -> None:
+        """Read the log anew before the next commit: after a compaction, older log files will be dropped."""
+        self._stale = True
+
+    def append(self, frames: pa.Table) -> None:
+        """Commit frames whose positions follow `last`. On return they are safe, and `last` has moved.
+
+        Safe to call again *with the same frames* after StoreUnavailable: a commit whose outcome was not known is
+        looked up first, so nothing lands twice.
+
+        Raises:
+            Fenced: The table's position is not the one this writer wrote last. Nothing was written.
+            StoreUnavailable: Try again.
+        """
+        last = self.last + frames.num_rows
+        if not self._has(last):
+            self._in_doubt = True
+            try:
+                self._write(frames, last)
+            except StoreUnavailable:
+                if not self._has(last):
+                    raise
+        self._in_doubt = False
+        self.last = last
+
+    def _write(self, frames: pa.Table, last: int) -> None:
+        with naming_the_store(self._place):
+            write_deltalake(
+                self._table,
+                frames,
+                mode="append",
+                writer_properties=_LANDING,
+                commit_properties=CommitProperties(
+                    custom_metadata={"receiver": self._token, "last_position": str(last)},
+                    app_transactions=[Transaction(app_id(self._feed), last)],
+                ),
+                post_commithook_properties=_NO_HOOKS,
+            )
+
+    def _has(self, last: int) -> bool:
+        """Tell whether our commit that ends at ``last`` is in the table. Reads the log anew when in doubt."""
+        if self._in_doubt or self._stale:
+            self._table, self._stale = self._reload(), False
+        found = self._recorded()
+        if found == self.last:
+            return False
+        if found == last and self._in_doubt and self._wrote(last):
+            return True
+        raise Fenced(owner=app_id(self._feed), expected=self.last, found=found)
+
+    def _recorded(self) -> int:
+        with naming_the_store(self._place):
+            position = self._table.transaction_version(app_id(self._feed))
+        return -1 if position is None else position
+
+    def _reload(self) -> DeltaTable:
+        table = open_table(self._place)
+        if table is None:
+            raise StoreUnavailable(f"{self._place}: the bronze table is gone")
+        return table
+
+    def _wrote(self, last: int) -> bool:
+        ours = {"receiver": self._token, "last_position": str(last)}
+        with naming_the_store(self._place):
+            commits = self._table.history(_COMMITS_TO_SEARCH)
+        return any(ours.items() <= commit.items() for commit in commits)
+
+
+def compact(place: Place) -> int:
+    """Join small files, write a checkpoint and drop log files past their retention; return the files joined.
+
+    Rows and order stay as they are. Safe beside a running writer: appends never conflict with it.
+
+    Raises:
+        StoreUnavailable: It did not work this time. The table is as it was.
+    """
+    table = open_table(place)
+    if table is None:
+        return 0
+    with naming_the_store(place):
+        done = table.optimize.compact(
+            target_size=_COMPACTED_BYTES,
+            max_concurrent_tasks=1,
+            writer_properties=_KEEPING,
+            post_commithook_properties=_NO_HOOKS,
+        )
+        table.create_checkpoint()
+        table.cleanup_metadata()
+    return int(done["numFilesRemoved"])
