@@ -18,7 +18,7 @@
     ├── PositionGap               bronze lacks positions: first, last
     ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
-        ├── DuplicateKey  SchemaDrift  PositionNotRecorded  UndecodableFrame
+        ├── DuplicateKey  NullKey  SchemaDrift  PositionNotRecorded  UndecodableFrame
 
 Errors carry what happened as attributes; the message is built from them.
 """
@@ -231,6 +231,12 @@ class DuplicateKey(ApplyError):
     """Two rows of the source have the same configured key."""
 
     error_class = "DUPLICATE_KEY"
+
+
+class NullKey(ApplyError):
+    """A row of the source has a NULL in its configured key."""
+
+    error_class = "NULL_KEY"
 
 
 class SchemaDrift(ApplyError):

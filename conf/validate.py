@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from conf.errors import ConfigError
@@ -21,13 +22,20 @@ Path = tuple[str, ...]
 """Names from the top of a settings file down to a key."""
 
 
-class _Hidden:
+class _Unshown:
+    """Stands for what was found, in words instead of its value."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
     def __repr__(self) -> str:
-        return "a value that is not shown"
+        return self._words
 
 
-HIDDEN = _Hidden()
-"""Stands for what was found where it may be a secret."""
+HIDDEN = _Unshown("a value that is not shown")
+"""Found where a secret may stand."""
+WHOLE = _Unshown("these settings together")
+"""Found by a rule between keys: their whole table would be too long to read."""
 
 
 def validated(
@@ -98,7 +106,9 @@ def _path(finding: ErrorDetails, raw: Any) -> Path:
 
 
 def _found(finding: ErrorDetails) -> object:
-    return None if finding["type"] == "missing" else finding["input"]
+    if finding["type"] == "missing":
+        return None
+    return WHOLE if finding["type"] == "value_error" and isinstance(finding["input"], dict) else finding["input"]
 
 
 def _allowed(model: type[BaseModel], finding: ErrorDetails, path: Path) -> str:
@@ -122,10 +132,15 @@ def _names_at(model: type[BaseModel], path: Path) -> list[str]:
     """Return the keys that the model allows at a path."""
     models = [model]
     for part in path:
-        fields = [each.model_fields[part].annotation for each in models if part in each.model_fields]
+        fields = [field.annotation for each in models for name, field in _keys(each) if name == part]
         # A part that is no field is a key of a table with free names: its values' models are in reach already.
         models = [found for field in fields for found in _models_in(field)] if fields else models
-    return [field.alias or name for each in models for name, field in each.model_fields.items()]
+    return [name for each in models for name, _field in _keys(each)]
+
+
+def _keys(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    """Return a model's fields by the names they have in a file."""
+    return [(field.alias or name, field) for name, field in model.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
