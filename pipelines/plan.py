@@ -28,8 +28,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from conf.errors import PositionGap
-from conf.model import CutLimits
-from connectors.base import Cut
+from conf.model import CutLimits, Table
+from connectors.base import Connector, Cut
 from pipelines.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates, by_stream, read_frames
 
 _ONE_EPOCH = 0
@@ -66,6 +66,11 @@ class StreamRules:
     applied: int = -1
     applied_epoch: int | None = None
 
+    @staticmethod
+    def of(connector: Connector, table: Table, *, applied: int) -> StreamRules:
+        """Return the rules of a configured table that has reached a position."""
+        return StreamRules(connector.has_snapshots(table), connector.continuity == "resync", applied)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -86,6 +91,10 @@ class Plan:
     """When the oldest of them was whole; None when there is none."""
     superseded: int
     """Whole updates that the cut's snapshot makes needless."""
+    applied_epoch: int | None
+    """Epoch the table stands in; None when it has taken nothing yet."""
+    cut_landed_at: datetime | None
+    """When the cut's last frame was received; None without a cut."""
 
 
 class Planner:
@@ -119,6 +128,11 @@ class Planner:
     def landed(self) -> int:
         """Position of the newest frame fed, of any stream; -1 for none."""
         return self._landed
+
+    @property
+    def epoch(self) -> int:
+        """The feed's newest epoch among the frames fed; 0 when nothing was fed."""
+        return self._epoch
 
     def advance(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take the next rows of bronze in position order; rows before `start` are skipped.
@@ -173,8 +187,10 @@ class Planner:
             landed=state.landed,
             applied=state.applied,
             backlog_updates=len(oldest),
-            oldest_waiting=_EPOCH_0 + timedelta(microseconds=int(oldest[0])) if len(oldest) else None,
+            oldest_waiting=_time(oldest[0]) if len(oldest) else None,
             superseded=choice.superseded,
+            applied_epoch=state.applied_epoch,
+            cut_landed_at=_time(waiting["received"][waiting["end"] == cut.last][0]) if cut else None,
         )
 
     def _find_holes(self, frames: Frames) -> None:
@@ -211,21 +227,21 @@ class _Stream:
     rules: StreamRules
     applied: int = field(init=False)
     landed: int = field(init=False)
-    _applied_epoch: int | None = field(init=False)
+    applied_epoch: int | None = field(init=False)
     _finder: UpdateFinder = field(init=False, default_factory=UpdateFinder)
     _waiting: list[Updates] = field(init=False, default_factory=lambda: [np.empty(0, UPDATE)])
 
     def __post_init__(self) -> None:
         self.applied = self.landed = self.rules.applied
-        self._applied_epoch = self.rules.applied_epoch
+        self.applied_epoch = self.rules.applied_epoch
 
     def learn_epoch(self, frames: Frames) -> None:
         """Take the epoch of the applied position from its frame, when it is among these."""
-        if self._applied_epoch is not None or self.applied < 0:
+        if self.applied_epoch is not None or self.applied < 0:
             return
         found = frames["epoch"][frames["position"] == self.applied]
         if len(found):
-            self._applied_epoch = int(found[0])
+            self.applied_epoch = int(found[0])
 
     def advance(self, frames: Frames) -> None:
         ahead = frames[np.searchsorted(frames["position"], self.applied, side="right") :]
@@ -247,9 +263,9 @@ class _Stream:
         waiting = self.waiting()
         passed = int(np.searchsorted(waiting["end"], position, side="right"))
         if position > newest:
-            self._applied_epoch = None
+            self.applied_epoch = None
         elif passed:
-            self._applied_epoch = int(waiting["epoch"][passed - 1])
+            self.applied_epoch = int(waiting["epoch"][passed - 1])
         opened = self._finder.open
         if opened and opened[0] <= position:
             self._finder.forget_open()
@@ -294,15 +310,19 @@ class _Stream:
         return _Choice(usable[chosen], whole, replaces=True, superseded=int(at) + 1 - whole, target=target)
 
     def _synced_to(self) -> int:
-        if self.applied < 0 or self._applied_epoch is None:
+        if self.applied < 0 or self.applied_epoch is None:
             return _NEVER
-        return self._sync_epoch(self._applied_epoch)
+        return self._sync_epoch(self.applied_epoch)
 
     def _sync_epoch(self, epoch: int) -> int:
         return epoch if self.rules.resync else _ONE_EPOCH
 
     def _epochs(self, updates: Updates) -> npt.NDArray[np.integer[Any]]:
         return updates["epoch"] if self.rules.resync else np.full(len(updates), _ONE_EPOCH)
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH_0 + timedelta(microseconds=int(microseconds))
 
 
 def _horizon(waiting: Updates, open_since: int | None, before: int | None) -> int:

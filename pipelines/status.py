@@ -1,0 +1,279 @@
+"""Tells how a feed and its silver tables stand, from what is in the store alone. No Spark, nothing is written.
+
+The models here are what ``silverfold status --json`` prints: their names and meanings stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pydantic import BaseModel, ConfigDict
+
+from conf.errors import PositionGap
+from conf.model import CutLimits
+from connectors.base import Connector, Feed
+from pipelines.bronze import read_small_columns
+from pipelines.cuts import CutRow, last_cuts
+from pipelines.held import Hold, holds
+from pipelines.marks import CLOSED, Mark, connection_marks
+from pipelines.places import Places
+from pipelines.plan import Plan, Planner, State, StreamRules
+from pipelines.store import naming_the_store, open_table
+
+
+class TableState(StrEnum):
+    """How a table stands. The first that fits, in this order."""
+
+    STOPPED = "stopped"
+    """Bronze lacks positions the table has yet to pass."""
+    HELD = "held"
+    """A frame cannot be decoded, or a cut cannot be applied; the table stands before it."""
+    NOT_BUILT = "not_built"
+    """There is no silver table yet."""
+    BEHIND = State.BEHIND.value
+    WAITING_FOR_SNAPSHOT = State.WAITING_FOR_SNAPSHOT.value
+    WAITING_FOR_UPDATE_END = State.WAITING_FOR_UPDATE_END.value
+    SYNCED = State.SYNCED.value
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fault(_Report):
+    """Why a table is held or stopped."""
+
+    error_class: str
+    """Stable name (`conf.errors`)."""
+    reason: str
+    position: int
+    """Position of the bad frame, or the first missing position."""
+    since: datetime | None
+    """When it was found; null for missing positions, which are looked for at each reading."""
+
+
+class LastCut(_Report):
+    """What was applied last."""
+
+    position: int
+    """Position the table reached with it."""
+    delta_version: int
+    committed_at: datetime
+    seconds: float | None
+    replaced: bool
+    updates: int
+    inserted: int
+    updated: int
+    deleted: int
+    ignored: int
+
+
+class TableStatus(_Report):
+    """One silver table. Positions are frame_seq; null means none."""
+
+    table: str
+    state: TableState
+    fault: Fault | None
+    """Null unless ``state`` is ``held`` or ``stopped``."""
+    epoch: int | None
+    """Epoch the table stands in; null before its first cut."""
+    landed_position: int | None
+    """Newest frame of the table's stream."""
+    applied_position: int | None
+    """Last frame applied, from the table's own log."""
+    lag_updates: int
+    """Whole updates landed and not applied."""
+    lag_seconds: float
+    """Age of the oldest of them, since it was whole; 0 when there is none."""
+    rows: int | None
+    """Null when there is no table, or its files do not tell."""
+    last_cut: LastCut | None
+
+
+class ReceiverState(StrEnum):
+    """How the feed's connection stands. A receiver that was killed says nothing more: see ``landed_at``."""
+
+    CONNECTED = "connected"
+    CONNECTING = "connecting"
+    """An epoch has begun; nothing was received in it."""
+    CLOSED = "closed"
+
+
+class ReceiverStatus(_Report):
+    """What the receiver said last of its connection."""
+
+    state: ReceiverState
+    since: datetime
+    """When the epoch began, or was closed."""
+    reason: str | None
+    """Why it was closed; null while it is open."""
+    error_class: str | None
+    """Stable name of the error that closed it; null when none did."""
+
+
+class FeedStatus(_Report):
+    """One feed."""
+
+    feed: str
+    connector: str
+    epoch: int | None
+    """Newest epoch; null when nothing has landed."""
+    landed_position: int | None
+    landed_at: datetime | None
+    """When the newest frame of any stream was received."""
+    receiver: ReceiverStatus | None
+    """Null when it has never said anything."""
+    tables: tuple[TableStatus, ...]
+
+
+class Status(_Report):
+    """Everything ``silverfold status --json`` prints."""
+
+    at: datetime
+    """When the store was read."""
+    warehouse: str
+    feeds: tuple[FeedStatus, ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the store knows of one silver table.
+
+    Args:
+        applied: Position in the table's own log; -1 for none.
+        exists: There is a table.
+    """
+
+    exists: bool = False
+    applied: int = -1
+    rows: int | None = None
+    holds: Sequence[Hold] = ()
+    last_cut: CutRow | None = None
+
+
+def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
+    """Read how a feed stands. Reads bronze's small columns from the smallest applied position on.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    cuts = last_cuts(places, feed.name)
+    built = {name: read_built(places, feed.name, name, cuts.get(name)) for name in feed.tables}
+    rules = {name: StreamRules.of(connector, table, applied=built[name].applied) for name, table in feed.tables.items()}
+    planner, landed_at = Planner(feed.name, rules), None
+    for batch in read_small_columns(places.bronze(feed.name), after=planner.start - 1):
+        planner.advance(batch)
+        landed_at = batch["received_at"][-1].as_py()
+    marks = connection_marks(places.bronze(feed.name), planner.epoch)
+    return FeedStatus(
+        feed=feed.name,
+        connector=connector.name,
+        epoch=planner.epoch or None,
+        landed_position=_position(planner.landed),
+        landed_at=landed_at,
+        receiver=None if marks is None else receiver_status(*marks, planner.landed),
+        tables=tuple(table_status(name, built[name], _planned(planner, name), now=now) for name in feed.tables),
+    )
+
+
+def read_built(places: Places, feed: str, table: str, last_cut: CutRow | None) -> Built:
+    """Read what the store knows of one silver table. Raises StoreUnavailable."""
+    held = holds(places, feed, table)
+    place = places.silver(feed, table)
+    opened = open_table(place)
+    if opened is None:
+        return Built(holds=held)
+    with naming_the_store(place):
+        applied = opened.transaction_version(f"apply/{feed}/{table}")
+        return Built(True, -1 if applied is None else applied, count_rows(opened), held, last_cut)
+
+
+def count_rows(table: DeltaTable) -> int | None:
+    """Return how many rows a table has, from its log and deletion vectors; None when a file does not tell."""
+    counts = pa.table(table.get_add_actions())["num_records"]
+    if counts.null_count:
+        return None
+    kept = [pa.record_batch(batch)["selection_vector"].flatten() for batch in table.deletion_vectors()]
+    deleted = sum(len(mask) - (pc.sum(mask).as_py() or 0) for mask in kept)
+    return int(pc.sum(counts).as_py() or 0) - deleted
+
+
+def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: datetime) -> TableStatus:
+    """Say how one table stands.
+
+    Args:
+        planned: The planner's answer, or why it gives none.
+    """
+    fault = _fault(built, planned)
+    plan = planned if isinstance(planned, Plan) else None
+    oldest = plan.oldest_waiting if plan else None
+    return TableStatus(
+        table=name,
+        state=_state(built, planned, fault),
+        fault=fault,
+        epoch=plan.applied_epoch if plan else None,
+        landed_position=_position(plan.landed if plan else -1),
+        applied_position=_position(built.applied),
+        lag_updates=plan.backlog_updates if plan else 0,
+        lag_seconds=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
+        rows=built.rows,
+        last_cut=_last_cut(built.last_cut),
+    )
+
+
+def receiver_status(first: Mark, newest: Mark, landed: int) -> ReceiverStatus:
+    """Say how the connection stands.
+
+    Args:
+        first: The mark that begins the newest epoch.
+        newest: The newest mark of that epoch; may be the same.
+        landed: Position of the feed's newest frame.
+    """
+    if newest.name == CLOSED:
+        reason, error_class = (newest.details.get(name) for name in ("reason", "error_class"))
+        return ReceiverStatus(
+            state=ReceiverState.CLOSED, since=newest.received_at, reason=reason, error_class=error_class
+        )
+    state = ReceiverState.CONNECTED if landed > first.position else ReceiverState.CONNECTING
+    return ReceiverStatus(state=state, since=first.received_at, reason=None, error_class=None)
+
+
+def _planned(planner: Planner, table: str) -> Plan | PositionGap:
+    try:
+        return planner.plan(table, CutLimits())
+    except PositionGap as gap:
+        return gap
+
+
+def _fault(built: Built, planned: Plan | PositionGap) -> Fault | None:
+    if isinstance(planned, PositionGap):
+        return Fault(error_class=planned.error_class, reason=str(planned), position=planned.first, since=None)
+    for hold in built.holds:
+        if hold.position > built.applied:  # else the builder passed it, and died before it could say so
+            return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
+    return None
+
+
+def _state(built: Built, planned: Plan | PositionGap, fault: Fault | None) -> TableState:
+    if isinstance(planned, PositionGap):
+        return TableState.STOPPED
+    if fault is not None:
+        return TableState.HELD
+    return TableState(planned.state.value) if built.exists else TableState.NOT_BUILT
+
+
+def _last_cut(cut: CutRow | None) -> LastCut | None:
+    if cut is None:
+        return None
+    shared = {name: getattr(cut, name) for name in LastCut.model_fields if name != "position"}
+    return LastCut(position=cut.last_position, **shared)
+
+
+def _position(position: int) -> int | None:
+    return None if position < 0 else position
