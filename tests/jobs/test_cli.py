@@ -108,6 +108,15 @@ def test_a_bug_is_not_taken_for_an_answer(monkeypatch, capsys):
     assert "ZeroDivisionError: here" in capsys.readouterr().err
 
 
+def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jobs.config.opened", interrupted)
+    assert exits(["config", "check"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
