@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from types import TracebackType
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -63,6 +64,7 @@ class BronzeSink:
         self._uncommitted = 0
         self._bound = UNCOMMITTED_COMMITS * settings.max_bytes
         self._failure: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._begun, self._due = asyncio.Event(), asyncio.Event()
         self._commits = 0
@@ -139,7 +141,7 @@ class BronzeSink:
     def check(self) -> None:
         """Raise what ended the commits, if anything did: Fenced, or a bug."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(self._traceback)
 
     async def failed(self) -> None:
         """Return when this sink can no longer commit; `check` then says why."""
@@ -165,7 +167,7 @@ class BronzeSink:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # a panic of delta-rs is no Exception; whoever lands gets it
-            self._failure = error
+            self._failure, self._traceback = error, error.__traceback__
         finally:
             self._wake()
 

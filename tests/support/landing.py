@@ -1,0 +1,112 @@
+"""What tests of landing share: a receiver that follows a script, a sink on a fresh table, readers of what landed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, NamedTuple
+
+import structlog
+from pydantic import BaseModel
+
+from conf.model import Commit, Reconnect, Strict, Table
+from connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
+from pipelines.bronze import SCHEMA
+from pipelines.places import Place, Places
+from pipelines.sink import BronzeSink
+from pipelines.store import open_table
+from pipelines.writer import BronzeWriter
+
+LOG = structlog.wrap_logger(structlog.ReturnLogger(), processors=[lambda _logger, _name, event: event])
+"""Says nothing."""
+
+AT_ONCE = Commit(interval_ms=1)
+BY_HAND = Commit(interval_ms=600_000, max_bytes=1 << 20)
+"""Nothing is committed but by bytes and `BronzeSink.flush`."""
+
+Script = Callable[[FrameSink, Resume], Awaitable[None]]
+
+
+class ScriptedReceiver:
+    """Runs one script per epoch; when none is left, it waits to be stopped."""
+
+    def __init__(self, scripts: Iterable[Script]) -> None:
+        self._scripts = list(scripts)
+
+    async def run(self, sink: FrameSink, resume: Resume) -> None:
+        if not self._scripts:
+            await asyncio.Event().wait()
+        await self._scripts.pop(0)(sink, resume)
+
+
+class ScriptedConnector:
+    """As much of a connector as landing needs."""
+
+    name = "scripted"
+    Options = BaseModel
+    TableOptions = Table
+
+    def __init__(self, *scripts: Script, continuity: str = "resync") -> None:
+        self._receiver = ScriptedReceiver(scripts)
+        self.continuity = continuity
+
+    def receiver(self, feed: Feed) -> ScriptedReceiver:
+        return self._receiver
+
+
+class Landed(NamedTuple):
+    """A landed frame, without its time."""
+
+    frame_seq: int
+    epoch: int
+    stream: str | None
+    kind: str
+    boundary: str
+    body: bytes
+
+
+def feed(*, commit: Commit = AT_ONCE, reconnect: Reconnect | None = None, **options: Any) -> Feed:
+    """A feed called market, which waits next to nothing between epochs."""
+    return Feed(
+        "market",
+        "scripted",
+        "127.0.0.1:1",
+        options.get("options", Strict()),
+        options.get("tables", {"quotes": Table(source="Quotes")}),
+        commit,
+        reconnect or Reconnect(first=0.001, longest=0.002),
+    )
+
+
+def update(body: bytes = b"body", count: int = 1) -> list[Frame]:
+    """Frames that are updates of their own."""
+    return [Frame(body, Kind.DATA, Boundary.WHOLE, "quotes")] * count
+
+
+@asynccontextmanager
+async def sink_at(place: Place, settings: Commit = AT_ONCE, **options: Any) -> AsyncIterator[BronzeSink]:
+    """A sink of the feed market, over the real table at the place. Its clock counts its calls."""
+    ticks = iter(range(1 << 40))
+    gear: dict[str, Any] = {"clock": lambda: next(ticks), "rng": Random(1), "log": LOG} | options
+    writer = BronzeWriter(place, "market", token=gear.pop("token", "a"))
+    async with BronzeSink(writer, place, settings, **gear) as sink:
+        sink.begin_epoch()
+        yield sink
+
+
+def landed(place: Place | Places) -> list[Landed]:
+    """Everything in bronze, in order."""
+    at = place.bronze("market") if isinstance(place, Places) else place
+    table = open_table(at)
+    assert table is not None
+    frames = table.to_pyarrow_dataset().to_table().select(SCHEMA.names).sort_by("frame_seq").to_pylist()
+    return [Landed(*(frame[name] for name in Landed._fields)) for frame in frames]
+
+
+def marks(place: Place | Places, name: str = "") -> list[dict[str, Any]]:
+    """The details of the marks with this name, or of all, in order."""
+    found = [json.loads(frame.body) for frame in landed(place) if frame.kind == "mark"]
+    return [details for details in found if name in ("", details["mark"])]
