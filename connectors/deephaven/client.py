@@ -1,0 +1,171 @@
+"""A client of a table server, usable alone: connect, subscribe, and a listener is told what comes.
+
+::
+
+    listener = TableListener()
+    with TableClient("127.0.0.1", 7777, listener) as client:
+        client.subscribe(1, SubscribeMode.SNAPSHOT_ONLY, "Quotes")
+        listener.expect_updates(1)
+        print(listener.rows(1))
+
+One thread reads the socket and calls the listener. A client that reads too slowly is dropped by its server, so a
+listener must not block; requests may be made from any thread, the listener's calls included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from conf.errors import ProtocolError, SilverfoldError, SourceUnavailable, WireError
+from connectors.deephaven.calibrate import Expected
+from connectors.deephaven.listener import Listener, Notifier
+from connectors.deephaven.messages import BadFrame, ConnectionResponse, SubscribeMode
+from connectors.deephaven.parts import Roles
+from connectors.deephaven.protocol import Session
+from connectors.deephaven.schemas import load_roles
+
+_READ = 1 << 18
+
+
+class TableClient:
+    """A connection to a table server. Connects at once; closes on leaving its ``with`` block.
+
+    Args:
+        host: Name or address of the server.
+        port: Its TCP port.
+        listener: Is told what comes, from the client's own thread.
+        roles: Of the schema the server speaks; by default of our reconstruction.
+        expected: What is known about the server; by default its first frame tells everything.
+        timeout: Seconds to wait for the connection, and for the server's first frame before the first request.
+
+    Raises:
+        SourceUnavailable: The server cannot be reached.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        listener: Listener,
+        *,
+        roles: Roles | None = None,
+        expected: Expected | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        self._listener = listener
+        self._notifier = Notifier(listener)
+        self._session = Session(roles or load_roles(), expected=expected)
+        self._state = threading.Lock()
+        self._sending = threading.Lock()
+        self._greeted = threading.Event()
+        self._closing = False
+        self._over = False
+        self._lost = "the server closed the connection"
+        self._timeout = timeout
+        try:
+            self._socket = socket.create_connection((host, port), timeout)
+        except OSError as error:
+            raise SourceUnavailable(f"{host}:{port}: {error}") from error
+        self._socket.settimeout(None)
+        self._thread = threading.Thread(target=self._run, name=f"table-client-{host}:{port}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def subscribe(
+        self, subscription_id: int, mode: SubscribeMode, name: str, columns: Sequence[str] = (), filter: str = ""
+    ) -> None:
+        """Ask for a table. No columns: all of them; an empty filter: all rows. The answer comes to the listener.
+
+        Raises:
+            LocalProtocolError: The id was used before on this connection, or the connection is over.
+            SourceUnavailable: The server's first frame does not come, or the request cannot be sent.
+        """
+        self._send(lambda: self._session.subscribe(subscription_id, mode, name, columns, filter))
+
+    def unsubscribe(self, subscription_id: int) -> None:
+        """End a subscription. Updates may still come until the listener is told that it has ended.
+
+        Raises as `subscribe`; LocalProtocolError also for an id that was never subscribed.
+        """
+        self._send(lambda: self._session.unsubscribe(subscription_id))
+
+    def is_alive(self) -> bool:
+        """Tell whether the connection stands."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Close the connection and wait for the thread, unless the listener itself calls. Safe to repeat."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _send(self, request: Callable[[], bytes]) -> None:
+        if not self._greeted.wait(self._timeout):
+            raise SourceUnavailable(f"the server sent nothing within {self._timeout} s")
+        if self._over:
+            raise SourceUnavailable("the connection is over")
+        with self._sending:
+            with self._state:
+                octets = request()
+            try:
+                self._socket.sendall(octets)
+            except OSError as error:
+                raise SourceUnavailable(f"the request cannot be sent: {error}") from error
+
+    def _run(self) -> None:
+        try:
+            error = self._receive()
+        finally:
+            self._over = True
+            self._greeted.set()
+            self._socket.close()
+        if error is not None and not self._closing:
+            self._listener.on_connection_error(error)
+
+    def _receive(self) -> SilverfoldError | None:
+        """Tell the listener everything until the connection ends; return why it did, unless it was told that too."""
+        try:
+            while chunk := self._read():
+                with self._state:
+                    self._session.receive(chunk)
+                if not self._tell():
+                    return None
+            with self._state:
+                self._session.receive_eof()
+            return SourceUnavailable(self._lost) if self._tell() else None
+        except (WireError, ProtocolError) as error:
+            return error
+
+    def _read(self) -> bytes:
+        try:
+            return self._socket.recv(_READ)
+        except OSError as error:
+            self._lost = f"the connection broke: {error}"
+            return b""
+
+    def _tell(self) -> bool:
+        """Tell the listener all events there are; False when the last one was the end."""
+        while True:
+            with self._state:
+                event = self._session.next_event()
+            if event is None:
+                return True
+            if isinstance(event, ConnectionResponse):
+                self._greeted.set()
+            self._notifier.notify(event, self._session.roles)
+            if isinstance(event, BadFrame):
+                return False
