@@ -180,13 +180,25 @@ class Decoder(Protocol):
 class Connector(Protocol):
     """One per folder, one line in the registry."""
 
-    name: str
-    Options: type[BaseModel]
-    TableOptions: type[Table]
-    continuity: Literal["resync", "resume"]
-    """After a lost connection: needs a snapshot, or resumes by position."""
-    net: bool
-    """`Decoder.changes` yields at most one change per key: it has folded already."""
+    @property
+    def name(self) -> str:
+        """What a feed's ``connector`` setting says."""
+
+    @property
+    def Options(self) -> type[BaseModel]:  # noqa: N802 - it is a class
+        """Model of a feed's ``options``."""
+
+    @property
+    def TableOptions(self) -> type[Table]:  # noqa: N802 - it is a class
+        """Model of a feed's tables."""
+
+    @property
+    def continuity(self) -> Literal["resync", "resume"]:
+        """After a lost connection: needs a snapshot, or resumes by position."""
+
+    @property
+    def net(self) -> bool:
+        """`Decoder.changes` yields at most one change per key: it has folded already."""
 
     def has_snapshots(self, table: Table) -> bool:
         """Tell whether the table's stream ever carries snapshots. One without applies on across epochs."""

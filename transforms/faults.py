@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from conf.errors import ApplyError, DuplicateKey
+from conf.errors import ApplyError, DuplicateKey, NullKey
 
 DUPLICATE_KEY = "SILVERFOLD_DUPLICATE_KEY"
 """Two rows claim one key."""
@@ -23,7 +23,7 @@ NULL_KEY = "SILVERFOLD_NULL_KEY"
 
 @contextmanager
 def named_errors(table: str) -> Iterator[None]:
-    """Turn what Spark raises inside the block into ApplyError or DuplicateKey of the table."""
+    """Turn what Spark raises inside the block into the ApplyError of the table that fits."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -31,7 +31,7 @@ def named_errors(table: str) -> Iterator[None]:
         if DUPLICATE_KEY in text:
             raise DuplicateKey("two rows of the source have the same key", table=table) from error
         if NULL_KEY in text:
-            raise ApplyError("a row of the source has a NULL key", table=table) from error
+            raise NullKey("a row of the source has a NULL key", table=table) from error
         raise ApplyError(f"Spark: {_condition(error)}", table=table) from error
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -32,8 +33,8 @@ from connectors.deephaven.blocks import (
     WideRange,
     assemble,
 )
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.reading import BadFrame, Cells, Context, CutReader, Removals, landed_frames
+from connectors.deephaven.reading import BadFrame, Cells, Context, CutReader, Removals, landed_frames, read_context
+from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.silver import SilverColumn, silver_columns
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
@@ -67,7 +68,7 @@ class DeephavenDecoder:
 
     def context(self, control: Iterable[ControlFrame]) -> Context:
         """Return the byte order of each epoch and the columns of each subscription."""
-        return read_context(control, self._options)
+        return read_context(control, load_roles(self._options.schema_))
 
     def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
         """Return the silver columns of the stream's newest subscription in the cut.
@@ -156,14 +157,13 @@ def _bounds(keys: np.typing.NDArray[np.int64]) -> list[int]:
 
 
 def _joined(lines: list[Row]) -> Survey:
-    bad = min(
-        (line for line in lines if line.bad_position is not None), key=lambda line: line.bad_position, default=None
-    )
+    bad = sorted((line.bad_position, line.bad_class, line.bad_reason) for line in lines if line.bad_class is not None)
+    position, error_class, reason = bad[0] if bad else (None, None, None)
     lost = sum(line.truncated for line in lines)
     return Survey(
-        bad_position=bad and bad.bad_position,
-        bad_class=bad and bad.bad_class,
-        bad_reason=bad and bad.bad_reason,
+        bad_position=position,
+        bad_class=error_class,
+        bad_reason=reason,
         changes=sum(line.changes for line in lines),
         first_key=min((line.first_key for line in lines if line.first_key is not None), default=None),
         last_key=max((line.last_key for line in lines if line.last_key is not None), default=None),
@@ -233,8 +233,7 @@ class _AssembleStep:
         wide: list[WideRange] = []
         at: tuple[int, int] | None = None
         pieces: list[tuple[int, bytes, bytes, bytes]] = []
-        for update, block, *piece in _piece_rows(batches):
-            column, runs, offsets, values = piece
+        for update, block, column, runs, offsets, values in _piece_rows(batches):
             if column == ERROR_COLUMN:
                 yield self._error(runs, values)
             elif column == WIDE_COLUMN:

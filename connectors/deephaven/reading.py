@@ -15,10 +15,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from conf.errors import InvalidValue, UnknownTemplate, WireError
+from conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError
 from connectors.base import ControlFrame
-from connectors.deephaven.blocks import ADDED, MODIFIED, NARROW, REMOVED, REMOVAL_COLUMN, Change, Longs, WideRange
-from connectors.deephaven.columns import decode_column, decode_removed
+from connectors.deephaven.blocks import ADDED, MODIFIED, NARROW, REMOVAL_COLUMN, REMOVED, Change, WideRange
+from connectors.deephaven.calibrate import roles_of_epoch
+from connectors.deephaven.columns import check_column, decode_column, decode_removed
+from connectors.deephaven.control import decode_subscribe_response
 from connectors.deephaven.messages import ColumnInfo
 from connectors.deephaven.roles import Roles
 from connectors.deephaven.silver import SilverColumn
@@ -31,6 +33,11 @@ class Subscription:
     stream: str | None
     position: int
     columns: tuple[ColumnInfo, ...]
+
+    @cached_property
+    def by_id(self) -> Mapping[int, ColumnInfo]:
+        """The columns by column id."""
+        return {info.column_id: info for info in self.columns}
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,28 @@ class Context:
             if at == epoch and subscription.stream == stream and subscription.position < before
         ]
         return max(found, key=lambda subscription: subscription.position, default=None)
+
+
+def read_context(control: Iterable[ControlFrame], roles: Roles) -> Context:
+    """Read the control frames of some epochs, in order; those that do not concern decoding are passed over.
+
+    Args:
+        roles: Of our schema, in its own byte order.
+
+    Raises:
+        WireError, RemoteProtocolError: A control frame cannot be read; it was read when it landed.
+    """
+    by_epoch: dict[int, Roles] = {}
+    subscriptions: dict[tuple[int, int], Subscription] = {}
+    for frame in control:
+        known = by_epoch.get(frame.epoch)
+        if known is None:  # the first control frame of an epoch is its ConnectionResponse
+            by_epoch[frame.epoch] = roles_of_epoch(roles, frame.body)
+        elif known.template_id(frame.body) == known.response.message.id:
+            found = decode_subscribe_response(known, frame.body)
+            subscription = Subscription(frame.stream, frame.frame_seq, found.columns)
+            subscriptions[frame.epoch, found.subscription_id] = subscription
+    return Context(by_epoch, subscriptions)
 
 
 class LandedFrame(NamedTuple):
@@ -106,7 +135,7 @@ class CutReader:
         for frame in frames:
             try:
                 found = self._read(frame)
-            except WireError as error:
+            except (WireError, ProtocolError) as error:
                 found = BadFrame(frame.frame_seq, error.error_class, str(error))
             if found is not None:
                 yield found
@@ -126,9 +155,7 @@ class CutReader:
 
     def _cells(self, roles: Roles, frame: LandedFrame) -> Cells:
         read = decode_column(roles, frame.body)
-        info = self._column_info(frame.epoch, read.subscription_id, read.column_id)
-        if info.type is None or info.type.name != read.type.name:
-            raise InvalidValue(f"column {info.name} came as {read.type.name}", reason="column-type")
+        info = check_column(read, self._subscription(frame.epoch, read.subscription_id).by_id)
         index = self._index.get(info.name)
         if index is None:
             raise InvalidValue(f"column {info.name} is not in the table", reason="unknown-column")
@@ -151,14 +178,11 @@ class CutReader:
     def _update(self, position: int) -> int:
         return bisect_right(self.begins, position) - 1
 
-    def _column_info(self, epoch: int, subscription_id: int, column_id: int) -> ColumnInfo:
-        subscription = self.context.subscriptions.get((epoch, subscription_id))
-        if subscription is None:
+    def _subscription(self, epoch: int, subscription_id: int) -> Subscription:
+        found = self.context.subscriptions.get((epoch, subscription_id))
+        if found is None:
             raise InvalidValue(f"no response for subscription {subscription_id}", reason="unknown-subscription")
-        for info in subscription.columns:
-            if info.column_id == column_id:
-                return info
-        raise InvalidValue(f"column id {column_id} is not in the response", reason="unknown-column")
+        return found
 
     @cached_property
     def _index(self) -> Mapping[str, int]:
@@ -173,8 +197,3 @@ def landed_frames(batch: pa.RecordBatch) -> Iterator[LandedFrame]:
         batch.column("epoch").to_pylist(),
         batch.column("body").to_pylist(),
     )
-
-
-def key_bounds(keys: Longs) -> tuple[int, int] | None:
-    """Return the smallest and largest key, or None for no keys."""
-    return (int(keys.min()), int(keys.max())) if len(keys) else None

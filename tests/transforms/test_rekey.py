@@ -8,7 +8,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import ApplyError, DuplicateKey
+from conf.errors import DuplicateKey, NullKey
 from transforms.merge import Recorded, append, merge, path_table, replace
 from transforms.rekey import by_keys, unique_rows
 
@@ -112,7 +112,7 @@ def test_two_rows_on_one_key_stop_the_table(spark: SparkSession, table: str, row
 
 
 def test_a_null_key_stops_the_table(spark: SparkSession, table: str) -> None:
-    with pytest.raises(ApplyError, match="NULL key"):
+    with pytest.raises(NullKey):
         apply(spark, table, ("insert", 7, None, 4, None, 1.0))
 
 

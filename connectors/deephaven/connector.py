@@ -1,0 +1,50 @@
+"""The Deephaven connector, as the registry hands it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel
+
+from conf.model import Table
+from connectors.base import Connector, Decoder, Feed, Receiver
+from connectors.deephaven.messages import SubscribeMode
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+
+
+@dataclass(frozen=True)
+class DeephavenConnector:
+    """See `connectors.base.Connector`. After a lost connection the transport offers nothing but a new snapshot."""
+
+    name: str = "deephaven"
+    Options: type[BaseModel] = DeephavenOptions
+    TableOptions: type[Table] = DeephavenTable
+    continuity: Literal["resync", "resume"] = "resync"
+    net: bool = True
+
+    def has_snapshots(self, table: Table) -> bool:
+        """Tell whether the table's subscription begins with a snapshot."""
+        assert isinstance(table, DeephavenTable)
+        return table.mode is not SubscribeMode.UPDATES_ONLY
+
+    def keeps_log(self, table: Table) -> bool:
+        """Tell whether silver is a log of changes."""
+        assert isinstance(table, DeephavenTable)
+        return table.keeps_log
+
+    def receiver(self, feed: Feed) -> Receiver:
+        """Return a receiver for the feed. Opens nothing yet."""
+        from connectors.deephaven.receiver import DeephavenReceiver  # noqa: PLC0415 - a build needs no sockets
+
+        return DeephavenReceiver(feed)
+
+    def decoder(self, feed: Feed) -> Decoder:
+        """Return the feed's decoder."""
+        from connectors.deephaven.decode import DeephavenDecoder  # noqa: PLC0415 - a receiver must not load Spark
+
+        return DeephavenDecoder(feed)
+
+
+CONNECTOR: Connector = DeephavenConnector()
+"""The one object of this folder."""

@@ -1,0 +1,63 @@
+"""The connector's own settings: a feed's ``options`` and what its ``tables`` may say."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from conf.model import Strict, Table
+from connectors.deephaven.frames import PrefixCounts
+from connectors.deephaven.messages import SubscribeMode
+
+
+class DeephavenOptions(Strict):
+    """A feed's ``options``.
+
+    Args:
+        schema_: Setting ``schema``: ``builtin`` for our reconstruction, else the path of the vendor's own XML.
+        prefix_counts: What the length before a message counts; None learns it from the first frame.
+        byte_order: Of the schema; None learns it from the first frame.
+        accept_schema_id: Read a server whose schema id is not the schema's.
+        date_times: ``timestamp`` keeps microseconds and counts what lost more; ``nanoseconds`` keeps a long.
+    """
+
+    schema_: str = Field(default="builtin", alias="schema", min_length=1)
+    prefix_counts: PrefixCounts | None = None
+    byte_order: Literal["littleEndian", "bigEndian"] | None = None
+    accept_schema_id: bool = False
+    date_times: Literal["timestamp", "nanoseconds"] = "timestamp"
+
+
+class DeephavenTable(Table):
+    """One silver table.
+
+    Args:
+        mode: What the server is asked for.
+        columns: Columns to subscribe; none means all.
+        filter: Rows to subscribe, as an expression of the source; empty means all.
+        every: Seconds between snapshots, with ``snapshot_only``.
+        apply: With ``updates_only``: append each change to a ``log``, or ``upsert`` rows.
+        decimals: Scale of BigDecimal columns that are to be decimal(38, scale); others become text.
+    """
+
+    mode: SubscribeMode = SubscribeMode.SNAPSHOT_WITH_UPDATES
+    columns: tuple[str, ...] = ()
+    filter: str = ""
+    every: float = Field(default=60.0, gt=0)
+    apply: Literal["log", "upsert"] = "log"
+    decimals: dict[str, int] = Field(default_factory=dict)
+
+    @property
+    def keeps_log(self) -> bool:
+        """Tell whether silver is an append-only log of changes."""
+        return self.mode is SubscribeMode.UPDATES_ONLY and self.apply == "log"
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> DeephavenTable:
+        missing = [key for key in self.keys if self.columns and key not in self.columns]
+        if missing:
+            raise ValueError(f"keys must be among columns: {', '.join(missing)}")
+        if self.keys and self.keeps_log:
+            raise ValueError("a log has no keys: set apply to upsert, or leave keys out")
+        return self

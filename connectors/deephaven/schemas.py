@@ -1,0 +1,26 @@
+"""Loads the schema a feed speaks: our reconstruction, or the vendor's own XML given by its path."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from connectors.deephaven.parts import Roles
+from connectors.deephaven.roles import bind
+from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.schema import load_schema
+
+BUILTIN = "builtin"
+"""Name of the reconstruction that ships with this connector. It is not the vendor's file."""
+
+
+def load_transport_schema(schema: str = BUILTIN) -> Schema:
+    """Return the schema of a name or path. Raises SchemaError when the file is missing or wrong."""
+    if schema == BUILTIN:
+        return load_schema((files("connectors.deephaven") / "schema.xml").read_bytes(), file=BUILTIN)
+    return load_schema(Path(schema))
+
+
+def load_roles(schema: str = BUILTIN) -> Roles:
+    """Return the roles of a schema, in its own byte order. Raises SchemaError as above, and for missing parts."""
+    return bind(load_transport_schema(schema))

@@ -1,0 +1,127 @@
+"""``silverfold build``: bring a feed's silver tables up to what has landed, once or for good."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import structlog
+import typer
+from rich.console import Console
+
+from conf.errors import SilverfoldError
+from jobs.cli import main_of
+from jobs.context import invocation
+from jobs.logs import start_logs
+
+if TYPE_CHECKING:
+    from pipelines.build import FeedBuild, Step
+
+
+def build(
+    ctx: typer.Context,
+    feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
+    follow: Annotated[
+        bool, typer.Option("--follow/--once", help="Go on with what lands next, or end with what has landed by now.")
+    ] = False,
+) -> None:
+    """Bring a feed's silver tables up to what has landed.
+
+    Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
+    Exit code 1 when a table holds because of something it could not take; status says what.
+    """
+    settings = invocation(ctx).settings()
+    connector, opened = invocation(ctx).feed(feed, settings)
+    start_logs(settings.log_level)
+    from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
+    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+
+    with _stop_on_signals() as stop:
+        with Console(stderr=True).status("starting Spark"):
+            spark = start_spark(settings, app=f"silverfold build {feed}")
+        feed_build = FeedBuild(spark, settings, connector, opened)
+        faults = run(feed_build, stop, follow=follow, poll_seconds=settings.build.poll_ms / 1000)
+    for name, fault in sorted(faults.items()):
+        print(f"silverfold: {name} holds: {fault}")
+    if faults:
+        raise typer.Exit(1)
+
+
+def run(
+    feed_build: FeedBuild, stop: threading.Event, *, follow: bool, poll_seconds: float
+) -> dict[str, SilverfoldError]:
+    """Apply cuts until nothing more has landed, or until ``stop`` with ``follow``; return what holds which table.
+
+    Raises:
+        StoreUnavailable: Bronze cannot be read, and ``follow`` is off.
+    """
+    log = structlog.get_logger("build").bind(feed=feed_build.feed.name)
+    faults: dict[str, SilverfoldError] = {}
+    feed_build.refresh()
+    while not stop.is_set():
+        moved = False
+        for step in feed_build.step():
+            moved |= step.moved
+            _log(log, step, faults)
+        if moved:
+            continue
+        if not follow:
+            break
+        stop.wait(poll_seconds)
+        _refresh(feed_build, log)
+    return faults
+
+
+def _refresh(feed_build: FeedBuild, log: structlog.typing.FilteringBoundLogger) -> None:
+    try:
+        feed_build.refresh()
+    except SilverfoldError as error:
+        if not error.retryable:
+            raise
+        log.warning("store unavailable", error_class=error.error_class, reason=str(error))
+
+
+def _log(log: structlog.typing.FilteringBoundLogger, step: Step, faults: dict[str, SilverfoldError]) -> None:
+    """Log what moved and what newly holds, one line each."""
+    cut = step.applied
+    if cut is not None:
+        log.info(
+            "cut applied",
+            table=step.table,
+            epoch=cut.epoch,
+            first_position=cut.first_position,
+            last_position=cut.last_position,
+            replaced=cut.replaced,
+            updates=cut.updates,
+            inserted=cut.inserted,
+            updated=cut.updated,
+            deleted=cut.deleted,
+            seconds=cut.seconds,
+            **cut.notes,
+        )
+    before = faults.pop(step.table, None)
+    if step.error is not None:
+        faults[step.table] = step.error
+        if str(before) != str(step.error):
+            log.error("table holds", table=step.table, error_class=step.error.error_class, reason=str(step.error))
+    elif before is not None:
+        log.info("table goes on", table=step.table)
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """Finish the cut in hand on SIGINT or SIGTERM, then end."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    main_of("build")

@@ -1,0 +1,174 @@
+"""Builds a feed's silver tables: reads what has landed, plans, surveys, applies; cut by cut, table by table.
+
+Tables are independent: each has its own position, its own session and its own fate. A table that meets a frame it
+cannot decode *holds* at the last good update until a later snapshot passes the frame; the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from conf.errors import ApplyError, DuplicateKey, NullKey, SchemaDrift, SilverfoldError, UndecodableFrame
+from conf.model import Settings
+from connectors.base import Connector, ControlFrame, Cut, Feed, Kind
+from pipelines.bronze import mean_frame_bytes, read_frames, read_small_columns
+from pipelines.cuts import CutRow, record, restore
+from pipelines.held import Hold, hold, release
+from pipelines.places import Places
+from pipelines.plan import Plan, Planner, StreamRules
+from pipelines.silver import SilverTable
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step did for one table."""
+
+    table: str
+    plan: Plan | None
+    """What was planned; None when bronze lacks positions."""
+    applied: CutRow | None = None
+    """The cut that was applied; None when there was none, or another process had applied it."""
+    error: SilverfoldError | None = None
+    """Why the table holds, or why this step failed; None when all is well."""
+    moved: bool = False
+    """Something changed, so that another step may find more to do."""
+
+
+@dataclass
+class FeedBuild:
+    """Everything between one feed's bronze table and its silver tables.
+
+    Args:
+        clock: Seconds since 1970.
+    """
+
+    spark: SparkSession
+    settings: Settings
+    connector: Connector
+    feed: Feed
+    clock: Callable[[], float] = time.time
+    tables: Mapping[str, SilverTable] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._places = Places(self.settings.warehouse, self.settings.storage())
+        self._bronze = self._places.bronze(self.feed.name)
+        self.tables = {
+            name: SilverTable(self.spark, self.feed, self.connector, name, self._places.silver(self.feed.name, name))
+            for name in self.feed.tables
+        }
+        self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables})
+        self._control: list[ControlFrame] = []
+        self._stop_before: dict[str, int] = {}
+        self._faults: dict[str, ApplyError] = {}
+        self._frame_bytes = 0.0
+        restore(self._places, self.feed.name, list(self.tables))
+
+    def refresh(self) -> None:
+        """Take in what has landed since the last time: bronze's small columns, and control frames."""
+        after = self._control[-1].frame_seq if self._control else -1
+        for batch in read_small_columns(self._bronze, after=self._planner.start - 1):
+            self._planner.advance(batch)
+        self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
+        self._frame_bytes = self._frame_bytes or mean_frame_bytes(self._bronze)
+
+    def step(self) -> list[Step]:
+        """Apply at most one cut to every table; return what came of it, one for each table. Runs Spark jobs."""
+        with ThreadPoolExecutor(self.settings.build.tables_at_once) as pool:
+            return list(pool.map(self._step, self.tables))
+
+    def _step(self, name: str) -> Step:
+        began, plan = self.clock(), None
+        try:
+            plan = self._plan(name)
+            if plan.cut is None:
+                return Step(name, plan, error=self._faults.get(name))
+            return Step(name, plan, self._apply(name, plan, plan.cut, began), self._faults.get(name), moved=True)
+        except (UndecodableFrame, DuplicateKey, NullKey, SchemaDrift) as fault:
+            assert plan is not None
+            return self._held(name, plan, fault)
+        except SilverfoldError as error:
+            return Step(name, plan, error=error)
+
+    def _plan(self, name: str) -> Plan:
+        """Plan a cut that does not reach what the table could not take before."""
+        limits, bytes_each = self.settings.build.cut, self._frame_bytes
+        plan = self._planner.plan(name, limits, mean_frame_bytes=bytes_each)
+        before = self._stop_before.get(name)
+        if before is None or plan.cut is None or not any(first <= before <= last for first, last in plan.cut.spans):
+            return plan
+        return self._planner.plan(name, limits, before=before, mean_frame_bytes=bytes_each)
+
+    def _apply(self, name: str, plan: Plan, cut: Cut, began: float) -> CutRow | None:
+        table = self.tables[name]
+        context = table.decoder.context(frame for frame in self._control if frame.frame_seq <= cut.last)
+        frames = self._frames(table, cut)
+        survey = table.survey(frames, context, cut)
+        if survey.bad_position is not None:
+            raise UndecodableFrame(
+                table=name,
+                position=survey.bad_position,
+                cause_class=survey.bad_class or "",
+                reason=survey.bad_reason or "",
+            )
+        row = table.apply(frames, context, cut, survey)
+        self._planner.applied(name, cut.last)
+        self._release(name, cut)
+        if row is None:
+            return None
+        row = replace(row, landed_at=plan.cut_landed_at, seconds=self.clock() - began)
+        record(self._places, self.feed.name, row)
+        return row
+
+    def _frames(self, table: SilverTable, cut: Cut) -> DataFrame:
+        spans = reduce(or_, (F.col("frame_seq").between(first, last) for first, last in cut.spans))
+        frames = table.session.read.format("delta").load(self._bronze.url)
+        wanted = F.col("kind").isin(Kind.SNAPSHOT.value, Kind.DATA.value) & (F.col("stream") == cut.stream)
+        return frames.where(spans & wanted)
+
+    def _held(self, name: str, plan: Plan, fault: ApplyError) -> Step:
+        """Stop before the fault: before its frame when it is known, else by halves until one update is left."""
+        cut = plan.cut
+        assert cut is not None
+        if isinstance(fault, UndecodableFrame):
+            before = fault.position
+        elif cut.replaces or len(cut.begins) == 1:
+            before = cut.begins[0]
+        else:
+            self._stop_before[name] = cut.begins[len(cut.begins) // 2]
+            return Step(name, plan, moved=True)
+        self._stop_before[name], self._faults[name] = before, fault
+        update = max((begin for begin in cut.begins if begin <= before), default=before)
+        found = Hold(
+            position=before,
+            update_position=update,
+            error_class=fault.error_class,
+            reason=str(fault),
+            found_at=datetime.fromtimestamp(self.clock(), UTC),
+        )
+        hold(self._places, self.feed.name, name, found)
+        return Step(name, plan, error=fault, moved=True)
+
+    def _release(self, name: str, cut: Cut) -> None:
+        before = self._stop_before.get(name)
+        if before is not None and cut.last < before:
+            return
+        self._stop_before.pop(name, None)
+        self._faults.pop(name, None)
+        now = datetime.fromtimestamp(self.clock(), UTC)
+        release(self._places, self.feed.name, name, through=cut.last, now=now)
+
+    def _rules(self, name: str) -> StreamRules:
+        return StreamRules(
+            has_snapshots=self.connector.has_snapshots(self.feed.tables[name]),
+            resync=self.connector.continuity == "resync",
+            applied=self.tables[name].position(),
+        )

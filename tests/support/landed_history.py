@@ -1,0 +1,159 @@
+"""Writes the history of a Deephaven feed into bronze as a receiver lands it, frame by frame, without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from connectors.base import Boundary, Frame, Kind, mark
+from connectors.deephaven import control
+from connectors.deephaven.encoding import encode_column, encode_removed
+from connectors.deephaven.parts import Roles
+from connectors.deephaven.schemas import load_roles
+from connectors.deephaven.types import TYPES, ColumnType
+from pipelines.batch import Batch
+from pipelines.places import Place
+from pipelines.writer import BronzeWriter
+
+BUFFER = 65_536
+
+
+def ranges_of(keys: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return ascending keys as inclusive ranges."""
+    found: list[list[int]] = []
+    for key in keys:
+        if found and found[-1][1] == key - 1:
+            found[-1][1] = key
+        else:
+            found.append([key, key])
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+@dataclass
+class LandedHistory:
+    """A history that grows by whole calls, each appending frames; `land` commits what was appended since.
+
+    Args:
+        columns: Name → Deephaven type, for each stream. Subscription ids are 1, 2, … in this order.
+    """
+
+    columns: Mapping[str, Mapping[str, str]]
+    limit: int = BUFFER
+    roles: Roles = field(default_factory=load_roles)
+    epoch: int = 0
+    frames: list[tuple[int, Frame]] = field(default_factory=list)
+
+    def connect(self, *, streams: Sequence[str] | None = None) -> None:
+        """Begin an epoch: opened, connection response, subscribe responses."""
+        self.epoch += 1
+        self._add(mark("opened", epoch=self.epoch))
+        self._add(Frame(control.encode_connection_response(self.roles, self.limit), Kind.CONTROL))
+        for stream in streams if streams is not None else self.columns:
+            body = control.encode_subscribe_response(self.roles, self._id(stream), self._infos(stream))
+            self._add(Frame(body, Kind.CONTROL, Boundary.NONE, stream))
+
+    def begin(self, stream: str, kind: Kind = Kind.DATA) -> None:
+        """Open an update."""
+        self._add(Frame(control.encode_begin(self.roles, self._id(stream)), kind, Boundary.BEGIN, stream))
+
+    def end(self, stream: str, kind: Kind = Kind.DATA) -> None:
+        """Close the update."""
+        self._add(Frame(control.encode_end(self.roles, self._id(stream)), kind, Boundary.END, stream))
+
+    def rows(
+        self,
+        stream: str,
+        rows: Mapping[int, Mapping[str, Any]],
+        *,
+        modified: bool,
+        kind: Kind = Kind.DATA,
+    ) -> None:
+        """Send rows by key, one message or more for each column that any row has; rows without it are left out."""
+        for column_id, (name, type_name) in enumerate(self.columns[stream].items()):
+            keys = sorted(key for key, row in rows.items() if name in row)
+            if keys:
+                self.column(stream, column_id, type_name, keys, [rows[k][name] for k in keys], modified, kind)
+
+    def column(
+        self,
+        stream: str,
+        column_id: int,
+        type_name: str,
+        keys: Sequence[int],
+        values: Any,
+        modified: bool,
+        kind: Kind = Kind.DATA,
+    ) -> None:
+        """Send one column's values."""
+        bodies = encode_column(
+            self.roles,
+            TYPES[type_name],
+            values,
+            subscription_id=self._id(stream),
+            column_id=column_id,
+            modified=modified,
+            ranges=ranges_of(keys),
+            limit=self.limit,
+        )
+        for body in bodies:
+            self.inside(stream, body, kind)
+
+    def removed(self, stream: str, ranges: Sequence[tuple[int, int]], kind: Kind = Kind.DATA) -> None:
+        """Send removed ranges, both ends inclusive."""
+        array = np.array(ranges, np.int64).reshape(-1, 2)
+        for body in encode_removed(self.roles, subscription_id=self._id(stream), ranges=array, limit=self.limit):
+            self.inside(stream, body, kind)
+
+    def inside(self, stream: str, body: bytes, kind: Kind = Kind.DATA) -> None:
+        """Land any body inside an update."""
+        self._add(Frame(body, kind, Boundary.INSIDE, stream))
+
+    def snapshot(self, stream: str, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        """Send a whole snapshot."""
+        self.begin(stream, Kind.SNAPSHOT)
+        self.rows(stream, rows, modified=False, kind=Kind.SNAPSHOT)
+        self.end(stream, Kind.SNAPSHOT)
+
+    def update(
+        self,
+        stream: str,
+        *,
+        removed: Sequence[int] = (),
+        added: Mapping[int, Mapping[str, Any]] | None = None,
+        modified: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Send a whole update."""
+        self.begin(stream)
+        if removed:
+            self.removed(stream, [(first, last) for first, last in ranges_of(sorted(removed)).tolist()])
+        self.rows(stream, added or {}, modified=False)
+        self.rows(stream, modified or {}, modified=True)
+        self.end(stream)
+
+    def close(self, reason: str = "connection lost") -> None:
+        """End the epoch."""
+        self._add(mark("closed", epoch=self.epoch, reason=reason))
+
+    def land(self, place: Place, feed: str, *, received_at: int = 1_700_000_000_000_000) -> int:
+        """Commit everything appended since the last call; return the last position."""
+        writer = BronzeWriter(place, feed, token="history")
+        batch = Batch(writer.last + 1)
+        for epoch, frame in self.frames:
+            batch.add([frame], epoch, received_at)
+        if self.frames:
+            writer.append(batch.prepare().table)
+            self.frames.clear()
+        return writer.last
+
+    def _add(self, frame: Frame) -> None:
+        self.frames.append((self.epoch, frame))
+
+    def _id(self, stream: str) -> int:
+        return list(self.columns).index(stream) + 1
+
+    def _infos(self, stream: str) -> list[tuple[int, str, ColumnType]]:
+        columns = self.columns[stream].items()
+        return [(column_id, name, TYPES[type_name]) for column_id, (name, type_name) in enumerate(columns)]
