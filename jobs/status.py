@@ -1,0 +1,137 @@
+"""``silverfold status``: how feeds and their silver tables stand. Reads the store alone, never loads Spark.
+
+With ``--json`` one object is printed, whose names and meanings stay: ``at``, ``warehouse`` and ``feeds``, each feed
+with its ``tables``. What every key means is said beside it in `pipelines.status`: `Status`, `FeedStatus`,
+`ReceiverStatus`, `TableStatus`, `Fault`, `LastCut`.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jobs.cli import main_of
+from jobs.context import invocation
+
+if TYPE_CHECKING:
+    from pipelines.status import FeedStatus, ReceiverStatus, Status, TableStatus
+
+_COLOURS = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
+
+
+def status(
+    ctx: typer.Context,
+    feed: Annotated[str | None, typer.Argument(help="Only this feed.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
+) -> None:
+    """Show, per feed and table, what has landed and what is applied.
+
+    *landed* and *applied* are positions in the feed's bronze table. *lag* counts whole updates that landed but are
+    not applied, and the age of the oldest.
+
+    States of a table: synced; behind (a cut is ready: run build); waiting_for_snapshot; waiting_for_update_end;
+    not_built; held (a frame cannot be decoded, or a cut not applied: the reason stands below); stopped (bronze
+    lacks positions).
+    """
+    from pipelines.places import Places  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.status import Status, read_status  # noqa: PLC0415 - as above
+
+    run = invocation(ctx)
+    settings, now = run.settings(), datetime.now(UTC)
+    places = Places(settings.warehouse, settings.storage())
+    opened = [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)]
+    found = Status(
+        at=now,
+        warehouse=settings.warehouse,
+        feeds=tuple(read_status(places, connector, each, now=now) for connector, each in opened),
+    )
+    if as_json:
+        print(found.model_dump_json(indent=2))
+    else:
+        show(found, sys.stdout)
+
+
+def show(status: Status, out: TextIO) -> None:
+    """Print the status for people: per feed two lines, a table, and what is wrong."""
+    console = Console(file=out, highlight=False)
+    if not status.feeds:
+        console.print("no feeds are configured: see `silverfold config check`", markup=False)
+    for feed in status.feeds:
+        console.print(_heading(feed, status.at))
+        console.print(_tables(feed, status.at))
+        for table in feed.tables:
+            if table.fault is not None:
+                fault = f"{table.table}: {table.state.value} at position {table.fault.position}: "
+                console.print(Text(f"{fault}{table.fault.error_class}: {table.fault.reason}", "red"))
+
+
+def duration(seconds: float) -> str:
+    """Return a span of time as people say it, in its two largest units."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    for size, unit, part, smaller in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} {int(seconds % size // part)} {smaller}"
+    return f"{seconds:.1f} s"
+
+
+def _heading(feed: FeedStatus, now: datetime) -> Text:
+    text = Text.assemble((feed.feed, "bold"), f" ({feed.connector}): ")
+    if feed.landed_at is None or feed.landed_position is None:
+        text.append("nothing has landed")
+    else:
+        text.append(f"landed up to {feed.landed_position}, {_ago(feed.landed_at, now)}, epoch {feed.epoch}")
+    if feed.receiver is not None:
+        text.append("\nreceiver ").append_text(_receiver(feed.receiver, now))
+    return text
+
+
+def _receiver(receiver: ReceiverStatus, now: datetime) -> Text:
+    why = "" if receiver.reason is None else f": {receiver.reason}"
+    name = "" if receiver.error_class is None else f" ({receiver.error_class})"
+    since = f" since {receiver.since:%Y-%m-%d %H:%M:%S} UTC, {_ago(receiver.since, now)}{why}{name}"
+    return Text.assemble((receiver.state.value, _COLOURS.get(receiver.state.value, "")), since)
+
+
+def _tables(feed: FeedStatus, now: datetime) -> Table:
+    table = Table("table", "state", header_style="bold")
+    for name in ("epoch", "landed", "applied", "lag", "rows"):
+        table.add_column(name, justify="right")
+    table.add_column("last cut")
+    for each in feed.tables:
+        table.add_row(*_cells(each, now))
+    return table
+
+
+def _cells(table: TableStatus, now: datetime) -> list[Text]:
+    lag = f"{table.lag_updates} updates, {duration(table.lag_seconds)}" if table.lag_updates else "0"
+    numbers = (table.epoch, table.landed_position, table.applied_position, lag, table.rows)
+    return [
+        Text(table.table),
+        Text(table.state.value, _COLOURS.get(table.state.value, "")),
+        *(Text("-" if number is None else str(number)) for number in numbers),
+        Text(_last_cut(table, now)),
+    ]
+
+
+def _last_cut(table: TableStatus, now: datetime) -> str:
+    cut = table.last_cut
+    if cut is None:
+        return "-"
+    counts = (("+", cut.inserted), ("~", cut.updated), ("-", cut.deleted))
+    changed = " ".join(f"{sign}{count}" for sign, count in counts if count) or "nothing changed"
+    return f"{_ago(cut.committed_at, now)}, version {cut.delta_version}: {changed}"
+
+
+def _ago(moment: datetime, now: datetime) -> str:
+    return f"{duration(max(0.0, (now - moment).total_seconds()))} ago"
+
+
+if __name__ == "__main__":
+    main_of("status")

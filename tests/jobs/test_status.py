@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs import cli
+from jobs.status import duration, show
+from pipelines.status import (
+    Fault,
+    FeedStatus,
+    LastCut,
+    ReceiverState,
+    ReceiverStatus,
+    Status,
+    TableState,
+    TableStatus,
+)
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+STATUS = Status(
+    at=NOON,
+    warehouse="/data",
+    feeds=(
+        FeedStatus(
+            feed="market",
+            connector="deephaven",
+            epoch=2,
+            landed_position=120,
+            landed_at=NOON - timedelta(milliseconds=250),
+            receiver=ReceiverStatus(
+                state=ReceiverState.CLOSED,
+                since=NOON - timedelta(seconds=90),
+                reason="[reset] by peer",
+                error_class="SOURCE_UNAVAILABLE",
+            ),
+            tables=(
+                TableStatus(
+                    table="quotes",
+                    state=TableState.HELD,
+                    fault=Fault(
+                        error_class="TRUNCATED_MESSAGE", reason="[group] ends at byte 40", position=117, since=NOON
+                    ),
+                    epoch=2,
+                    landed_position=119,
+                    applied_position=110,
+                    lag_updates=3,
+                    lag_seconds=4.25,
+                    rows=1234,
+                    last_cut=LastCut(
+                        position=110,
+                        delta_version=8,
+                        committed_at=NOON - timedelta(hours=3, minutes=5),
+                        seconds=1.5,
+                        replaced=False,
+                        updates=2,
+                        inserted=5,
+                        updated=0,
+                        deleted=1,
+                        ignored=0,
+                    ),
+                ),
+                TableStatus(
+                    table="trades",
+                    state=TableState.NOT_BUILT,
+                    fault=None,
+                    epoch=None,
+                    landed_position=None,
+                    applied_position=None,
+                    lag_updates=0,
+                    lag_seconds=0.0,
+                    rows=None,
+                    last_cut=None,
+                ),
+            ),
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", "160")
+    out = io.StringIO()
+    show(STATUS, out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "market (deephaven): landed up to 120, 250 ms ago, epoch 2",
+        "receiver closed since 2024-05-01 11:58:30 UTC, 1 min 30 s ago: [reset] by peer (SOURCE_UNAVAILABLE)",
+        "3 updates, 4.2 s",
+        "3 h 5 min ago, version 8: +5 -1",
+        "quotes: held at position 117: TRUNCATED_MESSAGE: [group] ends at byte 40",
+        "not_built",
+    ],
+)
+def test_people_are_told_how_things_stand(printed: str, told: str):
+    assert told in printed
+
+
+def test_the_keys_for_scripts_stay():
+    (feed,) = STATUS.model_dump(mode="json")["feeds"]
+    (quotes, _trades) = feed["tables"]
+
+    assert list(STATUS.model_dump()) == ["at", "warehouse", "feeds"]
+    assert list(feed) == ["feed", "connector", "epoch", "landed_position", "landed_at", "receiver", "tables"]
+    assert list(feed["receiver"]) == ["state", "since", "reason", "error_class"]
+    assert list(quotes) == [
+        "table",
+        "state",
+        "fault",
+        "epoch",
+        "landed_position",
+        "applied_position",
+        "lag_updates",
+        "lag_seconds",
+        "rows",
+        "last_cut",
+    ]
+    assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
+    assert list(quotes["last_cut"]) == [
+        "position",
+        "delta_version",
+        "committed_at",
+        "seconds",
+        "replaced",
+        "updates",
+        "inserted",
+        "updated",
+        "deleted",
+        "ignored",
+    ]
+
+
+def test_the_states_for_scripts_stay():
+    assert [state.value for state in TableState] == [
+        "stopped",
+        "held",
+        "not_built",
+        "behind",
+        "waiting_for_snapshot",
+        "waiting_for_update_end",
+        "synced",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.0, "0 ms"),
+        (0.25, "250 ms"),
+        (1.0, "1.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min 0 s"),
+        (3_600 + 125, "1 h 2 min"),
+        (2 * 86_400 + 3 * 3_600, "2 d 3 h"),
+    ],
+)
+def test_spans_of_time_are_told_in_their_two_largest_units(seconds: float, told: str):
+    assert duration(seconds) == told
+
+
+def test_without_feeds_there_is_an_empty_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(tmp_path))
+
+    with pytest.raises(SystemExit) as left:
+        cli.main(["status", "--json"])
+
+    assert left.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["feeds"], told["warehouse"]) == ([], str(tmp_path))
