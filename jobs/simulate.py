@@ -19,10 +19,10 @@ import typer
 from rich.console import Console
 
 from connectors.deephaven.changing import Changer, Pace, keep_changing
+from connectors.deephaven.schemas import BUILTIN, load_transport_schema
 from connectors.deephaven.server import TableServer
 from connectors.deephaven.sources import load_file
 from connectors.deephaven.tables import LiveTable
-from connectors.wire.sbe.schema import load_schema
 from jobs.cli import main_of
 from jobs.logs import start_logs
 
@@ -51,8 +51,8 @@ def deephaven(
     buffer_size: Annotated[int, typer.Option(min=64, help="Longest message, in bytes.")] = 65_536,
     send_wait_ms: Annotated[int, typer.Option(min=0, help="A client whose queue is full that long is dropped.")] = 5000,
     schema: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="XML of the transport; default: our reconstruction.")
-    ] = None,
+        str, typer.Option(metavar="FILE", help="XML of the transport, or builtin: our reconstruction.")
+    ] = BUILTIN,
 ) -> None:
     """Serve files as live tables over Deephaven's SBE transport.
 
@@ -67,7 +67,7 @@ def deephaven(
         msg_queue_size=queue_size,
         msg_buffer_size=buffer_size,
         send_wait_time_millis=send_wait_ms,
-        schema=None if schema is None else load_schema(schema),
+        schema=load_transport_schema(schema),
     )
     with server, _stopped_by_signals() as stop:
         _announce(server, host, tables)

@@ -15,7 +15,6 @@ import asyncio
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from types import TracebackType
 from typing import Self
 
@@ -25,11 +24,11 @@ from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
 from connectors.deephaven.frames import PrefixCounts
 from connectors.deephaven.parts import Roles
 from connectors.deephaven.roles import bind
+from connectors.deephaven.schemas import load_transport_schema
 from connectors.deephaven.server_client import Limits, ServedClient, TooSlow
 from connectors.deephaven.server_session import SMALLEST_BUFFER, ServerSession
 from connectors.deephaven.tables import LiveTable
 from connectors.wire.sbe.model import Schema
-from connectors.wire.sbe.schema import load_schema
 
 _ENCODERS = 2
 _PENDING_CONNECTIONS = 128
@@ -45,7 +44,7 @@ class TableServer:
         self._limits = limits
         self._prefix_counts = prefix_counts
         self._exports: dict[str, LiveTable] = {}
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients: dict[ServedClient, asyncio.Task[None]] = {}
         self._dropped = 0
         self._log = structlog.get_logger("deephaven.server")
         self._encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="deephaven-encoder")
@@ -82,7 +81,7 @@ class TableServer:
         """
         if msg_queue_size < 1 or msg_buffer_size < SMALLEST_BUFFER or send_wait_time_millis < 0:
             raise LocalProtocolError(f"a queue has at least 1 frame, a buffer {SMALLEST_BUFFER} bytes, a wait 0 ms")
-        roles = bind(schema or builtin_schema())
+        roles = bind(schema or load_transport_schema())
         limits = Limits(msg_queue_size, msg_buffer_size, send_wait_time_millis)
         server = cls(_listen(host, port), roles, limits, prefix_counts)
         server._thread.start()
@@ -149,37 +148,35 @@ class TableServer:
                 self._log.warning("accept_failed", reason=str(error))
                 await asyncio.sleep(_AFTER_FAILED_ACCEPT)
                 continue
-            task = self._loop.create_task(self._serve_client(connection, f"{address[0]}:{address[1]}"))
-            self._clients.add(task)
-            task.add_done_callback(self._clients.discard)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client = ServedClient(connection, self._session(), self._limits, self._encoders)
+            self._clients[client] = self._loop.create_task(self._serve(client, f"{address[0]}:{address[1]}"))
 
-    async def _serve_client(self, connection: socket.socket, address: str) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        session = ServerSession(
+    def _session(self) -> ServerSession:
+        return ServerSession(
             self._roles,
             self._exports,
             message_buffer_size=self._limits.msg_buffer_size,
             prefix_counts=self._prefix_counts,
         )
+
+    async def _serve(self, client: ServedClient, address: str) -> None:
         self._log.info("client_connected", client=address)
-        ended = await ServedClient(connection, session, self._limits, self._encoders).serve()
+        ended = await client.serve()
+        del self._clients[client]
         self._dropped += isinstance(ended, TooSlow)
         if ended is None or isinstance(ended, OSError):
             self._log.info("client_left", client=address, reason=str(ended or "closed"))
-        elif isinstance(ended, TooSlow | SilverfoldError):
+        elif isinstance(ended, SilverfoldError):
             self._log.warning("client_dropped", client=address, reason=str(ended))
         else:
             self._log.error("client_failed", client=address, exc_info=ended)
 
     async def _disconnect_all(self) -> None:
-        for task in (clients := list(self._clients)):
-            task.cancel()
-        await asyncio.gather(*clients, return_exceptions=True)
-
-
-def builtin_schema() -> Schema:
-    """Return our reconstruction of the transport's schema."""
-    return load_schema((files("connectors.deephaven") / "schema.xml").read_bytes(), file="builtin")
+        tasks = list(self._clients.values())
+        for client in self._clients:
+            client.disconnect()
+        await asyncio.gather(*tasks)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -110,6 +110,11 @@ class ServedClient:
         finally:
             await self._end(tasks)
 
+    def disconnect(self) -> None:
+        """End the connection wherever it stands; `serve` returns soon after."""
+        if not self._verdict.done():
+            self._verdict.set_result(None)
+
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         for tap in self._taps.values():
             tap.close()
