@@ -1,7 +1,8 @@
 """Reads blocks: the fixed-size part of a message, of a group's entry, or a composite.
 
-A block is compiled once per acting version to one `struct` that skips the gaps, and a list of fixes for the fields
-that are more than a plain number. Absent fields have no key, nulls are None, constants come without bytes.
+A block is compiled once per acting version to a Python function: one `struct` that skips the gaps, then one dict
+display with composites inside it. Absent fields have no key, nulls are None, constants come without bytes. The names
+of a schema reach the source as string literals only, all else as objects.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from conf.errors import InvalidValue
 from connectors.wire.sbe.model import (
     Array,
     Buffer,
@@ -29,7 +31,8 @@ from connectors.wire.sbe.primitives import FLOATS, TRAITS
 from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, fixed_text_reader
 from connectors.wire.sbe.values import Fault, SetValue
 
-_Fix: TypeAlias = Callable[[Any], Any]
+Read: TypeAlias = Callable[[Buffer, int], dict[str, Any]]
+ReadAll: TypeAlias = Callable[[Buffer], list[dict[str, Any]]]
 
 
 class BlockOptions(NamedTuple):
@@ -41,96 +44,185 @@ class BlockOptions(NamedTuple):
     text: TextMode = "strict"
 
 
-class _Slot(NamedTuple):
-    name: str
+class _Leaf(NamedTuple):
+    """One value that `struct` unpacks; text has a reader that may fail."""
+
+    path: tuple[str, ...]
     offset: int
-    end: int
+    size: int
     code: str
-    fix: _Fix | None
+    charset: str = ""
+    text: Callable[[bytes], Any] | None = None
 
 
 class BlockReader:
-    """Reads the fields that are present, given how much of the block there is."""
+    """Reads the fields that are present, given how much of the block there is.
 
-    __slots__ = ("_fixes", "_names", "_offsets", "_template", "_unpack", "size")
+    ``read(body, offset)`` returns the values of the block at ``offset``, which must have ``size`` bytes. ``read_all``
+    returns those of blocks of ``length`` bytes, one behind another; it is None when blocks take no bytes. Both raise
+    UnicodeError for invalid text: `fault` then tells where.
+    """
 
-    def __init__(self, slots: Sequence[_Slot], template: dict[str, Any], order: ByteOrder) -> None:
-        layout = struct.Struct(order + _format(slots))
-        self.size = layout.size
+    __slots__ = ("_leaves", "length", "read", "read_all", "size")
+
+    def __init__(self, source: _Source, display: str, length: int) -> None:
+        self._leaves = source.leaves
+        self.size = max((leaf.offset + leaf.size for leaf in source.leaves), default=0)
         """Bytes needed: the end of the last field."""
-        self._unpack = layout.unpack_from
-        self._names = tuple(slot.name for slot in slots)
-        self._fixes = tuple((slot.name, slot.fix) for slot in slots if slot.fix is not None)
-        self._offsets = {slot.name: slot.offset for slot in slots}
-        self._template = template if len(template) > len(slots) else None
+        self.length = max(length, self.size)
+        self.read: Read
+        self.read_all: ReadAll | None
+        self.read, self.read_all = source.compile(display, self.length)
 
-    def read(self, body: Buffer, offset: int) -> dict[str, Any]:
-        """Return the values of the block at ``offset``, which must have ``size`` bytes; `Fault` for invalid text."""
-        if self._template is None:
-            values = dict(zip(self._names, self._unpack(body, offset), strict=True))
-        else:
-            values = self._template.copy()
-            values.update(zip(self._names, self._unpack(body, offset), strict=True))
-        name = ""
-        try:
-            for name, fix in self._fixes:
-                values[name] = fix(values[name])
-        except Fault as fault:
-            fault.offset += offset + self._offsets[name]
-            fault.path.append(name)
-            raise
-        return values
+    def fault(self, body: Buffer, offset: int) -> Fault:
+        """Return what is wrong with the text of the block at ``offset``."""
+        for leaf in self._leaves:
+            start = offset + leaf.offset
+            raw = bytes(body[start : start + leaf.size])
+            try:
+                if leaf.text is not None:
+                    leaf.text(raw)
+            except UnicodeError:
+                fault = charset_fault(raw, leaf.charset, start)
+                fault.path += reversed(leaf.path)
+                return fault
+        raise AssertionError("text was invalid a moment ago")
+
+
+def charset_fault(raw: Buffer, charset: str, offset: int) -> Fault:
+    """Return the fault for bytes that are not text."""
+    return Fault(InvalidValue, "charset", f"bytes {bytes(raw[:32]).hex()} are not {charset}", offset)
 
 
 class BlockPlan:
-    """The readers of one block at one acting version, by how much of the block is on the wire."""
+    """The readers of one block at one acting version, by how much of the block is on the wire.
 
-    def __init__(self, parts: Sequence[Field | Member], options: BlockOptions, *, nullable: bool = False) -> None:
-        """Compile ``parts``; with ``nullable`` the first one on the wire may be null (the null of a composite)."""
-        self._order = options.order
-        self._slots: list[_Slot] = []
-        self._template: dict[str, Any] = {}
-        for part in parts:
-            if part.since_version > options.version:
-                nullable = nullable and part.presence is Presence.CONSTANT
-                continue
-            self._template[part.name] = part.constant
-            if part.presence is not Presence.CONSTANT:
-                self._slots.append(_slot(part, options, nullable=nullable))
-                nullable = False
-        self.full = self._reader(len(self._slots))
+    Args:
+        length: Bytes of the block in the schema.
+    """
+
+    def __init__(self, parts: Sequence[Field | Member], options: BlockOptions, length: int) -> None:
+        self._parts = [part for part in parts if part.since_version <= options.version]
+        self._options = options
+        self._length = length
+        self.full = self._reader(self._parts)
         self._partial: dict[int, BlockReader] = {}
 
     def reader(self, wire_block_length: int) -> BlockReader:
         """Return the reader for a block of this length on the wire: fields that end beyond it are absent."""
         if wire_block_length >= self.full.size:
             return self.full
-        count = sum(slot.end <= wire_block_length for slot in self._slots)
-        if count not in self._partial:
-            self._partial[count] = self._reader(count)
-        return self._partial[count]
+        parts = [part for part in self._parts if _end(part) <= wire_block_length]
+        if len(parts) not in self._partial:
+            self._partial[len(parts)] = self._reader(parts)
+        return self._partial[len(parts)]
 
-    def _reader(self, count: int) -> BlockReader:
-        missing = {slot.name for slot in self._slots[count:]}
-        template = {name: value for name, value in self._template.items() if name not in missing}
-        return BlockReader(self._slots[:count], template, self._order)
+    def _reader(self, parts: Sequence[Field | Member]) -> BlockReader:
+        source = _Source(self._options)
+        return BlockReader(source, source.display(parts), self._length)
 
 
-def _format(slots: Sequence[_Slot]) -> str:
+def _end(part: Field | Member) -> int:
+    return 0 if part.presence is Presence.CONSTANT else part.offset + part.encoding.size
+
+
+class _Source:
+    """The Python source of a block's reader while it is put together, and the objects it refers to."""
+
+    def __init__(self, options: BlockOptions) -> None:
+        self.leaves: list[_Leaf] = []
+        self._options = options
+        self._objects: dict[str, Any] = {"SetValue": SetValue}
+
+    def compile(self, display: str, length: int) -> tuple[Read, ReadAll | None]:
+        """Return the functions for one block, and for many of ``length`` bytes."""
+        targets = "".join(f"v{index}, " for index in range(len(self.leaves)))
+        layout = struct.Struct(self._options.order + _format(self.leaves, length))
+        short = struct.Struct(self._options.order + _format(self.leaves, 0))
+        self._objects |= {"unpack": short.unpack_from, "unpack_all": layout.iter_unpack}
+        unpacked = f"    ({targets}) = unpack(body, offset)\n" if targets else ""
+        source = f"def read(body, offset):\n{unpacked}    return {display}\n"
+        if targets:
+            source += f"def read_all(body):\n    return [{display} for ({targets}) in unpack_all(body)]\n"
+        exec(source, self._objects)  # noqa: S102 (made from literals and our own names only)
+        return self._objects["read"], self._objects.get("read_all")
+
+    def display(
+        self, parts: Sequence[Field | Member], *, base: int = 0, path: tuple[str, ...] = (), nullable: bool = False
+    ) -> str:
+        """Return a dict display of the parts; with ``nullable`` the first one on the wire may be null."""
+        items = []
+        for part in parts:
+            constant = part.presence is Presence.CONSTANT
+            if part.since_version <= self._options.version:
+                optional = nullable or part.presence is Presence.OPTIONAL
+                place = (*path, part.name)
+                value = (
+                    self._object(part.constant)
+                    if constant
+                    else self._value(part.encoding, base + part.offset, place, optional=optional)
+                )
+                items.append(f"{part.name!r}: {value}")
+            nullable = nullable and constant
+        return f"{{{', '.join(items)}}}"
+
+    def _value(self, encoding: Encoding, offset: int, path: tuple[str, ...], *, optional: bool) -> str:
+        """Return the expression for one value at ``offset``."""
+        match encoding:
+            case Scalar(primitive=Primitive.CHAR) | Array(element=Scalar(primitive=Primitive.CHAR)):
+                return self._text(encoding, offset, path, optional=optional)
+            case Scalar():
+                value = self._leaf(encoding, offset, path)
+                return self._nullable(value, encoding) if optional else value
+            case Array():
+                read = self._object(_list_reader(encoding, self._options.order, optional=optional))
+                return f"{read}({self._leaf(encoding, offset, path)})"
+            case Enum():
+                return f"{self._object(_names(encoding))}[{self._leaf(encoding, offset, path)}]"
+            case Set():
+                return f"SetValue({self._leaf(encoding, offset, path)}, {self._object(encoding.choices)})"
+            case Composite():
+                return self.display(encoding.members, base=offset, path=path, nullable=optional)
+
+    def _text(self, encoding: Scalar | Array, offset: int, path: tuple[str, ...], *, optional: bool) -> str:
+        null = int(encoding.element.null if isinstance(encoding, Array) else encoding.null)
+        charset = encoding.charset or DEFAULT_CHARSET
+        read = fixed_text_reader(charset, self._options.text)
+        value = self._leaf(encoding, offset, path, charset=charset, text=read)
+        text = f"{self._object(read)}({value})"
+        return f"(None if {value}[0] == {null} else {text})" if optional else text
+
+    def _nullable(self, value: str, scalar: Scalar) -> str:
+        null = wire_null(scalar)
+        if isinstance(null, float):
+            test = f"{value} != {value}" if math.isnan(null) else f"{value} == {self._object(null)}"
+        else:
+            test = f"{value} == {null}"
+        return f"(None if {test} else {value})"
+
+    def _leaf(
+        self,
+        encoding: Encoding,
+        offset: int,
+        path: tuple[str, ...],
+        charset: str = "",
+        text: Callable[[bytes], Any] | None = None,
+    ) -> str:
+        self.leaves.append(_Leaf(path, offset, encoding.size, slot_code(encoding), charset, text))
+        return f"v{len(self.leaves) - 1}"
+
+    def _object(self, value: Any) -> str:
+        name = f"k{len(self._objects)}"
+        self._objects[name] = value
+        return name
+
+
+def _format(leaves: Sequence[_Leaf], length: int) -> str:
     parts, cursor = [], 0
-    for slot in slots:
-        if slot.offset > cursor:
-            parts.append(f"{slot.offset - cursor}x")
-        parts.append(slot.code)
-        cursor = slot.end
-    return "".join(parts)
-
-
-def _slot(part: Field | Member, options: BlockOptions, *, nullable: bool) -> _Slot:
-    encoding = part.encoding
-    optional = nullable or part.presence is Presence.OPTIONAL
-    fix = _fix(encoding, options, optional=optional)
-    return _Slot(part.name, part.offset, part.offset + encoding.size, slot_code(encoding), fix)
+    for leaf in leaves:
+        parts.append(f"{leaf.offset - cursor}x{leaf.code}")
+        cursor = leaf.offset + leaf.size
+    return f"{''.join(parts)}{max(length - cursor, 0)}x"
 
 
 def slot_code(encoding: Encoding) -> str:
@@ -144,74 +236,33 @@ def slot_code(encoding: Encoding) -> str:
             return f"{encoding.size}s"
 
 
-def _fix(encoding: Encoding, options: BlockOptions, *, optional: bool) -> _Fix | None:
-    """Return the function from what `struct` unpacks to the value; None when they are the same."""
-    match encoding:
-        case Scalar():
-            return _scalar_fix(encoding, options, optional=optional)
-        case Array():
-            text = encoding.element.primitive is Primitive.CHAR
-            return (_text_fix if text else _list_fix)(encoding, options, optional=optional)
-        case Enum():
-            return _names(encoding).__getitem__
-        case Set():
-            choices = encoding.choices
-            return lambda raw: SetValue(raw, choices)
-        case Composite():
-            return _composite_fix(encoding, options, optional=optional)
-
-
-def _scalar_fix(scalar: Scalar, options: BlockOptions, *, optional: bool) -> _Fix | None:
-    if scalar.primitive is not Primitive.CHAR:
-        return _null_fix(scalar) if optional else None
-    read = fixed_text_reader(scalar.charset or DEFAULT_CHARSET, options.text)
-    null = bytes([int(scalar.null)])
-    return (lambda raw: None if raw == null else read(raw)) if optional else read
-
-
-def _null_fix(scalar: Scalar) -> _Fix:
-    is_null = null_test(scalar)
-    return lambda raw: None if is_null(raw) else raw
+def wire_null(scalar: Scalar) -> int | float:
+    """Return the null value as it is read back: a float as the primitive's bytes can hold it."""
+    if scalar.primitive not in FLOATS:
+        return scalar.null
+    layout = struct.Struct("<" + TRAITS[scalar.primitive].code)
+    return float(layout.unpack(layout.pack(scalar.null))[0])
 
 
 def null_test(scalar: Scalar) -> Callable[[Any], bool]:
     """Return the test for the null value of a number: any NaN, unless a float declares another value."""
-    null = scalar.null
-    if scalar.primitive in FLOATS:
-        if math.isnan(null):
-            return math.isnan
-        null = rounded(null, scalar.primitive)
+    null = wire_null(scalar)
+    if isinstance(null, float) and math.isnan(null):
+        return math.isnan
     return lambda raw: bool(raw == null)
 
 
-def rounded(value: float, primitive: Primitive) -> float:
-    """Return a float as the primitive's bytes can hold it."""
-    layout = struct.Struct("<" + TRAITS[primitive].code)
-    return float(layout.unpack(layout.pack(value))[0])
-
-
-def _text_fix(array: Array, options: BlockOptions, *, optional: bool) -> _Fix:
-    read = fixed_text_reader(array.charset or DEFAULT_CHARSET, options.text)
-    null = int(array.element.null)
-    return (lambda raw: None if raw[0] == null else read(raw)) if optional else read
-
-
-def _list_fix(array: Array, options: BlockOptions, *, optional: bool) -> _Fix:
-    unpack = struct.Struct(f"{options.order}{array.count}{TRAITS[array.element.primitive].code}").unpack
+def _list_reader(array: Array, order: ByteOrder, *, optional: bool) -> Callable[[bytes], Any]:
+    unpack = struct.Struct(f"{order}{array.count}{TRAITS[array.element.primitive].code}").unpack
     if not optional:
         return lambda raw: list(unpack(raw))
-    fix = _null_fix(array.element)
+    is_null = null_test(array.element)
 
     def read(raw: bytes) -> list[Any] | None:
-        values = [fix(element) for element in unpack(raw)]
+        values = [None if is_null(element) else element for element in unpack(raw)]
         return None if values.count(None) == len(values) else values
 
     return read
-
-
-def _composite_fix(composite: Composite, options: BlockOptions, *, optional: bool) -> _Fix:
-    reader = BlockPlan(composite.members, options, nullable=optional).full
-    return lambda raw: reader.read(raw, 0)
 
 
 class _Names(dict[Any, "str | None"]):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.blocks import BlockOptions, BlockPlan, BlockReader
+from connectors.wire.sbe.blocks import BlockOptions, BlockPlan, BlockReader, charset_fault
 from connectors.wire.sbe.model import Body, Buffer, Data, Group
 from connectors.wire.sbe.skip import Skipper, Unskippable
 from connectors.wire.sbe.text import text_reader
@@ -58,7 +58,7 @@ class BodyReader:
     def __init__(self, body: Body, options: BlockOptions, *, path: str, root: bool = False) -> None:
         self.path = path
         self._root = root
-        self._plan = BlockPlan(body.fields, options)
+        self._plan = BlockPlan(body.fields, options, body.block_length)
         version = options.version
         self._groups = tuple(_GroupReader(group, options, f"{path}.{group.name}") for group in body.groups)
         self._data = tuple(_DataReader(data, options) for data in body.data)
@@ -81,7 +81,11 @@ class BodyReader:
         left = len(scan.body) - offset
         if block_length > left:
             raise Fault(TruncatedMessage, "truncated", f"block needs {block_length} bytes, {left} are left", offset)
-        values = self.block(scan, block_length, offset).read(scan.body, offset)
+        reader = self.block(scan, block_length, offset)
+        try:
+            values = reader.read(scan.body, offset)
+        except UnicodeError:
+            raise reader.fault(scan.body, offset) from None
         offset += block_length
         if counts is None:
             for group in self._present_groups:
@@ -142,14 +146,26 @@ class _GroupReader:
         end = start + block_length * count
         if not count:
             return [], end
-        read, body = self._entry.block(scan, block_length, start).read, scan.body
-        offsets = range(start, end, block_length) if block_length else [start] * count
+        reader, body = self._entry.block(scan, block_length, start), scan.body
         try:
-            return [read(body, offset) for offset in offsets], end
-        except Fault as fault:
-            index = (fault.offset - start) // max(block_length, 1)
-            fault.path.append(f"{self.name}[{index}]")
-            raise
+            if reader.read_all is not None and reader.length == block_length:
+                return reader.read_all(body[start:end]), end
+            offsets = range(start, end, block_length) if block_length else [start] * count
+            return [reader.read(body, offset) for offset in offsets], end
+        except UnicodeError:
+            raise self._text_fault(scan, reader, dimensions) from None
+
+    def _text_fault(self, scan: Scan, reader: BlockReader, dimensions: Dimensions) -> Fault:
+        """Return what is wrong with the first entry whose text is invalid."""
+        for index in range(dimensions.entries):
+            offset = dimensions.start + index * dimensions.block_length
+            try:
+                reader.read(scan.body, offset)
+            except UnicodeError:
+                fault = reader.fault(scan.body, offset)
+                fault.path.append(f"{self.name}[{index}]")
+                return fault
+        raise AssertionError("text was invalid a moment ago")
 
     def _read_entries(self, scan: Scan, dimensions: Dimensions) -> tuple[list[dict[str, Any]], int]:
         offset, entries = dimensions.start, []
@@ -173,20 +189,18 @@ class _DataReader:
         self.name = data.name
         self.since_version = data.since_version
         self._length = LengthReader(data, options.order)
+        self._charset = data.charset or ""
         self._read: Callable[[Buffer], Any] = bytes if data.charset is None else text_reader(data.charset, options.text)
 
     def read(self, scan: Scan, offset: int) -> tuple[Any, int]:
         """Return the text or bytes whose length is at ``offset``, and where they end."""
         try:
             start, end = self._length.read(scan.body, offset)
-            return self._text(scan.body[start:end], start), end
+            return self._read(scan.body[start:end]), end
+        except UnicodeError:
+            fault = charset_fault(scan.body[start:end], self._charset, start)
+            fault.path.append(self.name)
+            raise fault from None
         except Fault as fault:
             fault.path.append(self.name)
-            raise
-
-    def _text(self, raw: Buffer, start: int) -> Any:
-        try:
-            return self._read(raw)
-        except Fault as fault:
-            fault.offset += start
             raise

@@ -39,7 +39,7 @@ class HeaderReader:
         self.size = schema.header.size
         others = [member for member in schema.header.composite.members if member.name not in ROLES]
         options = BlockOptions(schema.byte_order, schema.version, "replace")
-        self._extras: BlockReader | None = BlockPlan(others, options).full if others else None
+        self._extras: BlockReader | None = BlockPlan(others, options, self.size).full if others else None
 
     def read(self, body: Buffer) -> Header:
         """Return the header of a message; TruncatedMessage, ``short-frame``, when it is not whole."""

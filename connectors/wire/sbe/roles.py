@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from conf.errors import InvalidValue
@@ -13,25 +13,24 @@ from connectors.wire.sbe.values import Fault
 
 
 class RoleReader:
-    """Reads members of a structural composite as integers, in the order of ``names``."""
+    """Reads members of a structural composite.
 
-    __slots__ = ("_constants", "_pick", "_unpack", "size")
+    ``read(body, offset)`` returns their integers in the order of ``names``; ``size`` bytes must be there.
+    """
+
+    __slots__ = ("read", "size")
 
     def __init__(self, structure: Structure, names: Sequence[str], order: ByteOrder) -> None:
         roles = structure.roles
-        constant = [name for name in names if roles[name].constant is not None]
-        wire = sorted(set(names).difference(constant), key=lambda name: roles[name].offset)
-        self._unpack = struct.Struct(order + _format(structure, wire)).unpack_from
-        self._constants = tuple(roles[name].constant for name in constant)
-        place = {name: index for index, name in enumerate([*wire, *constant])}
-        straight = [*wire, *constant] == list(names)
-        self._pick = None if straight else itemgetter(*(place[name] for name in names))
+        constants = {name: role.constant for name in names if (role := roles[name]).constant is not None}
+        wire = sorted(set(names).difference(constants), key=lambda name: roles[name].offset)
+        unpack = struct.Struct(order + _format(structure, wire)).unpack_from
         self.size = structure.size
-
-    def read(self, body: Buffer, offset: int) -> tuple[int, ...]:
-        """Return the values at ``offset``, where ``size`` bytes must be."""
-        values = self._unpack(body, offset) + self._constants
-        return values if self._pick is None else self._pick(values)
+        self.read: Callable[[Buffer, int], tuple[int, ...]] = unpack
+        if wire != list(names):  # members in another order, or some of them constant
+            places = [*wire, *constants]
+            pick = itemgetter(*(places.index(name) for name in names))
+            self.read = lambda body, offset: pick((*unpack(body, offset), *constants.values()))
 
 
 class RoleWriter:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from conf.errors import InvalidValue
 from connectors.wire.sbe.model import Buffer
-from connectors.wire.sbe.values import Fault
 
 TextMode: TypeAlias = Literal["strict", "bytes", "replace"]
 """Invalid text is an error, is left as bytes, or has the bad parts replaced by U+FFFD."""
@@ -31,39 +29,36 @@ def codec(charset: str) -> str | None:
 
 
 def text_reader(charset: str, mode: TextMode) -> Callable[[Buffer], str | bytes]:
-    """Return a function from bytes to text; it raises `Fault` for invalid text in mode ``strict``."""
+    """Return a function from bytes to text; in mode ``strict`` it raises UnicodeError for what is none."""
     name = codec(charset)
     if name is None:
-        return _unknown_reader(charset, mode)
+        return _refuse if mode == "strict" else bytes
     if mode == "replace":
         return lambda raw: str(raw, name, "replace")
+    if mode == "strict":
+        return lambda raw: str(raw, name)
 
     def read(raw: Buffer) -> str | bytes:
         try:
             return str(raw, name)
-        except UnicodeError as error:
-            if mode == "bytes":
-                return bytes(raw)
-            shown = bytes(raw[:32]).hex()
-            raise Fault(InvalidValue, "charset", f"bytes {shown} are not {charset}", 0) from error
+        except UnicodeError:
+            return bytes(raw)
 
     return read
 
 
-def _unknown_reader(charset: str, mode: TextMode) -> Callable[[Buffer], str | bytes]:
-    def read(raw: Buffer) -> str | bytes:
-        if mode == "strict":
-            raise Fault(InvalidValue, "charset", f"charset {charset} is not known", 0)
-        return bytes(raw)
-
-    return read
+def _refuse(_raw: Buffer) -> str:
+    raise UnicodeError("the charset is not known")
 
 
 def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | bytes]:
     """Return a function from the bytes of a char array to its text, which ends at the first NUL."""
     read = text_reader(charset, mode)
-    if (codec(charset) or "").startswith(("utf-16", "utf-32")):
+    name = codec(charset)
+    if name is not None and name.startswith(("utf-16", "utf-32")):
         return lambda raw: _until_nul(read(raw))
+    if name is not None and mode == "strict":
+        return lambda raw: raw.partition(b"\0")[0].decode(name)
     return lambda raw: read(raw.partition(b"\0")[0])
 
 
