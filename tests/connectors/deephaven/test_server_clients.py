@@ -13,12 +13,15 @@ from random import Random
 import pytest
 
 from connectors.deephaven.changing import Changer
+from connectors.deephaven.client import TableClient
 from connectors.deephaven.control import encode_begin, encode_connection_response
 from connectors.deephaven.frames import PrefixCounts, frame
 from connectors.deephaven.messages import SubscribeMode, SubscribeResponse, SubscriptionError
 from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.server import TableServer
+from connectors.deephaven.table_listener import TableListener
 from connectors.deephaven.tables import LiveTable
+from connectors.deephaven.types import TYPES
 from connectors.wire.sbe.schema import load_schema
 from tests.support.deephaven_peer import PATIENCE, Peer
 
@@ -129,6 +132,29 @@ def test_clients_that_come_while_a_table_changes_all_arrive_at_its_state() -> No
         finally:
             for peer in peers:
                 peer.socket.close()
+
+
+def test_the_projects_own_client_follows_a_changing_table_of_every_type() -> None:
+    table = LiveTable({name.lower(): name for name in TYPES})
+    changer = Changer(table, 5)
+    for _ in range(20):
+        changer.change()
+    with TableServer.start(msg_buffer_size=1000) as server:
+        server.export_table("T", table)
+        listener = TableListener()
+        with TableClient("127.0.0.1", server.port, listener) as client:
+            client.subscribe(1, BOTH, "T")
+            listener.expect_updates(1)
+            for _ in range(20):
+                changer.change()
+            listener.expect_updates(21)
+            assert listener.rows(1) == table.rows()
+            client.unsubscribe(1)
+            listener.expect_unsubscribe_responses(1)
+            changer.change()
+            client.subscribe(2, SubscribeMode.SNAPSHOT_ONLY, "T")
+            listener.expect_updates(22)
+            assert listener.rows(2) == table.rows()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""The simulator as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from connectors.deephaven.client import TableClient
+from connectors.deephaven.messages import SubscribeMode
+from connectors.deephaven.table_listener import TableListener
+
+BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES
+
+
+@pytest.fixture
+def trades(tmp_path: Path) -> Path:
+    path = tmp_path / "trades.parquet"
+    rows = pa.table({"Sym": ["AAPL", "IBM", None] * 10, "Price": [1.5, 2.5, None] * 10, "Size": list(range(30))})
+    pyarrow.parquet.write_table(rows, path)
+    return path
+
+
+def command(*arguments: str, module: str = "jobs.simulate") -> list[str]:
+    subcommand = ["simulate"] if module == "jobs.cli" else []
+    return [sys.executable, "-m", module, *subcommand, "deephaven", *arguments]
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def port_of(process: subprocess.Popen[str]) -> int:
+    said = line(process)
+    assert said.startswith("listening on 127.0.0.1:")
+    return int(said.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_a_file_keeps_it_changing_and_ends_in_order_on_a_signal(trades: Path, number: signal.Signals) -> None:
+    with running("--table", f"trades={trades}", "--changes-per-second", "200") as process:
+        port = port_of(process)
+        assert line(process) == "table trades: 30 rows, 3 columns"
+        listener = TableListener()
+        with TableClient("127.0.0.1", port, listener) as client:
+            client.subscribe(1, BOTH, "trades")
+            listener.expect_updates(5)
+            assert {"Sym", "Price", "Size"} == {column.name for column in listener.columns(1)}
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 0
+        assert "quiet after" in process.stdout.read()
+
+
+def test_it_is_quiet_once_the_time_is_over_and_still_serves(trades: Path) -> None:
+    arguments = ("--table", f"trades={trades}", "--changes-per-second", "100", "--changes-for", "0.5", "--seed", "4")
+    with running(*arguments) as one, running(*arguments) as other:
+        found = []
+        for process in (one, other):
+            port = port_of(process)
+            line(process)
+            said = line(process)
+            assert said.startswith("quiet after ")
+            listener = TableListener()
+            with TableClient("127.0.0.1", port, listener) as client:
+                client.subscribe(1, SubscribeMode.SNAPSHOT_ONLY, "trades")
+                listener.expect_updates(1)
+                found.append((said, listener.rows(1)))
+        assert len(found[0][1]) > 0
+        if found[0][0] == found[1][0]:  # a busy machine may have made fewer of the same updates
+            assert found[0][1] == found[1][1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "Missing option '--table'"),
+        (["--table", "trades"], "is not NAME=FILE"),
+        (["--table", "a=/no/such/file.parquet"], "/no/such/file.parquet: file: found"),
+        (["--table", "a=/no/such/file.xlsx"], ".parquet, .pq, .csv or .csv.gz"),
+        (["--table", "a=x.csv", "--port", "70000"], "--port"),
+        (["--table", "a=x.csv", "--buffer-size", "10"], "--buffer-size"),
+    ],
+)
+def test_wrong_use_is_told_with_exit_code_2(arguments: list[str], complaint: str) -> None:
+    done = subprocess.run(
+        command(*arguments, module="jobs.cli"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == 2
+    assert complaint in done.stderr
+
+
+def test_a_port_in_use_is_told_with_exit_code_3(trades: Path) -> None:
+    with running("--table", f"trades={trades}") as process:
+        port = port_of(process)
+        done = subprocess.run(
+            command("--table", f"trades={trades}", "--port", str(port)),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 3
+        assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
