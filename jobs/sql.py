@@ -23,6 +23,7 @@ from rich.table import Table
 
 from conf.errors import QueryFailed
 from jobs.cli import main_of
+from jobs.console import console_on
 from jobs.context import invocation
 
 if TYPE_CHECKING:
@@ -124,9 +125,9 @@ def _write_table(answer: Answer, out: TextIO) -> None:
     table = Table(*answer.columns, header_style="bold")
     for row in answer.rows:
         table.add_row(*(_text(value, "NULL") for value in row))
-    console = Console(file=out)
+    console = console_on(out)
     console.print(table, markup=False)
-    console.print(f"{len(answer.rows)} rows" + (", and more" if answer.more else ""), highlight=False)
+    console.print(f"{len(answer.rows)} rows" + (", and more" if answer.more else ""))
 
 
 def _text(value: Any, null: str) -> str:

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from jobs.cli import main_of
+from jobs.console import console_on
 from jobs.context import invocation
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def status(
 
 def show(status: Status, out: TextIO) -> None:
     """Print the status for people: per feed two lines, a table, and what is wrong."""
-    console = Console(file=out, highlight=False)
+    console = console_on(out)
     if not status.feeds:
         console.print("no feeds are configured: see `silverfold config check`", markup=False)
     for feed in status.feeds:

@@ -82,6 +82,9 @@ class CommitNote:
             return None
 
 
+_OVERLAP = 100
+"""Commits before the newest known cut to look at again."""
+
 _NOTE = tuple(field.name for field in fields(CommitNote))
 
 
@@ -116,6 +119,11 @@ class CutRow:
     notes: Mapping[str, int]
 
 
+def app_id(feed: str, table: str) -> str:
+    """Return the name under which a silver table's log records the position reached: its ``txnAppId``."""
+    return f"apply/{feed}/{table}"
+
+
 def record(places: Places, feed: str, row: CutRow) -> None:
     """Add one cut to the list. Raises StoreUnavailable."""
     ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row)])
@@ -147,27 +155,35 @@ def last_cuts(places: Places, feed: str) -> Mapping[str, CutRow]:
 def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     """Add the cuts that the silver tables' own logs know and the list does not; return how many.
 
-    Safe to repeat. Reads as far back as the silver tables' logs reach.
+    Safe to repeat. Of a table the list knows nothing of, the whole log is read; else what came after the newest cut
+    known, and some commits before it, which might be missing from a list that could not be written for a moment.
 
     Raises:
         StoreUnavailable: A table's store cannot be read or written now.
     """
     known = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "delta_version", "last_position"))
     have = {tuple(row.values()) for row in known.to_pylist()}
-    derived = [row for table in tables for row in cuts_in_log(places.silver(feed, table), table)]
+    newest = dict(sorted((table, version) for table, version, _position in have))
+    derived = [row for table in tables for row in cuts_in_log(places.silver(feed, table), table, newest.get(table))]
     missing = [row for row in derived if (row.table, row.delta_version, row.last_position) not in have]
     if missing:
         ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])
     return len(missing)
 
 
-def cuts_in_log(silver: Place, table: str) -> list[CutRow]:
-    """Return the cuts that a silver table's log tells of, the oldest first; none when there is no table."""
+def cuts_in_log(silver: Place, table: str, known: int | None = None) -> list[CutRow]:
+    """Return the cuts that a silver table's log tells of, the oldest first; none when there is no table.
+
+    Args:
+        known: Version up to which they are known, all but some of the newest; None to read the whole log.
+    """
     opened = open_table(silver)
     if opened is None:
         return []
+    # A known version ahead of the table's is of an earlier table at this place: then nothing is known.
+    ahead = -1 if known is None else opened.version() - known
     with naming_the_store(silver):
-        commits = opened.history()
+        commits = opened.history(ahead + _OVERLAP if ahead >= 0 else None)
     found = [row for commit in reversed(commits) if (row := from_commit(commit)) is not None]
     return [row for row in found if row.table == table]
 

@@ -19,7 +19,7 @@ from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.bronze import read_small_columns
-from pipelines.cuts import CutRow, last_cuts
+from pipelines.cuts import CutRow, app_id, last_cuts
 from pipelines.held import Hold, holds
 from pipelines.marks import CLOSED, Mark, connection_marks
 from pipelines.places import Places
@@ -190,7 +190,7 @@ def read_built(places: Places, feed: str, table: str, last_cut: CutRow | None) -
     if opened is None:
         return Built(holds=held)
     with naming_the_store(place):
-        applied = opened.transaction_version(f"apply/{feed}/{table}")
+        applied = opened.transaction_version(app_id(feed, table))
         return Built(True, -1 if applied is None else applied, count_rows(opened), held, last_cut)
 
 

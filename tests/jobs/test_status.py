@@ -82,8 +82,7 @@ STATUS = Status(
 
 
 @pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("COLUMNS", "160")
+def printed() -> str:
     out = io.StringIO()
     show(STATUS, out)
     return out.getvalue()

@@ -177,6 +177,14 @@ def test_restoring_adds_only_what_is_missing(places: Places):
     assert {(row.delta_version, row.rows) for row in read_cuts(places, "market")} == {(0, None), (1, 77)}
 
 
+def test_a_table_that_began_anew_at_its_place_is_restored_whole(places: Places):
+    record(places, "market", replace(CUT, delta_version=400))
+    silver_commit(places, "quotes", replace(NOTE, last_position=50).to_json(), rows=2)
+    silver_commit(places, "quotes", NOTE.to_json(), rows=3)
+
+    assert restore(places, "market", ["quotes"]) == 2
+
+
 def test_losing_the_list_loses_nothing_but_who_counted_the_rows(places: Places):
     silver_commit(places, "quotes", NOTE.to_json(), rows=3)
     restore(places, "market", ["quotes"])

@@ -1,0 +1,15 @@
+"""Prints what people read: as wide as their terminal, and unfolded where a file or a pipe takes it."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.console import Console
+
+_UNFOLDED = 1_000
+"""Columns of a line, where no terminal sets them."""
+
+
+def console_on(out: TextIO) -> Console:
+    """Return a console that colours and folds for terminals only."""
+    return Console(file=out, highlight=False, width=None if out.isatty() else _UNFOLDED)
