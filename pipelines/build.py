@@ -167,8 +167,4 @@ class FeedBuild:
         release(self._places, self.feed.name, name, through=cut.last, now=now)
 
     def _rules(self, name: str) -> StreamRules:
-        return StreamRules(
-            has_snapshots=self.connector.has_snapshots(self.feed.tables[name]),
-            resync=self.connector.continuity == "resync",
-            applied=self.tables[name].position(),
-        )
+        return StreamRules.of(self.connector, self.feed.tables[name], applied=self.tables[name].position())

@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from conf.errors import PositionNotRecorded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
-from pipelines.cuts import CommitNote, CutRow, from_commit
+from pipelines.cuts import CommitNote, CutRow, app_id, from_commit
 from pipelines.places import Place
 from pipelines.store import open_table
 from transforms.changes import DELETE, INSERT, SNAPSHOT, complete
@@ -79,7 +79,7 @@ class SilverTable:
     @property
     def app_id(self) -> str:
         """Whose position the commits carry."""
-        return f"apply/{self.feed.name}/{self.name}"
+        return app_id(self.feed.name, self.name)
 
     def position(self) -> int:
         """Return the position the table has reached, read from its log; -1 for none."""
