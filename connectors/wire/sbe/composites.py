@@ -4,18 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectors.wire.sbe.document import Element
-from connectors.wire.sbe.model import Array, Composite, Encoding, Member, Presence, Scalar, Set
+from connectors.wire.sbe.document import MAX_DEPTH, Element
+from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
 from connectors.wire.sbe.simple import presence_of
 
 if TYPE_CHECKING:  # the two make each other: members may be named encodings
     from connectors.wire.sbe.encodings import Encodings
 
+_MAX_PARTS = 4096
+"""Most values in one composite, nested ones included: composites that refer to composites grow by powers."""
 _MEMBERS = frozenset({"type", "enum", "set", "composite", "ref"})
 
 
-def resolve_composite(element: Element, encodings: Encodings) -> Composite:
+def resolve_composite(element: Element, encodings: Encodings) -> Composite | None:
     """Return the layout of a ``composite`` element; members that cannot be resolved are left out."""
+    members = _members(element, encodings)
+    if max((_depth(member.encoding) for member in members), default=0) >= MAX_DEPTH:
+        encodings.report.error("E08", element, f"composite {element.name} is nested deeper than {MAX_DEPTH}")
+        return None
+    if sum(_parts(member.encoding) for member in members) > _MAX_PARTS:
+        encodings.report.error("E12", element, f"composite {element.name} has more than {_MAX_PARTS} values")
+        return None
+    return Composite(
+        name=element.name,
+        size=members[-1].offset + wire_size(members[-1]) if members else 0,
+        members=tuple(members),
+        since_version=encodings.report.number(element, "sinceVersion"),
+        presence=presence_of(element, encodings.report) or Presence.REQUIRED,
+    )
+
+
+def _parts(encoding: Encoding) -> int:
+    return 1 + sum(_parts(member.encoding) for member in encoding.members) if isinstance(encoding, Composite) else 1
+
+
+def _depth(encoding: Encoding) -> int:
+    if not isinstance(encoding, Composite):
+        return 0
+    return 1 + max((_depth(member.encoding) for member in encoding.members), default=0)
+
+
+def _members(element: Element, encodings: Encodings) -> list[Member]:
+    """Return the members one after another; each at the end of the last one or where it asks to be."""
     report = encodings.report
     members: list[Member] = []
     cursor = 0
@@ -33,13 +63,7 @@ def resolve_composite(element: Element, encodings: Encodings) -> Composite:
         member = _member(child, max(offset, cursor), encoding, encodings)
         members.append(member)
         cursor = member.offset + wire_size(member)
-    return Composite(
-        name=element.name,
-        size=cursor,
-        members=tuple(members),
-        since_version=report.number(element, "sinceVersion"),
-        presence=presence_of(element, report) or Presence.REQUIRED,
-    )
+    return members
 
 
 def _offset(child: Element, encodings: Encodings, cursor: int) -> int:
@@ -53,12 +77,15 @@ def _offset(child: Element, encodings: Encodings, cursor: int) -> int:
 
 def _member(child: Element, offset: int, encoding: Encoding, encodings: Encodings) -> Member:
     report = encodings.report
+    value = constant(encoding)
+    if value is None and presence(encoding) is Presence.CONSTANT:
+        report.error("E10" if isinstance(encoding, Enum) else "E09", child, f"constant {child.name} has no value")
     return Member(
         name=child.name,
         offset=offset,
         encoding=encoding,
         presence=presence(encoding),
-        constant=constant(encoding),
+        constant=value,
         since_version=max(report.number(child, "sinceVersion"), encoding.since_version),
         deprecated=report.given(child, "deprecated"),
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from connectors.wire.sbe.composites import resolve_composite
-from connectors.wire.sbe.document import Element
+from connectors.wire.sbe.document import MAX_DEPTH, Element
 from connectors.wire.sbe.model import Encoding, Enum, Primitive, Scalar
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.report import Report
@@ -60,6 +60,9 @@ class Encodings:
         """Return the encoding called ``name`` for ``user``; E07 when there is none, E08 when it holds itself."""
         if name in self._open:
             self.report.error("E08", user, f"{' → '.join([*self._open, name])} is a circle")
+            return None
+        if len(self._open) >= MAX_DEPTH:
+            self.report.error("E08", user, f"{name} is nested deeper than {MAX_DEPTH}")
             return None
         if name not in self._resolved:
             self._resolved[name] = self._resolve(name, user)

@@ -51,6 +51,9 @@ _FORMS = {
 _NUMERIC = frozenset(["id", "version", "length", "offset", "sinceVersion", "deprecated", "blockLength"])
 _NOT_IN_COMPOSITE = frozenset({"field", "group", "data"})
 _UINT16 = 65535
+_LARGEST = 2147483647
+"""Of a size or a place: beyond it, no message can be held in memory."""
+_SIZES = frozenset({"length", "offset", "blockLength"})
 
 
 def check_vocabulary(root: Element, version: int, report: Report) -> None:
@@ -89,6 +92,8 @@ def _check_number(element: Element, name: str, report: Report) -> None:
     number = integer(element.get(name) or "")
     if number is None or number < 0:
         report.error("E25", element, f"{name} {element.get(name)!r} of {element.tag} is not a number from 0")
+    elif name in _SIZES and number > _LARGEST:
+        report.error("E25", element, f"{name} {number} of {element.tag} is above {_LARGEST}")
     elif element.tag == "message" and name == "id" and number > _UINT16:
         report.error("E25", element, f"message id {number} is above {_UINT16}")
 

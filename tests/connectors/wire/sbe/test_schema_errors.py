@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def data(members: str, attributes: str = "") -> str:
     )
 
 
+def link(number: int) -> str:
+    return f'<composite name="c{number}"><ref name="r" type="c{number - 1}"/></composite>'
+
+
+def chain(numbers: Iterable[int]) -> str:
+    return '<composite name="c0"/>\n' + "\n".join(link(number) for number in numbers)
+
+
 ENUM = '<enum name="Side" encodingType="uint8"><validValue name="Buy">1</validValue></enum>'
 OTHER_ENUM = '<enum name="Other" encodingType="uint8"><validValue name="Buy">1</validValue></enum>'
 VARIABLE = '<type name="varData" primitiveType="uint8" length="0"/>'
@@ -88,6 +97,10 @@ BROKEN = {
         '<composite name="a"><ref name="b" type="b"/></composite>\n'
         f'<composite name="b">\n{MARK}<ref name="a" type="a"/></composite>'
     ),
+    "E08 too deep": typed(chain(range(1, 100))).replace(link(64), f"{MARK}{link(64)}"),
+    "E08 too deep, last first": typed(chain(range(99, 0, -1))).replace(
+        '<ref name="r" type="c35"/>', f'{MARK}<ref name="r" type="c35"/>'
+    ),
     "E09 constant without value": typed(f'{MARK}<type name="t" primitiveType="int8" presence="constant"/>'),
     "E09 constant too long": typed(
         f'{MARK}<type name="t" primitiveType="char" length="2" presence="constant">abc</type>'
@@ -115,6 +128,9 @@ BROKEN = {
     "E10 constant enum of another enum": using(
         ENUM + OTHER_ENUM, f'{MARK}<field name="f" id="1" type="Side" presence="constant" valueRef="Other.Buy"/>'
     ),
+    "E10 constant enum as a member": using('<enum name="e" encodingType="uint8" presence="constant"/>', "").replace(
+        "<types>\n<enum", f'<types>\n<composite name="c">\n{MARK}<ref name="r" type="e"/></composite>\n<enum'
+    ),
     "E11 minimum": typed(f'{MARK}<type name="t" primitiveType="int8" minValue="x"/>'),
     "E11 maximum": typed(f'{MARK}<type name="t" primitiveType="int8" maxValue="128"/>'),
     "E11 null": typed(f'{MARK}<type name="t" primitiveType="uint16" presence="optional" nullValue="65536"/>'),
@@ -135,6 +151,14 @@ BROKEN = {
         f'{MARK}<type name="b" primitiveType="int8" offset="0"/></composite>'
     ),
     "E12 group inside": typed(f'<composite name="c">\n{MARK}<group name="g" id="1"/></composite>'),
+    "E12 too many values": typed(
+        '<composite name="c0"><type name="t" primitiveType="int8"/></composite>\n'
+        + "\n".join(
+            f'<composite name="c{n}"><ref name="a" type="c{n - 1}"/><ref name="b" type="c{n - 1}"/></composite>'
+            for n in range(1, 11)
+        )
+        + f'\n{MARK}<composite name="last"><ref name="a" type="c10"/><ref name="b" type="c10"/></composite>'
+    ),
     "E13 float enum": typed(f'{MARK}<enum name="e" encodingType="float"/>'),
     "E13 array enum": typed(
         f'<type name="t" primitiveType="uint8" length="2"/>\n{MARK}<enum name="e" encodingType="t"/>'
@@ -212,6 +236,7 @@ BROKEN = {
     ),
     "E25 length": typed(f'{MARK}<type name="t" primitiveType="int8" length="two"/>'),
     "E25 negative offset": message(f'{MARK}<field name="f" id="1" type="int8" offset="-1"/>'),
+    "E25 huge length": typed(f'{MARK}<type name="t" primitiveType="int8" length="2147483648"/>'),
     "E25 message id": document(messages=f'{MARK}<message name="M" id="65536"/>'),
     "E26 field without a name": message(f'{MARK}<field id="1" type="int8"/>'),
     "E26 empty name": message(f'{MARK}<field name=" " id="1" type="int8"/>'),
