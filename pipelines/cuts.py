@@ -198,9 +198,10 @@ def from_commit(commit: Mapping[str, Any]) -> CutRow | None:
     if note is None:
         return None
     metrics = {name: int(value) for name, value in commit.get("operationMetrics", {}).items() if str(value).isdecimal()}
-    shared = {name: value for name, value in asdict(note).items() if name not in ("feed", "notes")}
+    shared = {name: value for name, value in asdict(note).items() if name not in ("feed", "notes", "ignored")}
     return CutRow(
         **shared,
+        ignored=note.ignored + _without_effect(note, metrics),
         delta_version=int(commit["version"]),
         inserted=metrics.get("numTargetRowsInserted", _appended(commit, metrics)),
         updated=metrics.get("numTargetRowsUpdated", 0),
@@ -210,6 +211,14 @@ def from_commit(commit: Mapping[str, Any]) -> CutRow | None:
         seconds=metrics["executionTimeMs"] / 1000 if "executionTimeMs" in metrics else None,
         notes=note.notes or {},
     )
+
+
+def _without_effect(note: CommitNote, metrics: Mapping[str, int]) -> int:
+    """Return how many net rows changed no row; in a replacing cut those that are equal do so rightly."""
+    if note.replaced or "numSourceRows" not in metrics:
+        return 0
+    effects = sum(metrics.get(f"numTargetRows{effect}", 0) for effect in ("Inserted", "Updated", "Deleted"))
+    return max(metrics["numSourceRows"] - effects, 0)
 
 
 def _appended(commit: Mapping[str, Any], metrics: Mapping[str, int]) -> int:
