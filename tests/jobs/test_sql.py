@@ -4,11 +4,15 @@ import io
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from conf.errors import QueryFailed
+from jobs import cli
 from jobs.sql import Answer, Format, ask, explained, write
 from pipelines.views import Views
 
@@ -184,3 +188,51 @@ def test_a_table_shows_null_and_counts_its_rows():
     assert "[bid]" in printed
     assert "NULL" in printed
     assert "1 rows, and more" in printed
+
+
+@pytest.fixture
+def conf(tmp_path: Path, warehouse: Path) -> str:
+    """A folder of settings with one feed, one of whose two tables is built."""
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "settings.toml").write_text(f'warehouse = "{warehouse}"\n')
+    (tmp_path / "feeds" / "market.toml").write_text(
+        'connector = "deephaven"\naddress = "127.0.0.1:1"\n'
+        '[tables.quotes]\nsource = "Quotes"\n[tables.trades]\nsource = "Trades"\n'
+    )
+    write_deltalake(f"{warehouse}/silver/market/quotes", pa.table({"sym": ["AAPL", "IBM"], "bid": [1.5, None]}))
+    return str(tmp_path)
+
+
+def run(*arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    return left.value.code
+
+
+def test_the_command_prints_rows_and_says_when_there_are_more(
+    spark: SparkSession, conf: str, capsys: pytest.CaptureFixture[str]
+):
+    code = run("--conf", conf, "sql", "SELECT * FROM quotes ORDER BY sym", "--format", "json", "--limit", "1")
+
+    assert code == 0
+    out, err = capsys.readouterr()
+    assert out == '{"sym": "AAPL", "bid": 1.5}\n'
+    assert err == "silverfold: cut after 1 rows; --limit N shows more\n"
+
+
+def test_the_command_prints_csv_where_no_terminal_is(
+    spark: SparkSession, conf: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run("--conf", conf, "sql", "SELECT sym FROM market__quotes WHERE bid IS NULL") == 0
+
+    assert capsys.readouterr().out == "sym\nIBM\n"
+
+
+def test_the_command_ends_with_2_when_a_table_is_not_built(
+    spark: SparkSession, conf: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run("--conf", conf, "sql", "SELECT * FROM trades") == 2
+
+    assert capsys.readouterr().err == (
+        "silverfold: table trades of feed market is not built yet: run `silverfold build market --once`\n"
+    )
