@@ -14,7 +14,7 @@ from typing import Any, Final
 from structlog.typing import FilteringBoundLogger
 
 from conf.errors import SilverfoldError
-from conf.model import Reconnect
+from connectors.backoff import Backoff
 from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from pipelines.places import Places
 from pipelines.sink import BronzeSink
@@ -22,24 +22,6 @@ from pipelines.writer import BronzeWriter
 
 PATIENCE: Final = 30.0
 """Seconds that a stop waits for a receiver to land what it holds."""
-
-
-class Backoff:
-    """Waits between epochs: exponential, each drawn evenly from zero to the longest allowed by then."""
-
-    def __init__(self, settings: Reconnect, rng: Random) -> None:
-        self._settings, self._rng = settings, rng
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin anew: the last epoch was a good one."""
-        self._longest = self._settings.first
-
-    def next_wait(self) -> float:
-        """Return seconds to wait, and allow twice as many the next time."""
-        wait = self._rng.uniform(0.0, min(self._longest, self._settings.longest))
-        self._longest = min(2 * self._longest, self._settings.longest)
-        return wait
 
 
 async def receive(
@@ -71,7 +53,9 @@ async def receive(
     landed = await asyncio.to_thread(writer.source_positions) if resumes else {}
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
-        await _epochs(connector.receiver(feed), sink, landed, Backoff(feed.reconnect, rng), stop)
+        await _epochs(
+            connector.receiver(feed), sink, landed, Backoff(feed.reconnect.first, feed.reconnect.longest, rng), stop
+        )
         last = await sink.flush()
     log.info("stopped", last=last, epoch=sink.epoch)
     return last

@@ -8,7 +8,7 @@ bytes are uncommitted, and the socket behind the caller slows its sender down. N
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
 from typing import Final
@@ -17,6 +17,7 @@ from structlog.typing import FilteringBoundLogger
 
 from conf.errors import SilverfoldError, StoreUnavailable
 from conf.model import Commit
+from connectors.backoff import Backoff
 from connectors.base import Boundary, Frame
 from pipelines.batch import Batch, Prepared
 from pipelines.places import Place
@@ -202,19 +203,16 @@ class BronzeSink:
             self._start_compaction()
 
     async def _append(self, batch: Prepared) -> None:
-        for delay in self._retries():
+        backoff = Backoff(_FIRST_RETRY, _LONGEST_RETRY, self._rng)
+        while True:
             try:
                 return await asyncio.to_thread(self._writer.append, batch.table)
             except StoreUnavailable as error:
-                self._log.warning("commit failed", reason=str(error), first=batch.first, bytes=batch.size, wait=delay)
-            await asyncio.sleep(delay)
-        raise AssertionError("retries never end")
-
-    def _retries(self) -> Iterator[float]:
-        longest = _FIRST_RETRY
-        while True:
-            yield round(self._rng.uniform(longest / 2, longest), 3)
-            longest = min(2 * longest, _LONGEST_RETRY)
+                wait = backoff.next_wait()
+                self._log.warning(
+                    "commit failed", reason=str(error), first=batch.first, bytes=batch.size, next_in=round(wait, 3)
+                )
+            await asyncio.sleep(wait)
 
     def _start_compaction(self) -> None:
         if self._compaction is None or self._compaction.done():

@@ -15,7 +15,7 @@ from conf.errors import (
 from conf.model import Reconnect
 from connectors.base import Boundary, Frame, Kind
 from pipelines.places import Places
-from pipelines.receiving import Backoff, receive
+from pipelines.receiving import receive
 from tests.support.landing import BY_HAND, LOG, ScriptedConnector, feed, landed, marks, update
 
 
@@ -218,18 +218,6 @@ def test_a_resuming_source_is_told_the_last_landed_position_of_each_stream(place
     run(places, script, script, continuity="resume")
     run(places, script, script, continuity="resume")
     assert told == [{}, {"quotes": "1"}, {"quotes": "2"}, {"quotes": "3"}]
-
-
-def test_waits_double_up_to_the_longest_and_are_drawn_from_zero_up():
-    class Highest(Random):
-        def uniform(self, a, b):
-            assert a == 0.0
-            return b
-
-    backoff = Backoff(Reconnect(first=1, longest=5), Highest())
-    waits = [backoff.next_wait() for _ in range(5)]
-    backoff.reset()
-    assert [*waits, backoff.next_wait()] == [1, 2, 4, 5, 5, 1]
 
 
 def test_only_an_epoch_that_brought_a_whole_update_resets_the_wait(places):

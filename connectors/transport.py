@@ -1,0 +1,155 @@
+"""A TCP connection to a source, for asyncio: read what has arrived, write what is small.
+
+What has arrived is kept until it is read, up to a bound; beyond it the socket is left alone, and the sender waits.
+Nothing that has arrived is lost when a reader is cancelled: `Connection.arrived` hands it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Final, NamedTuple, cast
+
+from conf.errors import SourceUnavailable
+
+MOST_UNREAD: Final = 1 << 20
+"""Bytes that may have arrived and not been read before the socket is left alone. One more chunk may be on its way."""
+
+MOST_UNSENT: Final = 1 << 20
+"""Bytes that may wait to be sent before the peer counts as one that does not read."""
+
+# The peer is asked after half a minute of silence, and given up half a minute later: a quiet table is silent for long.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+
+class Address(NamedTuple):
+    """Where a source listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Return what ``host:port`` says; an IPv6 address stands in brackets. Raises ValueError that says what is wrong."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host:
+        raise ValueError("host:port, such as 127.0.0.1:7777")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise ValueError("a port from 1 to 65535 after the colon")
+    if host.startswith("[") and host.endswith("]"):
+        return Address(host[1:-1], int(port))
+    if ":" in host:
+        raise ValueError("an IPv6 address in brackets, such as [::1]:7777")
+    return Address(host, int(port))
+
+
+async def connect(address: Address, *, timeout: float) -> Connection:
+    """Return an open connection: keep-alive on, small writes not delayed.
+
+    Args:
+        timeout: Seconds.
+
+    Raises:
+        SourceUnavailable: Nobody listens there, the name is not known, or it takes too long.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout):
+            _, protocol = await loop.create_connection(Connection, address.host, address.port)
+    except TimeoutError:
+        raise SourceUnavailable(f"{address}: no connection within {timeout:g} s") from None
+    except OSError as error:
+        raise SourceUnavailable(f"{address}: {error.strerror or error}") from error
+    return protocol
+
+
+class Connection(asyncio.Protocol):
+    """One connection, read by one task. Made by `connect`."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._unread = 0
+        self._ended = False
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._closed = asyncio.get_running_loop().create_future()
+
+    async def read(self, timeout: float | None = None) -> bytes:
+        """Return all that has arrived, as soon as there is any; empty when the peer has closed and all is read.
+
+        Args:
+            timeout: Seconds; None waits for ever.
+
+        Raises:
+            TimeoutError: Nothing arrived in time.
+            SourceUnavailable: The connection broke. What had arrived before was returned before.
+        """
+        if not self._chunks and not self._ended:
+            self._reader = asyncio.get_running_loop().create_future()
+            async with asyncio.timeout(timeout):
+                await self._reader
+        arrived = self.arrived()
+        if not arrived and self._error is not None:
+            raise SourceUnavailable(f"the connection broke: {self._error}") from self._error
+        return arrived
+
+    def arrived(self) -> bytes:
+        """Return what has arrived and not been read yet, without waiting."""
+        arrived = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        if self._unread > MOST_UNREAD and not self._ended:
+            self._transport.resume_reading()
+        self._chunks.clear()
+        self._unread = 0
+        return arrived
+
+    def write(self, message: bytes) -> None:
+        """Send bytes, without waiting.
+
+        Raises:
+            SourceUnavailable: The peer has not read what was sent before.
+        """
+        self._transport.write(message)
+        if self._transport.get_write_buffer_size() > MOST_UNSENT:
+            raise SourceUnavailable("the peer does not read what it is sent")
+
+    async def close(self) -> None:
+        """End the connection, whatever is on its way. Safe to repeat."""
+        self._transport.abort()
+        await asyncio.wait([self._closed])
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._transport = cast(asyncio.Transport, transport)
+        connected: socket.socket = transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            with contextlib.suppress(AttributeError, OSError):  # not every system knows every name
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        self._chunks.append(data)
+        self._unread += len(data)
+        if self._unread > MOST_UNREAD:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        """See `asyncio.Protocol`. The connection is ours to close."""
+        self._ended = True
+        self._wake()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._ended, self._error = True, self._error or exc
+        self._wake()
+        self._closed.set_result(None)
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
