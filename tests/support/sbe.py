@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from connectors.wire.sbe.decode import decode
+from connectors.wire.sbe.encode import encode
 from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import load_schema
 from connectors.wire.sbe.values import SetValue
@@ -50,6 +52,15 @@ def frame(body: str, *, block_length: int, version: int = 0, template: int = 1) 
     """Return a little-endian message of schema 1: a header, then ``body`` in hex, spaces allowed."""
     header = b"".join(number.to_bytes(2, "little") for number in (block_length, template, 1, version))
     return header + bytes.fromhex(body)
+
+
+def assert_reads_and_writes(schema: Schema, body: bytes, values: dict[str, Any], *, tolerant: bool = False) -> None:
+    """Check that a message has these values, nothing to warn about, and is written to the same bytes."""
+    decoded = decode(schema, body)
+    assert decoded.values == values
+    assert decoded.consumed == len(body)
+    assert decoded.warnings == ()
+    assert encode(schema, decoded.message.name, decoded.values, tolerant=tolerant).hex() == body.hex()
 
 
 def json_form(value: Any) -> Any:
