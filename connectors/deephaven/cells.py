@@ -8,8 +8,6 @@ with None for null: str for String, `decimal.Decimal` for Decimal, a sorted tupl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,15 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import InvalidValue
+from connectors.deephaven.cell_values import CONVERTERS, FLOATS, INTEGERS, elements
 from connectors.deephaven.rowkeys import Mask
 from connectors.deephaven.types import ColumnType, Shape
 
 Cells: TypeAlias = npt.NDArray[Any]
-
-_INTEGERS = frozenset({"Byte", "Short", "Int", "Long", "DateTime"})
-_FLOATS = frozenset({"Float", "Double"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def dtype_of(kind: ColumnType) -> np.dtype[Any]:
@@ -127,12 +121,12 @@ def _from_numpy(kind: ColumnType, values: npt.NDArray[Any]) -> Cells:
         return values.copy()
     if kind.name == "DateTime" and values.dtype.kind == "M":
         return values.astype("datetime64[ns]").astype(np.int64)  # NaT is the sentinel already
-    if kind.name in _INTEGERS and values.dtype.kind in "iu":
+    if kind.name in INTEGERS and values.dtype.kind in "iu":
         fitted = values.astype(dtype_of(kind))
         if not np.array_equal(fitted, values):
             raise OverflowError("an integer is too large")
         return fitted
-    if kind.name in _FLOATS and np.can_cast(values.dtype, dtype_of(kind), "safe"):
+    if kind.name in FLOATS and np.can_cast(values.dtype, dtype_of(kind), "safe"):
         return values.astype(dtype_of(kind))
     return _from_python(kind, values.tolist())
 
@@ -170,89 +164,13 @@ def _objects(values: Sequence[Any]) -> Cells:
 
 
 def _converter(kind: ColumnType) -> Callable[[Any], Any]:
-    if kind.name == "DateTime":
-        return _nanoseconds
-    if kind.name in _INTEGERS:
-        return _integer
-    if kind.name in _FLOATS:
-        return _number
     if kind.shape is Shape.FIXED_ARRAY:
         return lambda value: _fixed_array(kind, value)
-    return _CONVERTERS[kind.name]
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{value!r} is not an integer")
-    return int(value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{value!r} is not a number")
-    return float(value)
-
-
-def _nanoseconds(value: Any) -> int:
-    if isinstance(value, datetime):
-        return (value - _EPOCH) // _MICROSECOND * 1000 + getattr(value, "nanosecond", 0)
-    return _integer(value)
-
-
-def _boolean(value: Any) -> int:
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{value!r} is not a boolean")
-    return int(value)
-
-
-def _char(value: Any) -> int:
-    if isinstance(value, str):
-        return ord(value)
-    return _integer(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
-    value.encode()  # a lone surrogate is a ValueError here
-    return value
-
-
-def _decimal(value: Any) -> Decimal:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Decimal(value)
-    if not isinstance(value, Decimal) or not value.is_finite():
-        raise TypeError(f"{value!r} is not a finite Decimal")
-    return value
-
-
-def _texts(value: Any) -> tuple[str | None, ...]:
-    return tuple(None if text is None else _text(text) for text in _elements(value))
-
-
-def _text_set(value: Any) -> tuple[str, ...]:
-    return tuple(sorted({_text(text) for text in _elements(value)}))
+    return CONVERTERS[kind.name]
 
 
 def _fixed_array(kind: ColumnType, value: Any) -> Cells:
     assert kind.element is not None
-    elements = value if isinstance(value, np.ndarray) else _elements(value)
-    cells = to_cells(kind.element, elements)
+    cells = to_cells(kind.element, value if isinstance(value, np.ndarray) else elements(value))
     cells.flags.writeable = False
     return cells
-
-
-def _elements(value: Any) -> Iterable[Any]:
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise TypeError(f"{value!r} is not a list")
-    return value
-
-
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "Boolean": _boolean,
-    "Char": _char,
-    "String": _text,
-    "Decimal": _decimal,
-    "StringArray": _texts,
-    "StringSet": _text_set,
-}

@@ -149,6 +149,7 @@ class TableServer:
                 await asyncio.sleep(_AFTER_FAILED_ACCEPT)
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             client = ServedClient(connection, self._session(), self._limits, self._encoders)
             self._clients[client] = self._loop.create_task(self._serve(client, f"{address[0]}:{address[1]}"))
 

@@ -23,15 +23,15 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, SourceRefused
 from connectors.deephaven.messages import Request, SubscribeMode, TableSubscribe, TableUnsubscribe
 from connectors.deephaven.publication import Publication
-from connectors.deephaven.rows import Delta
+from connectors.deephaven.rows import Delta, Rows
 from connectors.deephaven.server_session import ServerSession
 from connectors.deephaven.tap import Tap
 
 _RECEIVED_AT_ONCE = 1 << 16
 _SENT_AT_ONCE = 1 << 18
 _MADE_AT_ONCE = 1 << 20
-_LIGHT = 1 << 17
-"""Bytes of rows that are encoded on the spot; more would hold up other clients."""
+_LIGHT_BYTES, _LIGHT_CELLS = 1 << 17, 1 << 12
+"""Rows up to this size are encoded on the spot; more would hold up other clients."""
 _SMALLEST_BACKLOG = 1 << 24
 
 _Made = TypeVar("_Made")
@@ -74,6 +74,7 @@ class _Asked(NamedTuple):
 class _Changed(NamedTuple):
     tap: Tap
     delta: Delta
+    size: int
 
 
 _Work: TypeAlias = _Asked | _Changed
@@ -117,7 +118,7 @@ class ServedClient:
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         for tap in self._taps.values():
-            tap.close()
+            self._close(tap)
         if self._overdue is not None:
             self._overdue.cancel()
         self._verdict.cancel()
@@ -158,7 +159,7 @@ class ServedClient:
         if isinstance(request, TableUnsubscribe):
             answer, publication = self._session.unsubscribe(request)
             if publication is not None:
-                self._taps.pop(publication.id).close()
+                self._close(self._taps.pop(publication.id))
             await self._queue(answer)
         else:
             await self._subscribe(request)
@@ -170,7 +171,7 @@ class ServedClient:
         elif publication.mode is SubscribeMode.SNAPSHOT_ONLY:
             await self._queue(answer)
             found = await self._elsewhere(lambda: publication.table.snapshot(publication.looked_at))
-            await self._publish(publication, publication.snapshot(found.rows), found.rows.size())
+            await self._publish(publication, publication.snapshot(found.rows), light=_is_light(found.rows))
             self._session.end(publication)
         elif publication.mode is SubscribeMode.UPDATES_ONLY:
             await self._elsewhere(self._tap(publication).open)
@@ -178,27 +179,32 @@ class ServedClient:
         else:
             await self._queue(answer)
             rows = await self._elsewhere(self._tap(publication).open_with_snapshot)
-            await self._publish(publication, publication.snapshot(rows), rows.size())
+            await self._publish(publication, publication.snapshot(rows), light=_is_light(rows))
 
     def _tap(self, publication: Publication) -> Tap:
         tap = self._taps[publication.id] = Tap(publication, self._deliver)
         return tap
 
+    def _close(self, tap: Tap) -> None:
+        """Let nothing more of it be sent; its table, which may be busy, is told elsewhere."""
+        tap.shut()
+        self._encoders.submit(tap.detach)
+
     async def _change(self, change: _Changed) -> None:
-        self._waiting -= change.delta.size
+        self._waiting -= change.size
         if not change.tap.closed:
             publication = change.tap.publication
-            await self._publish(publication, publication.update(change.delta), change.delta.size)
+            await self._publish(publication, publication.update(change.delta), light=change.size < _LIGHT_BYTES)
 
-    async def _publish(self, publication: Publication, messages: Iterator[bytes], size: int) -> None:
+    async def _publish(self, publication: Publication, messages: Iterator[bytes], *, light: bool) -> None:
         """Queue messages as they are made; a subscription whose rows cannot be sent ends with an error."""
         try:
-            while batch := _some(messages) if size < _LIGHT else await self._elsewhere(lambda: _some(messages)):
+            while batch := _some(messages) if light else await self._elsewhere(lambda: _some(messages)):
                 for message in batch:
                     await self._queue(message)
-        except (InvalidValue, LocalProtocolError, RemoteProtocolError, SourceRefused) as error:
+        except (InvalidValue, LocalProtocolError, SourceRefused) as error:
             if publication.id in self._taps:
-                self._taps.pop(publication.id).close()
+                self._close(self._taps.pop(publication.id))
             await self._queue(self._session.failure(publication, error))
 
     async def _queue(self, message: bytes) -> None:
@@ -214,18 +220,19 @@ class ServedClient:
 
     def _deliver(self, tap: Tap, delta: Delta) -> None:
         """Take an update. Called in the updating thread."""
+        change = _Changed(tap, delta, delta.size)
         with suppress(RuntimeError):  # the loop is closed: the server ended while a table was changing
-            self._loop.call_soon_threadsafe(self._arrived, tap, delta)
+            self._loop.call_soon_threadsafe(self._arrived, change)
 
-    def _arrived(self, tap: Tap, delta: Delta) -> None:
-        if tap.closed or self._verdict.done():
+    def _arrived(self, change: _Changed) -> None:
+        if change.tap.closed or self._verdict.done():
             return
         if self._waiting > 2 * self._limits.backlog:
             self._condemn()
         elif self._waiting > self._limits.backlog and self._overdue is None:
             self._overdue = self._loop.call_later(self._limits.send_wait, self._reconsider)
-        self._waiting += delta.size
-        self._work.put_nowait(_Changed(tap, delta))
+        self._waiting += change.size
+        self._work.put_nowait(change)
 
     def _reconsider(self) -> None:
         self._overdue = None
@@ -239,6 +246,10 @@ class ServedClient:
     async def _elsewhere(self, work: Callable[[], _Made]) -> _Made:
         """Do work in another thread, so that other clients need not wait."""
         return await self._loop.run_in_executor(self._encoders, work)
+
+
+def _is_light(rows: Rows) -> bool:
+    return len(rows) * len(rows.columns) < _LIGHT_CELLS
 
 
 def _some(messages: Iterator[bytes]) -> list[bytes]:

@@ -45,8 +45,12 @@ class Tap:
         self._keep(detach)
         return snapshot.rows
 
-    def close(self) -> None:
-        """Let nothing flow any more. May be repeated."""
+    def shut(self) -> None:
+        """Let nothing flow any more. Never waits; `detach` follows."""
+        self._closed = True
+
+    def detach(self) -> None:
+        """Shut, and let the table forget it. May wait for the table, and may be repeated."""
         with self._lock:
             self._closed = True
             detach, self._detach = self._detach, None
@@ -54,7 +58,8 @@ class Tap:
             detach()
 
     def _flow(self, delta: Delta) -> None:
-        self._deliver(self, delta)
+        if not self._closed:
+            self._deliver(self, delta)
 
     def _keep(self, detach: Detach) -> None:
         with self._lock:

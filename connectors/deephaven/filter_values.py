@@ -1,0 +1,177 @@
+"""Compares cells for row filters: with a constant of the filter's text, or with another column's cells.
+
+The meaning of comparisons is told in `connectors.deephaven.filters`; here is how: every cell has a rank (null, value,
+NaN), and only where both sides are values do the values themselves decide.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from conf.errors import InvalidValue
+from connectors.deephaven.cells import Cells, null_mask
+from connectors.deephaven.filter_syntax import Constant, Operator
+from connectors.deephaven.rowkeys import Mask
+from connectors.deephaven.types import ColumnType, Shape
+
+INTEGERS = frozenset({"Byte", "Short", "Int", "Long"})
+FLOATS = frozenset({"Float", "Double"})
+NUMBERS = INTEGERS | FLOATS
+COMPARABLE = NUMBERS | {"Boolean", "Char", "DateTime", "String", "Decimal"}
+
+_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?)?Z")
+_NULL, _VALUE, _NAN = 0, 1, 2
+_OPERATORS: Mapping[Operator, Callable[[Any, Any], Mask]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number between two whole ones, as integer columns see it: ``floor`` is the largest below."""
+
+    floor: int
+
+
+Bound: TypeAlias = Any
+"""A constant as cells hold it; None for null, `Between` where no cell can equal it."""
+
+
+def bound(kind: ColumnType, constant: Constant) -> Bound:
+    """Return the constant for comparing with cells of ``kind``.
+
+    Raises:
+        InvalidValue: ``filter-type``: such cells do not compare with it.
+    """
+    value = constant.value
+    if value is None:
+        return None
+    if isinstance(value, bool) and kind.name == "Boolean":
+        return int(value)
+    if isinstance(value, Decimal) and (kind.name in NUMBERS or kind.name == "Decimal"):
+        return _number(kind, value)
+    if isinstance(value, str):
+        return _text(kind, value, constant.position)
+    raise mismatch(f"{kind.name} values do not compare with {value!s}", constant.position)
+
+
+def compare(kind: ColumnType, cells: Cells, sign: Operator, value: Bound) -> Mask:
+    """Tell which cells stand in this relation to a bound constant."""
+    if value is None:
+        return _OPERATORS[sign](_rank(kind, cells), _NULL)
+    if isinstance(value, Between):
+        if sign in {"=", "!="}:
+            return np.full(len(cells), sign == "!=")
+        return compare(kind, cells, "<=" if sign in {"<", "<="} else ">", value.floor)
+    return _ordered(sign, (_rank(kind, cells), np.int8(_VALUE)), (_sortable(kind, cells), _sort_scalar(kind, value)))
+
+
+def compare_columns(kinds: tuple[ColumnType, ColumnType], cells: tuple[Cells, Cells], sign: Operator) -> Mask:
+    """Tell in which rows the first column's cell stands in this relation to the second's."""
+    ranks = _rank(kinds[0], cells[0]), _rank(kinds[1], cells[1])
+    return _ordered(sign, ranks, (_sortable(kinds[0], cells[0]), _sortable(kinds[1], cells[1])))
+
+
+def is_one_of(kind: ColumnType, cells: Cells, values: list[Bound]) -> Mask:
+    """Tell which cells equal one of the bound constants."""
+    null = null_mask(kind, cells)
+    wanted = {value for value in values if value is not None and not isinstance(value, Between)}
+    found = _among(kind, cells, wanted) & ~null
+    return found | null if None in values else found
+
+
+def mismatch(detail: str, position: int) -> InvalidValue:
+    """Return the error for what does not compare."""
+    return InvalidValue(detail, offset=position, reason="filter-type")
+
+
+def _ordered(sign: Operator, ranks: tuple[Any, Any], values: tuple[Any, Any]) -> Mask:
+    both: Mask = (ranks[0] == _VALUE) & (ranks[1] == _VALUE)
+    with np.errstate(invalid="ignore"):
+        by_value = _OPERATORS[sign](values[0], values[1])
+    return np.where(both, by_value, _OPERATORS[sign](ranks[0], ranks[1])).astype(np.bool_)
+
+
+def _rank(kind: ColumnType, cells: Cells) -> Cells:
+    rank = np.where(null_mask(kind, cells), np.int8(_NULL), np.int8(_VALUE))
+    if kind.name in FLOATS:
+        rank[np.isnan(cells)] = _NAN
+    return rank
+
+
+def _sortable(kind: ColumnType, cells: Cells) -> Cells:
+    """Return the cells in a form whose order is Deephaven's; null cells as anything that compares."""
+    if kind.shape is Shape.FIXED:
+        return cells
+    blank = _sort_key(kind, "" if kind.shape is Shape.STRING else Decimal())
+    keys = [blank if cell is None else _sort_key(kind, cell) for cell in cells]
+    return np.fromiter(keys, np.dtype(object), len(cells))
+
+
+def _sort_key(kind: ColumnType, value: Any) -> Any:
+    return value.encode("utf-16-be", "surrogatepass") if kind.shape is Shape.STRING else value
+
+
+def _sort_scalar(kind: ColumnType, value: Any) -> Any:
+    if kind.shape is Shape.FIXED:
+        return value
+    scalar = np.empty((), object)  # numpy would take bytes for its own, and drop zeros at their end
+    scalar[()] = _sort_key(kind, value)
+    return scalar
+
+
+def _among(kind: ColumnType, cells: Cells, values: set[Any]) -> Mask:
+    if kind.shape is Shape.FIXED:
+        fitting = [value for value in values if kind.name in FLOATS or _fits(kind, value)]
+        return np.isin(cells, np.array(fitting, kind.dtype))
+    return np.fromiter((cell in values for cell in cells), np.bool_, len(cells))
+
+
+def _fits(kind: ColumnType, value: int) -> bool:
+    limits = np.iinfo(kind.dtype or np.int64)
+    return int(limits.min) <= value <= int(limits.max)
+
+
+def _number(kind: ColumnType, value: Decimal) -> Any:
+    if kind.name == "Decimal":
+        return value
+    if kind.name in FLOATS:
+        with np.errstate(over="ignore"):
+            return kind.dtype.type(float(value)) if kind.dtype is not None else float(value)
+    return int(value) if value == value.to_integral_value() else Between(math.floor(value))
+
+
+def _text(kind: ColumnType, value: str, position: int) -> Any:
+    if kind.name == "String":
+        return value
+    if kind.name == "Char" and len(value) == 1 and ord(value) <= 0xFFFF:
+        return ord(value)
+    if kind.name == "DateTime":
+        return _nanoseconds(value, position)
+    raise mismatch(f"{kind.name} values do not compare with this text", position)
+
+
+def _nanoseconds(text: str, position: int) -> int:
+    match = _DATE_TIME.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError("expected such as 2017-08-25T13:30:00.5Z")
+        moment = datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00'}").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise mismatch(f"not a date-time: {error}", position) from error
+    seconds = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+    return seconds * 10**9 + int((match[3] or "").ljust(9, "0"))
