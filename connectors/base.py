@@ -177,6 +177,15 @@ class Decoder(Protocol):
         """Return the wide ranges of the survey: ``first_key``, ``last_key``, ``frame_seq``, ``update``. Lazy."""
 
 
+class Problem(NamedTuple):
+    """A setting that is wrong though the models allow it."""
+
+    key: str
+    """Dotted, from the top of the feed's file."""
+    found: object
+    allowed: str
+
+
 class Connector(Protocol):
     """One per folder, one line in the registry."""
 
@@ -205,6 +214,9 @@ class Connector(Protocol):
 
     def keeps_log(self, table: Table) -> bool:
         """Tell whether silver is an append-only log of changes rather than the table's state."""
+
+    def problems(self, feed: Feed) -> Iterable[Problem]:
+        """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

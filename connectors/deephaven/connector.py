@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Literal
 
 from pydantic import BaseModel
 
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Receiver
+from connectors.base import Connector, Decoder, Feed, Problem, Receiver
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.transport import parse_address
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,19 @@ class DeephavenConnector:
         assert isinstance(table, DeephavenTable)
         return table.keeps_log
 
+    def problems(self, feed: Feed) -> Iterator[Problem]:
+        """Yield what is wrong beyond the models: an address that is none."""
+        try:
+            parse_address(feed.address)
+        except ValueError as error:
+            yield Problem("address", feed.address, str(error))
+
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
         from connectors.deephaven.receiver import DeephavenReceiver  # noqa: PLC0415 - a build needs no sockets
 
-        return DeephavenReceiver(feed)
+        rng = Random()  # noqa: S311 - it spreads waits, it keeps no secret
+        return DeephavenReceiver(feed, rng=rng, clock=time.monotonic)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""

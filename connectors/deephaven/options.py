@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from conf.model import Strict, Table
 from connectors.deephaven.frames import PrefixCounts
 from connectors.deephaven.messages import SubscribeMode
+
+_ONLY_WITH = {"every": SubscribeMode.SNAPSHOT_ONLY, "apply": SubscribeMode.UPDATES_ONLY}
+"""Settings that mean something in one mode alone."""
 
 
 class DeephavenOptions(Strict):
@@ -36,17 +39,17 @@ class DeephavenTable(Table):
         mode: What the server is asked for.
         columns: Columns to subscribe; none means all.
         filter: Rows to subscribe, as an expression of the source; empty means all.
-        every: Seconds between snapshots, with ``snapshot_only``.
+        every: Seconds from the end of one snapshot to asking for the next, with ``snapshot_only``.
         apply: With ``updates_only``: append each change to a ``log``, or ``upsert`` rows.
         decimals: Scale of BigDecimal columns that are to be decimal(38, scale); others become text.
     """
 
     mode: SubscribeMode = SubscribeMode.SNAPSHOT_WITH_UPDATES
-    columns: tuple[str, ...] = ()
+    columns: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     filter: str = ""
     every: float = Field(default=60.0, gt=0)
     apply: Literal["log", "upsert"] = "log"
-    decimals: dict[str, int] = Field(default_factory=dict)
+    decimals: dict[str, Annotated[int, Field(ge=0, le=38)]] = Field(default_factory=dict)
 
     @property
     def keeps_log(self) -> bool:
@@ -55,9 +58,15 @@ class DeephavenTable(Table):
 
     @model_validator(mode="after")
     def _fits_together(self) -> DeephavenTable:
-        missing = [key for key in self.keys if self.columns and key not in self.columns]
-        if missing:
-            raise ValueError(f"keys must be among columns: {', '.join(missing)}")
+        for setting, mode in _ONLY_WITH.items():
+            if setting in self.model_fields_set and self.mode is not mode:
+                raise ValueError(f"{setting} only with mode = {mode.value}")
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError("each of columns once")
+        for setting, names in (("keys", self.keys), ("decimals", self.decimals)):
+            missing = [name for name in names if self.columns and name not in self.columns]
+            if missing:
+                raise ValueError(f"{setting} among columns, which lack {', '.join(missing)}")
         if self.keys and self.keeps_log:
-            raise ValueError("a log has no keys: set apply to upsert, or leave keys out")
+            raise ValueError("keys with apply = upsert: a log has none")
         return self

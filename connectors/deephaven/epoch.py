@@ -1,0 +1,224 @@
+"""The course of one connection, without a socket: bytes in, frames for bronze out, and requests when they are due.
+
+Which frame lands as what is the table in `PROTOCOL.md`, "How frames land". Bodies are kept as they came; of a column
+message nothing but header and subscription is read. A stream is a silver table's name; each time it is subscribed it
+gets an id of its own, so that what belongs to an older subscription cannot be taken for the newer one's.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from conf.errors import LocalProtocolError, RemoteProtocolError, WireError
+from connectors.backoff import Backoff
+from connectors.base import Boundary, Frame, Kind, mark
+from connectors.deephaven.messages import (
+    BadFrame,
+    ColumnReceived,
+    ConnectionResponse,
+    Event,
+    RowsRemovedReceived,
+    SubscribeMode,
+    SubscribeResponse,
+    SubscriptionError,
+    UnknownMessage,
+    UnsubscribeResponse,
+    UpdateBegan,
+    UpdateEnded,
+    UpdateVoided,
+)
+from connectors.deephaven.options import DeephavenTable
+from connectors.deephaven.parts import Roles
+from connectors.deephaven.protocol import Session
+from connectors.deephaven.subscriptions import SubscriptionState
+
+_BOUNDARIES: Mapping[type[Event], Boundary] = {
+    UpdateBegan: Boundary.BEGIN,
+    RowsRemovedReceived: Boundary.INSIDE,
+    UpdateEnded: Boundary.END,
+}
+_REFUSED = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
+
+
+class Epoch:
+    """One connection from its first byte to its last.
+
+    Args:
+        tables: By stream.
+        rests: Per stream, seconds that it is to stay out of this epoch; 0.0 for none.
+        backoffs: Per stream, the waits before a refused subscription is asked for again.
+        clock: Seconds, of any origin.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tables: Mapping[str, DeephavenTable],
+        *,
+        rests: Mapping[str, float],
+        backoffs: Mapping[str, Backoff],
+        clock: Callable[[], float],
+    ) -> None:
+        self._session, self._tables, self._backoffs, self._clock = session, tables, backoffs, clock
+        self._rests = rests
+        self._stopping = False
+        self._landing: Mapping[type[Event], Callable[[Any], Sequence[Frame]]] = {
+            ConnectionResponse: self._connected,
+            SubscribeResponse: self._answer,
+            UnsubscribeResponse: self._answer,
+            SubscriptionError: self._refused,
+            UpdateBegan: self._of_update,
+            RowsRemovedReceived: self._of_update,
+            UpdateEnded: self._of_update,
+            UpdateVoided: self._void,
+            UnknownMessage: self._unknown,
+            BadFrame: self._broken,
+        }
+        self._streams: dict[int, str] = {}
+        self._ids = count(1)
+        self._due: dict[str, float] = {}
+        self.greeted = False
+        """The server's first frame has come, and was understood."""
+        self.error: RemoteProtocolError | None = None
+        """Why the connection is to be dropped."""
+
+    @property
+    def took_part(self) -> set[str]:
+        """Streams that were subscribed."""
+        return set(self._streams.values())
+
+    def receive(self, chunk: bytes) -> list[Frame]:
+        """Take bytes and return the frames that became whole. After `error` is set, there are no more."""
+        self._session.receive(chunk)
+        return self._pull()
+
+    def receive_eof(self) -> list[Frame]:
+        """Take the end of the connection and return what is left to land: marks of updates that stay void."""
+        self._session.receive_eof()
+        return self._pull()
+
+    def stop(self, arrived: bytes) -> list[Frame]:
+        """Take the last bytes before we ourselves drop the connection. Part of a frame is no fault then."""
+        frames = self.receive(arrived)
+        self._stopping = True
+        return frames + self.receive_eof()
+
+    def wait(self) -> float | None:
+        """Return seconds until a request is due; None when none is to come."""
+        return max(0.0, min(self._due.values()) - self._clock()) if self._due else None
+
+    def requests(self) -> tuple[bytes, list[Frame]]:
+        """Return the requests that are due now, and the marks that say so; both empty when there are none."""
+        now = self._clock()
+        sent = bytearray()
+        marks: list[Frame] = []
+        for stream in [stream for stream, due in self._due.items() if due <= now]:
+            del self._due[stream]
+            try:
+                sent += self._subscribe(stream, marks)
+            except LocalProtocolError as error:  # to ask again would not help in this epoch
+                marks.append(mark("subscription failed", stream=stream, code=error.error_class, text=str(error)))
+        return bytes(sent), marks
+
+    def _subscribe(self, stream: str, marks: list[Frame]) -> bytes:
+        table, subscription_id = self._tables[stream], next(self._ids)
+        request = self._session.subscribe(subscription_id, table.mode, table.source, table.columns, table.filter)
+        self._streams[subscription_id] = stream
+        asked = "updates asked" if table.mode is SubscribeMode.UPDATES_ONLY else "snapshot asked"
+        marks.append(mark(asked, stream=stream, subscription_id=subscription_id))
+        return request
+
+    def _pull(self) -> list[Frame]:
+        frames: list[Frame] = []
+        if self.error is not None:
+            return frames
+        next_event, streams = self._session.next_event, self._streams
+        data, snapshot, inside = Kind.DATA, Kind.SNAPSHOT, Boundary.INSIDE
+        while (event := next_event()) is not None:
+            if type(event) is ColumnReceived:  # nearly all are
+                kind = snapshot if event.snapshot else data
+                frames.append(Frame(event.body, kind, inside, streams[event.subscription_id]))
+                continue
+            frames += self._landing[type(event)](event)
+            if self.error is not None:
+                break
+        return frames
+
+    def _answer(self, event: SubscribeResponse | UnsubscribeResponse) -> Sequence[Frame]:
+        return [Frame(event.body, Kind.CONTROL, stream=self._streams[event.subscription_id])]
+
+    def _void(self, event: UpdateVoided) -> Sequence[Frame]:
+        return [mark("update void", stream=self._streams[event.subscription_id])]
+
+    def _unknown(self, event: UnknownMessage) -> Sequence[Frame]:
+        return [mark("unknown template", template_id=event.template_id, body=_text(event.body))]
+
+    def _of_update(self, event: UpdateBegan | RowsRemovedReceived | UpdateEnded) -> Sequence[Frame]:
+        stream = self._streams[event.subscription_id]
+        table = self._tables[stream]
+        if isinstance(event, UpdateEnded):
+            self._backoffs[stream].reset()
+            if table.mode is SubscribeMode.SNAPSHOT_ONLY:
+                self._due[stream] = self._clock() + table.every
+        kind = Kind.SNAPSHOT if event.snapshot else Kind.DATA
+        return [Frame(event.body, kind, _BOUNDARIES[type(event)], stream)]
+
+    def _connected(self, event: ConnectionResponse) -> Sequence[Frame]:
+        self.greeted = True
+        now = self._clock()
+        self._due = {stream: now + self._rests[stream] for stream in self._tables}
+        found = self._session.calibration
+        assert found is not None
+        calibrated = mark(
+            "calibrated",
+            byte_order="little" if found.byte_order == "<" else "big",
+            prefix_counts=found.prefix_counts,
+            message_buffer_size=found.message_buffer_size,
+            schema_id=found.schema_id,
+            version=found.version,
+            differences=found.differences,
+        )
+        resting = [
+            mark("stream suspended", stream=stream, seconds=round(rest, 3))
+            for stream, rest in self._rests.items()
+            if rest
+        ]
+        return [Frame(event.body, Kind.CONTROL), calibrated, *resting]
+
+    def _refused(self, event: SubscriptionError) -> Sequence[Frame]:
+        stream = self._streams.get(event.subscription_id)
+        frame = Frame(event.body, Kind.CONTROL, stream=stream)
+        details = {"code": event.code, "text": event.text, "subscription_id": event.subscription_id}
+        if stream is None or self._session.state(event.subscription_id) not in _REFUSED:
+            return [frame, mark("server error", stream=stream, **details)]
+        wait = self._backoffs[stream].next_wait()
+        self._due[stream] = self._clock() + wait
+        return [frame, mark("subscription failed", stream=stream, next_in=round(wait, 3), **details)]
+
+    def _broken(self, event: BadFrame) -> Sequence[Frame]:
+        stream = self._streams.get(_subscription_id(self._session.roles, event.body) or 0)
+        error = event.error
+        self.error = RemoteProtocolError(str(error), stream=stream)
+        if self._stopping:
+            return []
+        return [
+            mark("bad frame", stream=stream, error_class=error.error_class, reason=str(error), body=_text(event.body))
+        ]
+
+
+def _text(body: bytes) -> str:
+    return b64encode(body).decode("ascii")
+
+
+def _subscription_id(roles: Roles, body: bytes) -> int | None:
+    """Return which subscription a bad frame belongs to, as far as it tells."""
+    named = (roles.response, roles.begin, roles.end, roles.removed, roles.unsubscribed, roles.refusal)
+    known = {role.message.id: role for role in (*named, *roles.columns.values()) if role is not None}
+    try:
+        header = roles.read_header(body)
+        return known[header.template_id].read(body, header)[0]
+    except (WireError, KeyError):
+        return None

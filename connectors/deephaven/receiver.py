@@ -1,0 +1,110 @@
+"""Lands a table server's frames: the socket around `connectors.deephaven.epoch`.
+
+All tables of a feed share one connection. What one of them does to the connection, it does to all; so a stream whose
+frames broke two epochs in a row is left out of the next for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from conf.errors import SourceUnavailable
+from connectors.backoff import Backoff
+from connectors.base import Feed, FrameSink, Resume
+from connectors.deephaven.calibrate import Expected
+from connectors.deephaven.epoch import Epoch
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.protocol import Session
+from connectors.deephaven.schemas import load_roles
+from connectors.deephaven.suspensions import Suspensions
+from connectors.transport import Connection, connect, parse_address
+
+
+class DeephavenReceiver:
+    """A `connectors.base.Receiver`.
+
+    Args:
+        feed: With `DeephavenOptions` and `DeephavenTable`.
+        rng: Spreads what is tried again.
+        clock: Seconds, of any origin.
+
+    Raises:
+        SchemaError: The feed's schema file is missing or wrong.
+    """
+
+    def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float]) -> None:
+        assert isinstance(feed.options, DeephavenOptions)
+        self._feed, self._rng, self._clock = feed, rng, clock
+        self._address = parse_address(feed.address)
+        self._roles = load_roles(feed.options.schema_)
+        self._expected = Expected(
+            prefix_counts=feed.options.prefix_counts,
+            byte_order=feed.options.byte_order,
+            accept_schema_id=feed.options.accept_schema_id,
+        )
+        self._tables = {name: table for name, table in feed.tables.items() if isinstance(table, DeephavenTable)}
+        self._suspensions = Suspensions(self._backoffs(), clock)
+
+    async def run(self, sink: FrameSink, resume: Resume) -> None:
+        """Run one epoch; see `connectors.base.Receiver`. There is nothing to resume: tables come anew."""
+        timeout = self._feed.reconnect.connect_timeout
+        connection = await connect(self._address, timeout=timeout)
+        epoch = self._begin()
+        try:
+            await self._greet(connection, epoch, sink, self._clock() + timeout)
+            await self._converse(connection, epoch, sink)
+        except asyncio.CancelledError:
+            await sink.land(epoch.stop(connection.arrived()))
+            raise
+        except SourceUnavailable:
+            await sink.land(epoch.receive_eof())
+            raise
+        finally:
+            await connection.close()
+            broken_by = epoch.error.stream if epoch.error else None
+            self._suspensions.epoch_ended(epoch.took_part, broken_by)
+
+    def _backoffs(self) -> dict[str, Backoff]:
+        settings = self._feed.reconnect
+        return {name: Backoff(settings.first, settings.longest, self._rng) for name in self._tables}
+
+    def _begin(self) -> Epoch:
+        return Epoch(
+            Session(self._roles, expected=self._expected),
+            self._tables,
+            rests={name: self._suspensions.rest(name) for name in self._tables},
+            backoffs=self._backoffs(),
+            clock=self._clock,
+        )
+
+    async def _greet(self, connection: Connection, epoch: Epoch, sink: FrameSink, until: float) -> None:
+        """Wait for the first frame, however its bytes are spread. Silence is normal only after it."""
+        while not epoch.greeted:
+            try:
+                chunk = await connection.read(max(0.0, until - self._clock()))
+            except TimeoutError:
+                within = self._feed.reconnect.connect_timeout
+                raise SourceUnavailable(f"{self._address}: no first frame within {within:g} s") from None
+            await _land(epoch, chunk, sink)
+
+    async def _converse(self, connection: Connection, epoch: Epoch, sink: FrameSink) -> None:
+        chunk: bytes | None = None
+        while chunk != b"":
+            requests, marks = epoch.requests()
+            if marks:
+                await sink.land(marks)
+                connection.write(requests)
+            try:
+                chunk = await connection.read(epoch.wait())
+            except TimeoutError:
+                continue
+            await _land(epoch, chunk, sink)
+
+
+async def _land(epoch: Epoch, chunk: bytes, sink: FrameSink) -> None:
+    """Land what a chunk completed, the empty one being the end. Raises RemoteProtocolError when it broke the epoch."""
+    await sink.land(epoch.receive(chunk) if chunk else epoch.receive_eof())
+    if epoch.error is not None:
+        raise epoch.error

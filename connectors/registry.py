@@ -1,0 +1,73 @@
+"""Finds a connector by its name. Importing this module imports none of them.
+
+A fifth connector is one folder and one line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from conf.errors import ConfigError
+from conf.model import FeedSettings, Settings
+from conf.validate import together, validated
+from connectors.base import Connector, Feed
+
+CONNECTORS: Final = {
+    "deephaven": "connectors.deephaven.connector",
+}
+"""Name → module; its ``CONNECTOR`` is the connector."""
+
+
+def find_connector(name: str) -> Connector:
+    """Return the connector of a name, imported now. KeyError when there is none."""
+    connector: Connector = import_module(CONNECTORS[name]).CONNECTOR
+    return connector
+
+
+def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
+    """Return a feed's connector and its settings, checked by that connector. Connects to nothing.
+
+    Raises:
+        ConfigError: No feed has this name, or one of its settings is wrong. ``others`` has the further mistakes.
+    """
+    if name not in settings.feeds:
+        known = ", ".join(sorted(settings.feeds)) or "none yet: each is a file feeds/<feed>.toml"
+        raise ConfigError(file="command line", key="FEED", found=name, allowed=known)
+    raw = settings.feeds[name]
+    if raw.connector not in CONNECTORS:
+        raise _mistake(raw, "connector", raw.connector, ", ".join(sorted(CONNECTORS)))
+    connector = find_connector(raw.connector)
+    feed = _checked(name, raw, connector)
+    mistakes = [_mistake(raw, *problem) for problem in connector.problems(feed)]
+    if mistakes:
+        raise together(mistakes)
+    return connector, feed
+
+
+def _checked(name: str, raw: FeedSettings, connector: Connector) -> Feed:
+    """Validate options and tables by the connector's models; all mistakes are told at once."""
+    mistakes: list[ConfigError] = []
+    valid: dict[str, Any] = {}
+    for prefix, model, given in _parts(raw, connector):
+        try:
+            valid[prefix] = validated(model, given, file=raw.file_of, prefix=prefix)
+        except ConfigError as error:
+            mistakes.append(error)
+    if mistakes:
+        raise together(mistakes)
+    tables = {table: valid[f"tables.{table}"] for table in raw.tables}
+    return Feed(name, raw.connector, raw.address, valid["options"], tables, raw.commit, raw.reconnect)
+
+
+def _parts(raw: FeedSettings, connector: Connector) -> Iterator[tuple[str, type[BaseModel], dict[str, Any]]]:
+    yield "options", connector.Options, raw.options
+    for table, given in raw.tables.items():
+        yield f"tables.{table}", connector.TableOptions, given
+
+
+def _mistake(raw: FeedSettings, key: str, found: object, allowed: str) -> ConfigError:
+    return ConfigError(file=raw.file_of(tuple(key.split("."))), key=key, found=found, allowed=allowed)
