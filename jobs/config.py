@@ -30,7 +30,8 @@ def check(ctx: typer.Context) -> None:
     settings = run.settings()
     for connector, feed in opened(run, settings):
         typer.echo(_described(connector, feed))
-    typer.echo(f"{len(settings.feeds)} feeds, warehouse {settings.warehouse}: no mistakes")
+    count = len(settings.feeds)
+    typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: no mistakes")
 
 
 def opened(run: Invocation, settings: Settings) -> list[tuple[Connector, Feed]]:

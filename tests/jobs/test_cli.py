@@ -75,6 +75,19 @@ def test_a_command_loads_spark_only_when_it_needs_it(name):
     assert "pyspark" not in silverfold(program=("-c", program)).stdout.split()
 
 
+def test_status_of_a_feed_is_read_without_spark(tmp_path):
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "feeds" / "market.toml").write_text('connector = "deephaven"\n[tables.quotes]\nsource = "Quotes"\n')
+    program = (
+        f"import sys, jobs.cli\ntry: jobs.cli.main(['--conf', '{tmp_path}', 'status'])\nfinally: print(*sys.modules)"
+    )
+    done = silverfold(program=("-c", program), SILVERFOLD__WAREHOUSE=str(tmp_path / "warehouse"))
+    loaded = done.stdout.splitlines()[-1].split()
+    assert done.returncode == 0
+    assert "connectors.deephaven.connector" in loaded
+    assert "pyspark" not in loaded
+
+
 def test_a_wrong_setting_is_one_line_and_exit_code_2():
     done = silverfold("config", "check", SILVERFOLD__LOG_LEVEL="loud", SILVERFOLD__WAREHOSE="x")
     assert done.stdout == ""
