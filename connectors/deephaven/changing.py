@@ -8,7 +8,7 @@ only writer of its table.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -27,22 +27,29 @@ _REMEMBERED = 64
 
 
 class Changer:
-    """Makes one update after the other: about a quarter of the changes add rows, a quarter remove, half modify."""
+    """Makes one update after the other: about a quarter of the changes add rows, a quarter remove, half modify.
 
-    def __init__(self, table: LiveTable, seed: int | str) -> None:
+    Args:
+        numbered: Integer columns, not all of the table, that name a row: new rows are numbered on, and keep their number.
+    """
+
+    def __init__(self, table: LiveTable, seed: int | str, *, numbered: Collection[str] = ()) -> None:
         self._table = table
         self._rng = Random(seed)  # noqa: S311 - repeatable, not secret
-        self._keys: list[int] = table.snapshot(()).rows.keys.tolist()
+        rows = table.snapshot(numbered).rows
+        self._keys: list[int] = rows.keys.tolist()
         self._gone: list[int] = []
+        self._next_number = {name: max(cells.tolist(), default=0) + 1 for name, cells in rows.columns.items()}
+        self._varied = [name for name in table.columns if name not in self._next_number]
 
     def change(self) -> int:
         """Make one update of 2 to 20 changes to distinct rows; return how many."""
         kinds = self._rng.choices("-+*", (_REMOVED, _ADDED, 1 - _REMOVED - _ADDED), k=self._rng.randint(_FEWEST, _MOST))
         removed = self._draw(kinds.count("-"))
         touched = self._draw(kinds.count("*"))
-        columns = list(self._table.columns)
-        written = self._rng.sample(columns, self._rng.randint(1, len(columns)))
-        added = self._models(len(kinds) - len(removed) - len(touched), columns, touched)
+        written = self._rng.sample(self._varied, self._rng.randint(1, len(self._varied)))
+        added = self._models(len(kinds) - len(removed) - len(touched), self._varied, touched)
+        self._number(added)
         modified = self._models(len(touched), written, touched)
         self._gone = (self._gone + removed)[-_REMEMBERED:]
         reused = self._reused_keys(len(added))
@@ -60,6 +67,11 @@ class Changer:
         self._rng.shuffle(self._gone)
         reused, self._gone = self._gone[:wanted], self._gone[wanted:]
         return reused
+
+    def _number(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row.update(self._next_number)
+            self._next_number = {name: number + 1 for name, number in self._next_number.items()}
 
     def _draw(self, count: int) -> list[int]:
         """Take keys out of the pool, at random."""

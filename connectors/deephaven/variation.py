@@ -18,6 +18,8 @@ from connectors.deephaven.types import ColumnType, Shape
 
 _NULL_CHANCE = 0.02
 _SECOND = 10**9
+_HOUR = 3600 * _SECOND
+_PRECISIONS = (_HOUR, 60 * _SECOND, _SECOND, 10**6, 10**3, 1)
 _FIRST_MOMENT = int(datetime(2020, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
 _LONGEST_ARRAY = 6
 _LARGEST = {"Byte": 2**7 - 1, "Short": 2**15 - 1, "Int": 2**31 - 1, "Long": 2**63 - 1}
@@ -47,8 +49,11 @@ def _varied_integer(kind: ColumnType, value: int | None, rng: Random) -> int:
 
 
 def _varied_moment(kind: ColumnType, value: int | None, rng: Random) -> int:
-    later = (_FIRST_MOMENT if value is None else value) + rng.randint(1, 3600 * _SECOND)
-    return min(_LARGEST["Long"], later)
+    """Return a moment up to an hour later, as precise as the given one: whole hours stay whole hours."""
+    moment = _FIRST_MOMENT if value is None else value
+    precision = next(unit for unit in _PRECISIONS if moment % unit == 0)
+    later = moment + precision * rng.randint(1, _HOUR // precision)
+    return min(_LARGEST["Long"] // precision * precision, later)
 
 
 def _varied_float(kind: ColumnType, value: float | None, rng: Random) -> float:

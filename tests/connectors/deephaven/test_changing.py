@@ -144,3 +144,29 @@ def test_a_pace_of_zero_changes_nothing() -> None:
     table, clock = filled(3), Clock()
     assert keep_changing([Changer(table, 5)], Pace(0, 10), clock=clock, stopped_within=clock.wait) == 0
     assert table.updates == 1
+
+
+def test_numbered_columns_name_one_row_for_good() -> None:
+    table = LiveTable({"Id": "Long", "Sym": "String"})
+    with table.update() as update:
+        update.add([{"Id": number, "Sym": "A"} for number in (7, 5, 6)])
+    heard: list[Delta] = []
+    table.listen(heard.append)
+    changer = Changer(table, 1, numbered=["Id"])
+    for _ in range(60):
+        changer.change()
+    assert all("Id" not in delta.written for delta in heard)
+    assert [number for delta in heard for number in sorted(delta.added.columns["Id"].tolist())] == list(
+        range(8, 8 + sum(len(delta.added) for delta in heard))
+    )
+
+
+@pytest.mark.parametrize(
+    ("moment", "precision"),
+    [(1_700_000_000_123_456_000, 1_000), (1_700_000_000_123_456_789, 1), (1_699_999_200_000_000_000, 3_600 * 10**9)],
+)
+def test_moments_stay_as_precise_as_they_were(moment: int, precision: int) -> None:
+    rng = Random(1)
+    found = [varied(TYPES["DateTime"], moment, None, rng) for _ in range(200)]
+    later = [value - moment for value in found if value is not None]
+    assert all(0 < step <= 3_600 * 10**9 and step % precision == 0 for step in later)
