@@ -40,6 +40,7 @@ class TableServer:
 
     def __init__(self, listening: socket.socket, roles: Roles, limits: Limits, prefix_counts: PrefixCounts) -> None:
         self._listening = listening
+        self._port: int = listening.getsockname()[1]
         self._roles = roles
         self._limits = limits
         self._prefix_counts = prefix_counts
@@ -90,8 +91,7 @@ class TableServer:
     @property
     def port(self) -> int:
         """The TCP port it listens on."""
-        port: int = self._listening.getsockname()[1]
-        return port
+        return self._port
 
     @property
     def client_count(self) -> int:
@@ -148,8 +148,6 @@ class TableServer:
                 self._log.warning("accept_failed", reason=str(error))
                 await asyncio.sleep(_AFTER_FAILED_ACCEPT)
                 continue
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             client = ServedClient(connection, self._session(), self._limits, self._encoders)
             self._clients[client] = self._loop.create_task(self._serve(client, f"{address[0]}:{address[1]}"))
 
@@ -163,8 +161,10 @@ class TableServer:
 
     async def _serve(self, client: ServedClient, address: str) -> None:
         self._log.info("client_connected", client=address)
-        ended = await client.serve()
-        del self._clients[client]
+        try:
+            ended = await client.serve()
+        finally:
+            del self._clients[client]
         self._dropped += isinstance(ended, TooSlow)
         if ended is None or isinstance(ended, OSError):
             self._log.info("client_left", client=address, reason=str(ended or "closed"))
@@ -177,7 +177,7 @@ class TableServer:
         tasks = list(self._clients.values())
         for client in self._clients:
             client.disconnect()
-        await asyncio.gather(*tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -186,5 +186,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=_PENDING_CONNECTIONS)
     except (OSError, OverflowError) as error:
         raise SourceUnavailable(f"cannot listen on {host}:{port}: {error}") from error
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections take both over
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setblocking(False)
     return listening
