@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.base import Frame, Kind
-from pipelines.bronze import SCHEMA
+from pipelines.bronze_table import SCHEMA
 
 FRAME_BYTES: Final = 200
 """Memory of a frame beside its body, in bytes, about: so that empty frames count too."""

@@ -1,9 +1,6 @@
-"""The bronze table of a feed: every frame as it was received, in landing order.
+"""Reads bronze in order, without Spark.
 
-One append-only Delta table per feed, written by `pipelines.writer` without a JVM. Its log holds the position
-reached, beside the rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``.
-
-The readers here need no Spark. They take the table as it stands when they are called.
+Each function takes the table as it stands when it is called. A table that does not exist yet reads as empty.
 """
 
 from __future__ import annotations
@@ -18,62 +15,14 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.parquet import FileMetaData
 
-from conf.errors import ConfigError
 from connectors.base import ControlFrame, Kind
+from pipelines.bronze_table import SCHEMA, actions, app_id
 from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
-
-SCHEMA = pa.schema(
-    [
-        pa.field("frame_seq", pa.int64(), nullable=False),
-        pa.field("epoch", pa.int32(), nullable=False),
-        pa.field("received_at", pa.timestamp("us", "UTC"), nullable=False),
-        pa.field("stream", pa.string()),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("boundary", pa.string(), nullable=False),
-        pa.field("source_position", pa.string()),
-        pa.field("body", pa.binary(), nullable=False),
-    ]
-)
+from pipelines.store import open_table
 
 SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
 
 _FILES_TO_MEASURE = 8
-
-_CONFIGURATION = {
-    "delta.appendOnly": "true",
-    # Every commit lists the log. Five commits a second for the default of 30 days would be 13 million files.
-    # Nothing travels back by version here: positions are the history.
-    "delta.logRetentionDuration": "interval 30 minutes",
-}
-
-
-def app_id(feed: str) -> str:
-    """Return the name under which the table's log records the feed's position."""
-    return f"receive/{feed}"
-
-
-def create(place: Place) -> DeltaTable:
-    """Open the feed's bronze table, making it first where there is none.
-
-    Raises:
-        ConfigError: Another table stands at the place.
-        StoreUnavailable: The store does not answer.
-    """
-    with naming_the_store(place):
-        table = DeltaTable.create(
-            place.url,
-            SCHEMA,
-            mode="ignore",
-            configuration=_CONFIGURATION,
-            storage_options=dict(place.storage_options),
-        )
-    columns = pa.schema(table.schema()).names
-    if columns != SCHEMA.names:
-        raise ConfigError(
-            file=place.url, key="columns", found=columns, allowed=f"a bronze table: {', '.join(SCHEMA.names)}"
-        )
-    return table
 
 
 def last_position(place: Place, feed: str) -> int:
@@ -81,13 +30,6 @@ def last_position(place: Place, feed: str) -> int:
     table = open_table(place)
     position = None if table is None else table.transaction_version(app_id(feed))
     return -1 if position is None else position
-
-
-def last_epoch(table: DeltaTable, position: int) -> int:
-    """Return the epoch of the frame at ``position``; 0 when there is none. Reads one column of one file."""
-    at_position = ds.field("frame_seq") == position
-    epochs = table.to_pyarrow_dataset().to_table(columns=["epoch"], filter=at_position)["epoch"].to_pylist()
-    return int(epochs[0]) if epochs else 0
 
 
 def last_source_positions(table: DeltaTable) -> dict[str, str]:
@@ -145,8 +87,8 @@ def _in_order(table: DeltaTable, columns: Sequence[str], wanted: pc.Expression) 
 
 
 def _files(table: DeltaTable, wanted: pc.Expression) -> list[_File]:
-    actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "min.frame_seq", "max.frame_seq"])
-    bounds = {path: (first, last) for path, first, last in zip(*(c.to_pylist() for c in actions), strict=True)}
+    stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
+    bounds = {path: (first, last) for path, first, last in zip(*(c.to_pylist() for c in stated), strict=True)}
     fragments = table.to_pyarrow_dataset().get_fragments(filter=wanted)
     return sorted((_File(*bounds[fragment.path], fragment) for fragment in fragments), key=itemgetter(0))
 

@@ -23,7 +23,7 @@ from deltalake import (
 )
 
 from conf.errors import Fenced, StoreUnavailable
-from pipelines.bronze import app_id, create, last_epoch, last_source_positions
+from pipelines.bronze_table import app_id, create, last_epoch
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 
@@ -56,11 +56,13 @@ class BronzeWriter:
         self._in_doubt = self._stale = False
         self.last = self._recorded()
         """Last position written; -1 when there is none."""
-        self.epoch = last_epoch(self._table, self.last)
+        self.epoch = last_epoch(self._table)
         """Epoch of the last frame found at the start; 0 when there was none."""
 
     def source_positions(self) -> Mapping[str, str]:
         """Return the last landed source position of every stream that has one. Reads small columns of all files."""
+        from pipelines.bronze import last_source_positions  # noqa: PLC0415 - it loads pandas; few receivers need it
+
         return last_source_positions(self._table)
 
     def refresh(self) -> None:

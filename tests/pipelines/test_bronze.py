@@ -11,12 +11,12 @@ import pipelines.writer
 from conf.errors import ConfigError, Fenced, StoreUnavailable
 from connectors.base import ControlFrame, Kind
 from pipelines.bronze import (
-    SCHEMA,
     last_position,
     mean_frame_bytes,
     read_frames,
     read_small_columns,
 )
+from pipelines.bronze_table import SCHEMA
 from pipelines.places import Place
 from pipelines.writer import BronzeWriter, compact
 

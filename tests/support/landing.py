@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from conf.model import Commit, Reconnect, Strict, Table
 from connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
-from pipelines.bronze import SCHEMA
+from pipelines.bronze_table import SCHEMA
 from pipelines.places import Place, Places
 from pipelines.sink import BronzeSink
 from pipelines.store import open_table

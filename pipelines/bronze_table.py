@@ -1,0 +1,75 @@
+"""The bronze table of a feed: every frame as it was received, in landing order.
+
+One append-only Delta table per feed, written by `pipelines.writer`. Its log holds the position reached, beside the
+rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``. `pipelines.bronze` reads it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from conf.errors import ConfigError
+from pipelines.places import Place
+from pipelines.store import naming_the_store
+
+SCHEMA = pa.schema(
+    [
+        pa.field("frame_seq", pa.int64(), nullable=False),
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("received_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("stream", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("boundary", pa.string(), nullable=False),
+        pa.field("source_position", pa.string()),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+
+_CONFIGURATION = {
+    "delta.appendOnly": "true",
+    # Every commit lists the log. Five commits a second for the default of 30 days would be 13 million files.
+    # Nothing travels back by version here: positions are the history.
+    "delta.logRetentionDuration": "interval 30 minutes",
+}
+
+
+def app_id(feed: str) -> str:
+    """Return the name under which the table's log records the feed's position."""
+    return f"receive/{feed}"
+
+
+def create(place: Place) -> DeltaTable:
+    """Open the feed's bronze table, making it first where there is none.
+
+    Raises:
+        ConfigError: Another table stands at the place.
+        StoreUnavailable: The store does not answer.
+    """
+    with naming_the_store(place):
+        table = DeltaTable.create(
+            place.url,
+            SCHEMA,
+            mode="ignore",
+            configuration=_CONFIGURATION,
+            storage_options=dict(place.storage_options),
+        )
+    columns = pa.schema(table.schema()).names
+    if columns != SCHEMA.names:
+        raise ConfigError(
+            file=place.url, key="columns", found=columns, allowed=f"a bronze table: {', '.join(SCHEMA.names)}"
+        )
+    return table
+
+
+def actions(table: DeltaTable) -> pa.Table:
+    """Return one row for each of the table's files: ``path``, and statistics such as ``max.frame_seq``."""
+    # not pa.table(): it loads pandas, which takes longer than all else a receiver loads
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+
+
+def last_epoch(table: DeltaTable) -> int:
+    """Return the last landed epoch, from the statistics in the table's log; 0 when nothing has landed."""
+    last = pc.max(actions(table)["max.epoch"]).as_py()
+    return 0 if last is None else int(last)
