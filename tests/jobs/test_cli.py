@@ -77,7 +77,9 @@ def test_a_command_loads_spark_only_when_it_needs_it(name):
 
 def test_status_of_a_feed_is_read_without_spark(tmp_path):
     (tmp_path / "feeds").mkdir()
-    (tmp_path / "feeds" / "market.toml").write_text('connector = "deephaven"\n[tables.quotes]\nsource = "Quotes"\n')
+    (tmp_path / "feeds" / "market.toml").write_text(
+        'connector = "deephaven"\naddress = "h:1"\n[tables.quotes]\nsource = "Quotes"\n'
+    )
     program = (
         f"import sys, jobs.cli\ntry: jobs.cli.main(['--conf', '{tmp_path}', 'status'])\nfinally: print(*sys.modules)"
     )
