@@ -30,7 +30,7 @@ class Changer:
     """Makes one update after the other: about a quarter of the changes add rows, a quarter remove, half modify.
 
     Args:
-        numbered: Integer columns, not all of the table, that name a row: new rows are numbered on, and keep their number.
+        numbered: Integer columns, not all there are, that name a row: a new row gets the next number and keeps it.
     """
 
     def __init__(self, table: LiveTable, seed: int | str, *, numbered: Collection[str] = ()) -> None:
