@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 Longs: TypeAlias = npt.NDArray[np.int64]
+Places: TypeAlias = npt.NDArray[np.intp] | slice
 
 BLOCK_BITS = 16
 BLOCK_ROWS = 1 << BLOCK_BITS
@@ -35,6 +36,9 @@ REMOVAL_COLUMN, WIDE_COLUMN, ERROR_COLUMN = -1, -2, -3
 
 NARROW = 4096
 """Removed ranges up to this many keys are listed key by key; wider ones stay ranges until they meet existing rows."""
+
+_LARGE = 1024
+"""Rows from which on joining a message with others costs more than it saves."""
 
 PIECE = pa.schema(
     [
@@ -84,9 +88,14 @@ class BlockCutter:
     _rows: list[tuple[int, int, int, int, bytes, bytes, bytes]] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
-        """Take one message's rows of one column, or its narrow removals."""
-        if len(change.keys):
-            update = change.update if self.by_update else 0
+        """Take one message's rows of one column, or its narrow removals.
+
+        Small messages are joined before they are cut; a large one is a piece for each of its blocks at once.
+        """
+        update = change.update if self.by_update else 0
+        if len(change.keys) >= _LARGE:
+            self._rows += self._cut(change.column, update, [change])
+        elif len(change.keys):
             self._changes.setdefault((change.column, update), []).append(change)
 
     def add_wide(self, removed: WideRange) -> None:
@@ -113,17 +122,14 @@ class BlockCutter:
     def _cut(
         self, column: int, update: int, changes: Sequence[Change]
     ) -> Iterator[tuple[int, int, int, int, bytes, bytes, bytes]]:
-        keys = np.concatenate([change.keys for change in changes])
-        run_of = np.repeat(np.arange(len(changes)), [len(change.keys) for change in changes])
-        arrays = [change.values for change in changes if change.values is not None]
-        values = pa.concat_arrays(arrays) if arrays else None
+        keys, run_of, values = _joined(changes)
         blocks = keys >> BLOCK_BITS
-        starts = np.flatnonzero(np.diff(blocks, prepend=blocks[0] - 1))
-        if len(starts) > len(changes) + len(np.unique(blocks)):
+        starts = _starts(blocks)
+        if len(changes) > 1 and len(starts) > len(changes):
             order = np.argsort(blocks, kind="stable")
             keys, run_of, blocks = keys[order], run_of[order], blocks[order]
             values = None if values is None else values.take(pa.array(order))
-            starts = np.flatnonzero(np.diff(blocks, prepend=blocks[0] - 1))
+            starts = _starts(blocks)
         heads = np.array([(c.update, c.phase, c.position, 0) for c in changes], np.int64)
         for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
             block = int(blocks[start])
@@ -138,9 +144,25 @@ class BlockCutter:
             )
 
 
-def _runs(heads: Longs, run_of: Longs) -> Longs:
+def _joined(changes: Sequence[Change]) -> tuple[Longs, npt.NDArray[np.intp], pa.Array | None]:
+    """Return all keys, for each the index of its change, and all values."""
+    if len(changes) == 1:
+        (change,) = changes
+        return change.keys, np.zeros(len(change.keys), np.intp), change.values
+    keys = np.concatenate([change.keys for change in changes])
+    run_of = np.repeat(np.arange(len(changes)), [len(change.keys) for change in changes])
+    arrays = [change.values for change in changes if change.values is not None]
+    return keys, run_of, pa.concat_arrays(arrays) if arrays else None
+
+
+def _starts(stretches: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
+    """Return where each stretch of equal numbers starts."""
+    return np.concatenate([[0], np.flatnonzero(stretches[1:] != stretches[:-1]) + 1])
+
+
+def _runs(heads: Longs, run_of: npt.NDArray[np.intp]) -> Longs:
     """Return (update, phase, position, rows) for each stretch of equal runs."""
-    starts = np.flatnonzero(np.diff(run_of, prepend=-1))
+    starts = _starts(run_of)
     runs = heads[run_of[starts]]
     runs[:, 3] = np.diff(starts, append=len(run_of))
     return runs
@@ -159,7 +181,7 @@ def _unpack(packed: bytes, kind: pa.DataType) -> pa.Array:
 class Column:
     """Everything the pieces of one block say of one column, in order of effect."""
 
-    offsets: npt.NDArray[np.intp] | slice
+    offsets: Places
     update: Longs
     phase: Longs
     position: Longs
@@ -172,16 +194,21 @@ def gather(pieces: Sequence[tuple[bytes, bytes, bytes]], kind: pa.DataType | Non
     offsets = np.concatenate([np.frombuffer(packed, np.uint16) for _, packed, _ in pieces]).astype(np.intp)
     values = None if kind is None else pa.concat_arrays([_unpack(packed, kind) for _, _, packed in pieces])
     update, phase, position = (np.repeat(runs[:, i], runs[:, 3]) for i in range(3))
-    if len(offsets) and bool(np.all(np.diff(offsets) == 1)):
+    if _contiguous(offsets):
         return Column(slice(int(offsets[0]), int(offsets[-1]) + 1), update, phase, position, values)
     order = np.lexsort((runs[:, 2], runs[:, 1], runs[:, 0]))
-    if not bool(np.all(np.diff(order) == 1)):
+    if not _contiguous(order):
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         rows = np.argsort(np.repeat(rank, runs[:, 3]), kind="stable")
         offsets, update, phase, position = offsets[rows], update[rows], phase[rows], position[rows]
         values = None if values is None else values.take(pa.array(rows))
     return Column(offsets, update, phase, position, values)
+
+
+def _contiguous(numbers: npt.NDArray[np.integer[Any]]) -> bool:
+    """Tell whether each number follows the one before; False for none."""
+    return bool(len(numbers)) and bool(np.all(numbers[1:] == numbers[:-1] + 1))
 
 
 class Rows(NamedTuple):
@@ -205,53 +232,80 @@ def assemble(
     pieces: Iterable[tuple[int, bytes, bytes, bytes]],
     kinds: Sequence[pa.DataType],
     wide: Sequence[WideRange] = (),
+    *,
+    upsert: bool = False,
 ) -> Rows:
-    """Scatter the pieces (column, runs, offsets, values) of one block into rows and fold their updates."""
+    """Scatter the pieces (column, runs, offsets, values) of one block into rows and fold their updates.
+
+    Costs by the rows touched, however few of the block's they are.
+
+    Args:
+        upsert: A row modified after it was removed begins again, as it does where the two are in different cuts.
+    """
     by_column: dict[int, list[tuple[bytes, bytes, bytes]]] = {}
     for column, runs, offsets, values in pieces:
         by_column.setdefault(column, []).append((runs, offsets, values))
-    board = _Board()
+    touched = _Touched(offsets for found in by_column.values() for _, offsets, _ in found)
+    board = _Board(touched.offsets + (block << BLOCK_BITS))
     cells: dict[int, _Cells] = {}
-    for column, parts in by_column.items():
-        gathered = gather(parts, kinds[column] if column >= 0 else None)
-        board.note(gathered)
+    for column, found in by_column.items():
+        gathered = gather(found, kinds[column] if column >= 0 else None)
+        at = touched.places(gathered)
+        board.note(gathered, at)
         if column >= 0:
-            cells[column] = _Cells(gathered)
-    board.note_wide(block, wide)
-    return board.rows(block, [cells.get(i) or kind for i, kind in enumerate(kinds)])
+            cells[column] = _Cells(gathered, at, len(board.keys))
+    board.note_wide(wide)
+    return board.rows([cells.get(i) or kind for i, kind in enumerate(kinds)], upsert=upsert)
+
+
+class _Touched:
+    """The rows of a block that any column speaks of, and each one's place among them."""
+
+    def __init__(self, packed_offsets: Iterable[bytes]) -> None:
+        touched = np.zeros(BLOCK_ROWS, np.bool_)
+        for packed in packed_offsets:
+            touched[np.frombuffer(packed, np.uint16)] = True
+        self.offsets = np.flatnonzero(touched)
+        self._places = np.empty(BLOCK_ROWS, np.intp)  # only what is touched is ever written or read
+        self._places[self.offsets] = np.arange(len(self.offsets))
+
+    def places(self, column: Column) -> Places:
+        """Return the places of a column's rows; those of rows that follow each other do so too."""
+        if isinstance(column.offsets, slice):
+            first = int(self._places[column.offsets.start])
+            return slice(first, first + column.offsets.stop - column.offsets.start)
+        return self._places[column.offsets]
 
 
 class _Cells:
-    """One column of a block: for each row, which value was sent last and in which update."""
+    """One column of a block: for each touched row, which value was sent last and in which update."""
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Column, at: Places, rows: int) -> None:
         assert column.values is not None
         self.values = column.values
-        self.source = np.full(BLOCK_ROWS, -1, np.int32)
-        self.update = np.full(BLOCK_ROWS, -1, np.int64)
-        self.source[column.offsets] = np.arange(len(column.values), dtype=np.int32)
-        self.update[column.offsets] = column.update
+        self.source = np.full(rows, -1, np.int32)
+        self.update = np.full(rows, -1, np.int64)
+        self.source[at] = np.arange(len(column.values), dtype=np.int32)
+        self.update[at] = column.update
 
-    def at(self, touched: npt.NDArray[np.intp], since: Longs) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    def sent(self, since: Longs) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         """Return the values of the touched rows and which of them were sent, not before update ``since``."""
-        source = self.source[touched]
-        sent = (source >= 0) & (self.update[touched] >= since)
-        if bool(sent.all()) and len(source) == len(self.values) and bool(np.all(np.diff(source) == 1)):
+        source = self.source
+        sent = (source >= 0) & (self.update >= since)
+        if len(source) == len(self.values) and bool(sent.all()) and _contiguous(source):
             return self.values, sent
         return self.values.take(pa.array(source, mask=~sent)), sent
 
 
 class _Board:
-    """For each row of a block: the last update that added, removed and modified it, and its last position."""
+    """For each touched row: the last update that added, removed and modified it, and its last position."""
 
-    def __init__(self) -> None:
-        self.added, self.removed, self.modified, self.position = (np.full(BLOCK_ROWS, -1, np.int64) for _ in range(4))
-        self.touched = np.zeros(BLOCK_ROWS, np.bool_)
+    def __init__(self, keys: Longs) -> None:
+        self.keys = keys
+        self.added, self.removed, self.modified, self.position = (np.full(len(keys), -1, np.int64) for _ in range(4))
 
-    def note(self, column: Column) -> None:
+    def note(self, column: Column, at: Places) -> None:
         """Write down what one column's rows say. Rows come in order of effect, so the last assignment wins."""
-        at = column.offsets
-        self.touched[at] = True
         for phase, last in ((REMOVED, self.removed), (ADDED, self.added), (MODIFIED, self.modified)):
             chosen = column.phase == phase
             if bool(chosen.all()):
@@ -264,33 +318,33 @@ class _Board:
         else:
             np.maximum.at(self.position, at, column.position)
 
-    def note_wide(self, block: int, wide: Sequence[WideRange]) -> None:
-        """Let wide removals take effect on the rows of this block."""
-        base = block << BLOCK_BITS
+    def note_wide(self, wide: Iterable[WideRange]) -> None:
+        """Let wide removals take effect on the touched rows."""
         for removed in wide:
-            at = slice(max(removed.first - base, 0), max(min(removed.last - base + 1, BLOCK_ROWS), 0))
+            first, end = np.searchsorted(self.keys, removed.first), np.searchsorted(self.keys, removed.last, "right")
+            at = slice(int(first), int(end))
             self.removed[at] = np.maximum(self.removed[at], removed.update)
             self.position[at] = np.maximum(self.position[at], removed.position)
 
-    def rows(self, block: int, columns: Sequence[_Cells | pa.DataType]) -> Rows:
+    def rows(self, columns: Sequence[_Cells | pa.DataType], *, upsert: bool) -> Rows:
         """Return the net change of every touched row."""
-        touched = np.flatnonzero(self.touched)
-        added, removed, modified = self.added[touched], self.removed[touched], self.modified[touched]
-        inserted = (added >= 0) & (added >= removed)
-        deleted = (removed >= 0) & ~inserted
-        since = np.maximum(added, removed)
+        count = len(self.keys)
+        inserted = (self.added >= 0) & (self.added >= self.removed)
+        deleted = (self.removed >= 0) & ~inserted
+        modified_after = deleted & (self.modified >= self.removed)
+        if upsert:
+            inserted, deleted = inserted | modified_after, deleted & ~modified_after
+        since = np.maximum(self.added, self.removed)
         found = [
-            column.at(touched, since)
-            if isinstance(column, _Cells)
-            else (pa.nulls(len(touched), column), np.zeros(len(touched), np.bool_))
+            column.sent(since) if isinstance(column, _Cells) else (pa.nulls(count, column), np.zeros(count, np.bool_))
             for column in columns
         ]
         return Rows(
-            keys=touched + (block << BLOCK_BITS),
-            position=self.position[touched],
+            keys=self.keys,
+            position=self.position,
             inserted=inserted,
             deleted=deleted,
             columns=[values for values, _ in found],
             sent=[sent for _, sent in found],
-            ignored=int(np.count_nonzero(deleted & (modified >= removed))),
+            ignored=0 if upsert else int(np.count_nonzero(modified_after)),
         )
