@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -176,3 +178,44 @@ def test_without_feeds_there_is_an_empty_list(
     assert left.value.code == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["feeds"], told["warehouse"]) == ([], str(tmp_path))
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """A folder of settings with one feed that has never run."""
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "settings.toml").write_text(f'warehouse = "{tmp_path}/warehouse"\n')
+    (tmp_path / "feeds" / "market.toml").write_text(
+        'connector = "deephaven"\naddress = "127.0.0.1:1"\n[tables.quotes]\nsource = "Quotes"\n'
+    )
+    return tmp_path
+
+
+def test_a_feed_can_be_chosen(conf: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(conf), "status", "market", "--json"])
+
+    assert left.value.code == 0
+    (feed,) = json.loads(capsys.readouterr().out)["feeds"]
+    assert (feed["feed"], feed["connector"], feed["landed_position"]) == ("market", "deephaven", None)
+    assert [(table["table"], table["state"]) for table in feed["tables"]] == [("quotes", "not_built")]
+
+
+def test_a_feed_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(conf), "status", "markte"])
+
+    assert left.value.code == 2
+    assert "markte" in capsys.readouterr().err
+
+
+def test_the_command_never_loads_spark(conf: Path):
+    program = (
+        "import sys\nfrom jobs import cli\n"
+        "try:\n    cli.main(sys.argv[1:])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "sys.exit(3 if 'pyspark' in sys.modules else 0)"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", program, "--conf", conf, "status"], check=False, timeout=60)
+
+    assert ran.returncode == 0
