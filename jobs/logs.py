@@ -32,4 +32,12 @@ def start_logs(level: str, stream: TextIO | None = None) -> None:
 def _rendering(watched: bool) -> list[structlog.typing.Processor]:
     if watched:
         return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return [structlog.processors.format_exc_info, _what_happened_first, structlog.processors.JSONRenderer()]
+
+
+def _what_happened_first(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Order a line as it is read: when, how grave, what, and then the rest."""
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event")}
+    return {**first, **event}
