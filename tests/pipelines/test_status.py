@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from conf.errors import PositionGap
 from conf.model import Strict, Table
 from connectors.base import Feed
-from pipelines import bronze
+from pipelines import bronze_table
 from pipelines.cuts import CutRow, record
 from pipelines.held import Hold, hold
 from pipelines.marks import Mark
@@ -59,8 +59,8 @@ def land(places: Places, *lines: str, start: int = 0, bodies: Sequence[bytes] = 
     small = small_columns(rows(*lines, start=start))
     all_bodies = [*bodies, *[b""] * (small.num_rows - len(bodies))]
     frames = small.append_column("source_position", pa.nulls(small.num_rows, pa.string()))
-    frames = frames.append_column("body", pa.array(all_bodies, pa.binary())).cast(bronze.SCHEMA)
-    write_deltalake(bronze.create(places.bronze("market")), frames, mode="append")
+    frames = frames.append_column("body", pa.array(all_bodies, pa.binary())).cast(bronze_table.SCHEMA)
+    write_deltalake(bronze_table.create(places.bronze("market")), frames, mode="append")
 
 
 def build(places: Places, table: str, position: int, *numbers: int) -> None:
