@@ -98,10 +98,11 @@ async def sink_at(place: Place, settings: Commit = AT_ONCE, **options: Any) -> A
 
 
 def landed(place: Place | Places) -> list[Landed]:
-    """Everything in bronze, in order."""
+    """Everything in bronze, in order; nothing when there is no table yet."""
     at = place.bronze("market") if isinstance(place, Places) else place
     table = open_table(at)
-    assert table is not None
+    if table is None:
+        return []
     frames = table.to_pyarrow_dataset().to_table().select(SCHEMA.names).sort_by("frame_seq").to_pylist()
     return [Landed(*(frame[name] for name in Landed._fields)) for frame in frames]
 

@@ -1,0 +1,408 @@
+"""One connection's course without a socket: what lands, what is asked for, and what one bad stream does to others."""
+
+import json
+from base64 import b64decode, b64encode
+from random import Random
+
+import pytest
+
+from connectors.backoff import Backoff
+from connectors.base import Frame
+from connectors.deephaven.control import decode_request
+from connectors.deephaven.epoch import Epoch
+from connectors.deephaven.frames import frame
+from connectors.deephaven.options import DeephavenTable
+from connectors.deephaven.protocol import Session
+from tests.support.deephaven_frames import (
+    GREETING,
+    ROLES,
+    begin,
+    end,
+    refusal,
+    response,
+    rows,
+    sent,
+    update,
+)
+from tests.support.deephaven_vectors import VECTORS
+
+UNKNOWN = VECTORS["unknown-template"].body
+TABLES = {"quotes": DeephavenTable(source="Quotes"), "trades": DeephavenTable(source="Trades", mode="updates_only")}
+
+
+class Highest(Random):
+    def uniform(self, _a, b):
+        return b
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def begun(tables=TABLES, *, clock=None, rests=None):
+    return Epoch(
+        Session(ROLES),
+        tables,
+        rests=rests or dict.fromkeys(tables, 0.0),
+        backoffs={name: Backoff(2.0, 30.0, Highest()) for name in tables},
+        clock=clock or Clock(),
+    )
+
+
+def subscribed(tables=TABLES, **gear):
+    """An epoch after its greeting and its requests, which the server has answered."""
+    epoch = begun(tables, **gear)
+    epoch.receive(sent(GREETING))
+    epoch.requests()
+    epoch.receive(sent(*(response(number) for number in range(1, len(tables) + 1))))
+    return epoch
+
+
+def asked(request):
+    """Ids, tables and modes of requests as the server reads them."""
+    found = []
+    while request:
+        size = 4 + int.from_bytes(request[:4], "little")
+        message = decode_request(ROLES, request[4:size])
+        found.append((message.subscription_id, message.table, message.mode.value))
+        request = request[size:]
+    return found
+
+
+def outline(frames):
+    return [(frame.stream, frame.kind.value, frame.boundary.value) for frame in frames]
+
+
+def marks(frames):
+    return [json.loads(frame.body) for frame in frames if frame.kind == "mark"]
+
+
+def test_the_greeting_lands_as_control_with_a_mark_of_what_it_told():
+    greeting, calibrated = begun().receive(sent(GREETING))
+    assert greeting == Frame(GREETING, "control", "none", None)
+    assert json.loads(calibrated.body) == {
+        "mark": "calibrated",
+        "byte_order": "little",
+        "prefix_counts": "message",
+        "message_buffer_size": 65536,
+        "schema_id": 1,
+        "version": 1,
+        "differences": [],
+    }
+
+
+def test_nothing_is_asked_before_the_greeting():
+    epoch = begun()
+    assert epoch.wait() is None
+    assert epoch.requests() == (b"", [])
+
+
+def test_all_tables_are_asked_for_at_once_after_the_greeting():
+    epoch = begun()
+    epoch.receive(sent(GREETING))
+    request, marked = epoch.requests()
+    assert asked(request) == [(1, "Quotes", "snapshot_with_updates"), (2, "Trades", "updates_only")]
+    assert [(each.stream, json.loads(each.body)["mark"]) for each in marked] == [
+        ("quotes", "snapshot asked"),
+        ("trades", "updates asked"),
+    ]
+    assert epoch.wait() is None
+
+
+def test_columns_and_filter_of_a_table_are_asked_for():
+    epoch = begun({"quotes": DeephavenTable(source="Quotes", columns=("Bid", "Sym"), filter="Bid > 1")})
+    epoch.receive(sent(GREETING))
+    request, _ = epoch.requests()
+    message = decode_request(ROLES, request[4:])
+    assert (message.columns, message.filter) == (("Bid", "Sym"), "Bid > 1")
+
+
+STREAM = [response(1), response(2), *update(1), begin(2), begin(1), rows(2), rows(1), end(1), end(2)]
+
+
+def test_frames_land_with_stream_kind_and_boundary_and_their_bodies_unaltered():
+    epoch = begun()
+    epoch.receive(sent(GREETING))
+    epoch.requests()
+    frames = epoch.receive(sent(*STREAM))
+    assert outline(frames) == [
+        ("quotes", "control", "none"),
+        ("trades", "control", "none"),
+        ("quotes", "snapshot", "begin"),
+        ("quotes", "snapshot", "inside"),
+        ("quotes", "snapshot", "end"),
+        ("trades", "data", "begin"),
+        ("quotes", "data", "begin"),
+        ("trades", "data", "inside"),
+        ("quotes", "data", "inside"),
+        ("quotes", "data", "end"),
+        ("trades", "data", "end"),
+    ]
+    assert [frame.body for frame in frames] == STREAM
+
+
+@pytest.mark.parametrize("size", [1, 3, 16, 100])
+def test_what_lands_does_not_depend_on_where_chunks_end(size):
+    wire, frames = sent(*STREAM), []
+    epoch = begun()
+    for chunk in [sent(GREETING)[at : at + size] for at in range(0, 16, size)]:
+        epoch.receive(chunk)
+    epoch.requests()
+    for start in range(0, len(wire), size):
+        frames += epoch.receive(wire[start : start + size])
+    assert [frame.body for frame in frames] == STREAM
+
+
+def test_removed_rows_land_inside_their_update():
+    removed = VECTORS["rows-removed-one-range"].body  # of subscription 7
+    tables = {f"t{number}": DeephavenTable(source="T") for number in range(1, 8)}
+    frames = subscribed(tables).receive(sent(begin(7), removed, end(7)))
+    assert outline(frames)[1] == ("t7", "snapshot", "inside")
+
+
+def test_a_refused_subscription_is_asked_for_again_by_another_id_while_others_go_on():
+    clock = Clock()
+    epoch = begun(clock=clock)
+    epoch.receive(sent(GREETING))
+    epoch.requests()
+    frames = epoch.receive(sent(refusal(1, "UNKNOWN_TABLE", "no such export"), response(2), *update(2)))
+    assert outline(frames)[:2] == [("quotes", "control", "none"), ("quotes", "mark", "none")]
+    assert marks(frames) == [
+        {
+            "mark": "subscription failed",
+            "code": "UNKNOWN_TABLE",
+            "text": "no such export",
+            "subscription_id": 1,
+            "next_in": 2.0,
+        }
+    ]
+    assert outline(frames)[2:] == [
+        ("trades", "control", "none"),
+        ("trades", "data", "begin"),
+        ("trades", "data", "inside"),
+        ("trades", "data", "end"),
+    ]
+    assert (epoch.error, epoch.wait()) == (None, 2.0)
+    clock.now += 2.0
+    assert asked(epoch.requests()[0]) == [(3, "Quotes", "snapshot_with_updates")]
+    assert outline(epoch.receive(sent(response(3), *update(3))))[1] == ("quotes", "snapshot", "begin")
+
+
+def test_a_table_that_keeps_being_refused_is_asked_for_less_and_less_often():
+    clock = Clock()
+    epoch = begun({"quotes": TABLES["quotes"]}, clock=clock)
+    epoch.receive(sent(GREETING))
+    waits = []
+    for number in range(1, 7):
+        epoch.requests()
+        epoch.receive(sent(refusal(number, "UNEXPECTED_ERROR")))
+        waits.append(epoch.wait())
+        clock.now += waits[-1]
+    assert waits == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_a_subscription_that_fails_inside_an_update_leaves_a_mark_that_it_is_void():
+    epoch = subscribed()
+    frames = epoch.receive(sent(begin(1), rows(1), refusal(1, "OBJECT_OVERFLOW"), *update(2)))
+    assert [(frame.stream, json.loads(frame.body)["mark"]) for frame in frames if frame.kind == "mark"] == [
+        ("quotes", "update void"),
+        ("quotes", "subscription failed"),
+    ]
+    assert outline(frames)[-1] == ("trades", "data", "end")
+
+
+def test_an_error_for_a_subscription_that_is_not_ours_is_marked_and_nothing_else():
+    epoch = subscribed()
+    frames = epoch.receive(sent(refusal(99, "UNEXPECTED_ERROR", "?")))
+    assert outline(frames) == [(None, "control", "none"), (None, "mark", "none")]
+    assert marks(frames) == [{"mark": "server error", "code": "UNEXPECTED_ERROR", "text": "?", "subscription_id": 99}]
+    assert (epoch.error, epoch.wait()) == (None, None)
+
+
+def test_an_error_about_a_request_leaves_the_running_subscription_alone():
+    epoch = subscribed()
+    frames = epoch.receive(sent(*update(1), refusal(1, "INVALID_SUBSCRIPTION_ID"), *update(1)))
+    assert marks(frames)[0]["mark"] == "server error"
+    assert outline(frames)[-1] == ("quotes", "data", "end")
+    assert epoch.wait() is None
+
+
+def test_a_snapshot_only_table_is_asked_for_again_after_its_time():
+    clock = Clock()
+    table = DeephavenTable(source="Quotes", mode="snapshot_only", every=5)
+    epoch = subscribed({"quotes": table}, clock=clock)
+    clock.now += 1
+    frames = epoch.receive(sent(*update(1)))
+    assert outline(frames)[-1] == ("quotes", "snapshot", "end")
+    assert epoch.wait() == 5.0
+    clock.now += 5
+    assert asked(epoch.requests()[0]) == [(2, "Quotes", "snapshot_only")]
+    assert outline(epoch.receive(sent(response(2), *update(2))))[-1] == ("quotes", "snapshot", "end")
+
+
+def test_a_suspended_stream_is_marked_and_asked_for_when_its_rest_is_over():
+    clock = Clock()
+    epoch = begun(clock=clock, rests={"quotes": 3.0, "trades": 0.0})
+    frames = epoch.receive(sent(GREETING))
+    assert [(frame.stream, json.loads(frame.body)) for frame in frames[2:]] == [
+        ("quotes", {"mark": "stream suspended", "seconds": 3.0})
+    ]
+    assert asked(epoch.requests()[0]) == [(1, "Trades", "updates_only")]
+    assert epoch.took_part == {"trades"}
+    clock.now += 3
+    assert asked(epoch.requests()[0]) == [(2, "Quotes", "snapshot_with_updates")]
+
+
+def test_a_request_that_cannot_be_sent_fails_its_table_alone():
+    epoch = begun({"wide": DeephavenTable(source="x" * 70_000), "quotes": TABLES["quotes"]})
+    epoch.receive(sent(GREETING))
+    request, marked = epoch.requests()
+    assert [(each.stream, json.loads(each.body)["mark"]) for each in marked] == [
+        ("wide", "subscription failed"),
+        ("quotes", "snapshot asked"),
+    ]
+    assert [table for _, table, _ in asked(request)] == ["Quotes"]
+    assert epoch.wait() is None
+
+
+def test_a_message_of_an_unknown_template_is_kept_and_the_epoch_goes_on():
+    epoch = subscribed()
+    unknown, *rest = epoch.receive(sent(UNKNOWN, *update(1)))
+    told = json.loads(unknown.body)
+    assert (unknown.kind, told["mark"], b64decode(told["body"])) == ("mark", "unknown template", UNKNOWN)
+    assert outline(rest)[-1] == ("quotes", "snapshot", "end")
+
+
+def bad_header(body, *, schema_id):
+    return body[:4] + schema_id.to_bytes(2, "little") + body[6:]
+
+
+NOT_UTF8 = response(1).replace(b"\x01\x00\x00\x00n", b"\x01\x00\x00\x00\xff")
+
+# name: what the server sends once both tables stand, what is kept of it, error class, reason, stream that is blamed
+BAD = {
+    "a truncated message": (frame(rows(1)[:10]), rows(1)[:10], "TRUNCATED_MESSAGE", "truncated", None),
+    "a message without a whole header": (frame(b"\1\2\3"), frame(b"\1\2\3"), "TRUNCATED_MESSAGE", "short-frame", None),
+    "an oversized message": (
+        b"\xff\xff\xff\x7f\0\0",
+        b"\xff\xff\xff\x7f\0\0",
+        "OVERSIZED_MESSAGE",
+        "frame-too-large",
+        None,
+    ),
+    "a wrong schema id": (
+        frame(bad_header(begin(1), schema_id=77)),
+        bad_header(begin(1), schema_id=77),
+        "INVALID_VALUE",
+        "schema-id",
+        None,
+    ),
+    "text that is not UTF-8": (frame(NOT_UTF8), NOT_UTF8, "INVALID_VALUE", "charset", "quotes"),
+    "an end without a begin": (
+        frame(end(1)),
+        end(1),
+        "REMOTE_PROTOCOL_ERROR",
+        "EndTableUpdate without BeginTableUpdate",
+        "quotes",
+    ),
+    "a begin inside an open update": (
+        sent(begin(2), begin(2)),
+        begin(2),
+        "REMOTE_PROTOCOL_ERROR",
+        "inside an open update",
+        "trades",
+    ),
+    "rows outside an update": (frame(rows(1)), rows(1), "REMOTE_PROTOCOL_ERROR", "outside an update", "quotes"),
+    "data for an unknown subscription": (
+        frame(begin(42)),
+        begin(42),
+        "REMOTE_PROTOCOL_ERROR",
+        "never requested",
+        None,
+    ),
+    "a second greeting": (frame(GREETING), GREETING, "REMOTE_PROTOCOL_ERROR", "second ConnectionResponse", None),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_bytes_land_as_a_mark_after_all_that_was_good_and_end_the_epoch(name):
+    wire, kept, error_class, reason, stream = BAD[name]
+    epoch = subscribed()
+    frames = epoch.receive(sent(*update(2)) + wire)
+    assert outline(frames)[:3] == [
+        ("trades", "data", "begin"),
+        ("trades", "data", "inside"),
+        ("trades", "data", "end"),
+    ]
+    bad = frames[-1]
+    told = json.loads(bad.body)
+    assert (told["mark"], told["error_class"], bad.stream) == ("bad frame", error_class, stream)
+    assert reason in told["reason"]
+    assert told["body"] == b64encode(kept).decode()
+    assert epoch.error.stream == stream
+    assert epoch.error.retryable
+
+
+def test_after_the_end_of_an_epoch_further_bytes_give_nothing():
+    epoch = subscribed()
+    epoch.receive(sent(end(1)))
+    assert epoch.receive(sent(*update(2))) == []
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 64, b"\xff" * 64, sent(begin(1)), sent(UNKNOWN)]
+)
+def test_garbage_before_the_first_frame_is_kept_and_ends_the_epoch(garbage):
+    epoch = begun()
+    frames = epoch.receive(garbage)
+    assert not epoch.greeted
+    assert [each["mark"] for each in marks(frames)] == ["bad frame"]
+    assert b64decode(marks(frames)[0]["body"]) == garbage
+    assert epoch.error is not None
+
+
+WIRE = sent(GREETING, response(1), response(2), *update(1), begin(1), begin(2), rows(1))
+
+
+@pytest.mark.parametrize("length", range(len(WIRE)))
+def test_a_connection_cut_anywhere_lands_every_whole_frame_and_ends_with_marks(length):
+    epoch = begun()
+    frames = []
+    for at in range(length):
+        frames += epoch.receive(WIRE[at : at + 1])
+        epoch.requests()
+    before = [frame for frame in frames if frame.kind != "mark"]
+    whole, wire = 0, WIRE[:length]
+    while len(wire) >= 4 and len(wire) >= 4 + int.from_bytes(wire[:4], "little"):
+        whole, wire = whole + 1, wire[4 + int.from_bytes(wire[:4], "little") :]
+    assert len(before) == whole
+    ending = epoch.receive_eof()
+    assert {frame.kind.value for frame in ending} <= {"mark"}
+    assert (epoch.error is not None) == bool(wire or not length)
+
+
+def test_updates_open_at_the_end_of_the_connection_are_marked_void():
+    epoch = subscribed()
+    epoch.receive(sent(begin(1), rows(1), begin(2)))
+    frames = epoch.receive_eof()
+    assert [(frame.stream, json.loads(frame.body)) for frame in frames] == [
+        ("quotes", {"mark": "update void"}),
+        ("trades", {"mark": "update void"}),
+    ]
+    assert epoch.error is None
+
+
+def test_our_own_stop_lands_what_is_whole_and_finds_no_fault_with_the_rest():
+    epoch = subscribed()
+    wire = sent(begin(1), rows(1), rows(1))
+    frames = epoch.stop(wire[:-5])
+    assert outline(frames) == [
+        ("quotes", "snapshot", "begin"),
+        ("quotes", "snapshot", "inside"),
+        ("quotes", "mark", "none"),
+    ]
+    assert marks(frames) == [{"mark": "update void"}]

@@ -1,0 +1,58 @@
+"""What a table server sends, frame by frame, by our reconstruction of the schema."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from connectors.deephaven import control
+from connectors.deephaven.encoding import encode_column
+from connectors.deephaven.frames import frame
+from connectors.deephaven.types import TYPES
+from tests.support.deephaven_vectors import builtin_roles
+
+ROLES = builtin_roles()
+BUFFER = 65_536
+
+GREETING = control.encode_connection_response(ROLES, BUFFER)
+
+
+def response(subscription_id: int) -> bytes:
+    """The answer to a subscription: one column of longs."""
+    return control.encode_subscribe_response(ROLES, subscription_id, [(0, "n", TYPES["Long"])])
+
+
+def begin(subscription_id: int) -> bytes:
+    return control.encode_begin(ROLES, subscription_id)
+
+
+def end(subscription_id: int) -> bytes:
+    return control.encode_end(ROLES, subscription_id)
+
+
+def rows(subscription_id: int, first: int = 0, last: int = 1, *, modified: bool = False) -> bytes:
+    """Values of the column for the row keys from first to last."""
+    (message,) = encode_column(
+        ROLES,
+        TYPES["Long"],
+        np.arange(first, last + 1, dtype=np.int64),
+        subscription_id=subscription_id,
+        column_id=0,
+        modified=modified,
+        ranges=np.array([[first, last]], dtype=np.int64),
+        limit=BUFFER,
+    )
+    return message
+
+
+def refusal(subscription_id: int, code: str, text: str = "no") -> bytes:
+    return control.encode_subscription_error(ROLES, subscription_id, code, text)
+
+
+def update(subscription_id: int) -> list[bytes]:
+    """A whole update of one column message."""
+    return [begin(subscription_id), rows(subscription_id), end(subscription_id)]
+
+
+def sent(*bodies: bytes) -> bytes:
+    """Messages as they are on the wire, each after its length."""
+    return b"".join(map(frame, bodies))
