@@ -125,7 +125,7 @@ class BlockCutter:
         keys, run_of, values = _joined(changes)
         blocks = keys >> BLOCK_BITS
         starts = _starts(blocks)
-        if len(changes) > 1 and len(starts) > len(changes):
+        if (len(changes) > 1 and len(starts) > len(changes)) or _descends(blocks, run_of, starts[1:]):
             order = np.argsort(blocks, kind="stable")
             keys, run_of, blocks = keys[order], run_of[order], blocks[order]
             values = None if values is None else values.take(pa.array(order))
@@ -158,6 +158,11 @@ def _joined(changes: Sequence[Change]) -> tuple[Longs, npt.NDArray[np.intp], pa.
 def _starts(stretches: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
     """Return where each stretch of equal numbers starts."""
     return np.concatenate([[0], np.flatnonzero(stretches[1:] != stretches[:-1]) + 1])
+
+
+def _descends(blocks: Longs, run_of: npt.NDArray[np.intp], starts: npt.NDArray[np.intp]) -> bool:
+    """Tell whether a change goes down to a lower block: then it may have two pieces of one block, without order."""
+    return bool(((blocks[starts] < blocks[starts - 1]) & (run_of[starts] == run_of[starts - 1])).any())
 
 
 def _runs(heads: Longs, run_of: npt.NDArray[np.intp]) -> Longs:

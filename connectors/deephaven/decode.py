@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -33,6 +32,7 @@ from connectors.deephaven.blocks import (
     WideRange,
     assemble,
 )
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.reading import BadFrame, Cells, Context, CutReader, Removals, landed_frames, read_context
 from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.silver import SilverColumn, silver_columns
@@ -94,7 +94,7 @@ class DeephavenDecoder:
             _PieceStep(reader, parts, by_update=reader.lists_ranges), from_arrow_schema(PIECE)
         )
         blocks = pieces.repartitionById(parts, F.col("part")).sortWithinPartitions("update", "block")
-        assembled = _AssembleStep(reader.columns, replaces=cut.replaces)
+        assembled = _AssembleStep(reader.columns, replaces=cut.replaces, upsert=table.upserts)
         return blocks.mapInArrow(assembled, from_arrow_schema(assembled.schema))
 
     def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
@@ -213,10 +213,11 @@ class _RangeStep:
 class _AssembleStep:
     """Joins the pieces of each block, which follow each other in a partition, into change rows."""
 
-    def __init__(self, columns: tuple[SilverColumn, ...], *, replaces: bool) -> None:
+    def __init__(self, columns: tuple[SilverColumn, ...], *, replaces: bool, upsert: bool) -> None:
         self.names = [column.info.name for column in columns]
         self.kinds = [column.arrow for column in columns]
         self.inserting = SNAPSHOT if replaces else INSERT
+        self.upsert = upsert
         self.row = pa.struct([column.field for column in columns])
         self.schema = pa.schema(
             [
@@ -241,11 +242,11 @@ class _AssembleStep:
             else:
                 if at != (update, block):
                     if at is not None:
-                        yield self._rows(assemble(at[1], pieces, self.kinds, wide))
+                        yield self._rows(assemble(at[1], pieces, self.kinds, wide, upsert=self.upsert))
                     at, pieces = (update, block), []
                 pieces.append((column, runs, offsets, values))
         if at is not None:
-            yield self._rows(assemble(at[1], pieces, self.kinds, wide))
+            yield self._rows(assemble(at[1], pieces, self.kinds, wide, upsert=self.upsert))
 
     def _rows(self, rows: Rows) -> pa.RecordBatch:
         count = len(rows.keys)

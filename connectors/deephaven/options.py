@@ -56,6 +56,11 @@ class DeephavenTable(Table):
         """Tell whether silver is an append-only log of changes."""
         return self.mode is SubscribeMode.UPDATES_ONLY and self.apply == "log"
 
+    @property
+    def upserts(self) -> bool:
+        """Tell whether modifying a row that does not exist makes it exist."""
+        return self.mode is SubscribeMode.UPDATES_ONLY and self.apply == "upsert"
+
     @model_validator(mode="after")
     def _fits_together(self) -> DeephavenTable:
         for setting, mode in _ONLY_WITH.items():

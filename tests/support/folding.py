@@ -1,0 +1,121 @@
+"""Folds changes through pieces as Spark does, without Spark, and shows net rows in a form that tests can write out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from connectors.deephaven.blocks import (
+    ADDED,
+    MODIFIED,
+    REMOVAL_COLUMN,
+    REMOVED,
+    WIDE_COLUMN,
+    BlockCutter,
+    Change,
+    WideRange,
+    assemble,
+)
+
+KINDS = (pa.int64(), pa.string())
+"""The columns of the tests' table: 0 holds longs, 1 texts."""
+
+Frame: TypeAlias = Change | WideRange
+
+
+class Net(NamedTuple):
+    """What came of one row key."""
+
+    op: str
+    position: int
+    cells: Mapping[int, Any]
+    """By column; only those sent."""
+
+
+def added(update: int, position: int, column: int, rows: Mapping[int, Any]) -> Change:
+    """Return one message of added rows."""
+    return of_column(update, ADDED, position, column, list(rows.items()))
+
+
+def modified(update: int, position: int, column: int, rows: Mapping[int, Any]) -> Change:
+    """Return one message of modified rows."""
+    return of_column(update, MODIFIED, position, column, list(rows.items()))
+
+
+def of_column(update: int, phase: int, position: int, column: int, rows: Sequence[tuple[int, Any]]) -> Change:
+    """Return one message of a column; keys may come in any order, and more than once."""
+    keys = np.array([key for key, _ in rows], np.int64)
+    return Change(column, update, phase, position, keys, pa.array([value for _, value in rows], KINDS[column]))
+
+
+def removed(update: int, position: int, *keys: int) -> Change:
+    """Return one message of removed rows, key by key."""
+    return Change(REMOVAL_COLUMN, update, REMOVED, position, np.array(keys, np.int64), None)
+
+
+def fold(
+    *batches: Sequence[Frame],
+    parts: int = 3,
+    by_update: bool = False,
+    upsert: bool = False,
+    shuffle: Callable[[list[Any]], None] | None = None,
+) -> dict[tuple[int, int], Net]:
+    """Cut each batch into pieces, bring the pieces of a block together in any order, and assemble them.
+
+    Returns:
+        By update (0 when updates are folded) and row key.
+    """
+    pieces = [piece for batch in batches for piece in _pieces(batch, parts, by_update)]
+    (shuffle or Random(0).shuffle)(pieces)
+    wide: dict[int, list[WideRange]] = {}
+    blocks: dict[tuple[int, int, int], list[tuple[int, bytes, bytes, bytes]]] = {}
+    for piece in pieces:
+        if piece["column"] == WIDE_COLUMN:
+            wide.setdefault(piece["part"], []).append(_wide(piece))
+        else:
+            at = (piece["part"], piece["update"], piece["block"])
+            blocks.setdefault(at, []).append((piece["column"], piece["runs"], piece["offsets"], piece["values"]))
+    net: dict[tuple[int, int], Net] = {}
+    for (part, update, block), found in blocks.items():
+        rows = assemble(block, found, KINDS, wide.get(part, []), upsert=upsert)
+        assert rows.keys.tolist() == sorted(set(rows.keys.tolist()))
+        for at, key in enumerate(rows.keys.tolist()):
+            assert (update, key) not in net, "a block is assembled in one place"
+            net[update, key] = _net(rows, at)
+    return net
+
+
+def folded(*frames: Frame, upsert: bool = False) -> dict[int, Net]:
+    """Fold the frames of one batch; return what came of each row key."""
+    return {key: net for (_, key), net in fold(frames, upsert=upsert).items()}
+
+
+def _pieces(batch: Sequence[Frame], parts: int, by_update: bool) -> list[dict[str, Any]]:
+    cutter = BlockCutter(parts, by_update=by_update)
+    for frame in batch:
+        if isinstance(frame, WideRange):
+            cutter.add_wide(frame)
+        else:
+            cutter.add(frame)
+    pieces: list[dict[str, Any]] = cutter.pieces().to_pylist()
+    return pieces
+
+
+def _wide(piece: Mapping[str, Any]) -> WideRange:
+    update, _, position, _ = np.frombuffer(piece["runs"], np.int64).tolist()
+    first, last = np.frombuffer(piece["offsets"], np.int64).tolist()
+    return WideRange(update, position, first, last)
+
+
+def _net(rows: Any, at: int) -> Net:
+    assert not (rows.inserted[at] and rows.deleted[at])
+    op = "insert" if rows.inserted[at] else "delete" if rows.deleted[at] else "update"
+    columns = enumerate(zip(rows.columns, rows.sent, strict=True))
+    cells = {index: values[at].as_py() for index, (values, sent) in columns if sent[at]}
+    unsent = [values[at].as_py() for values, sent in zip(rows.columns, rows.sent, strict=True) if not sent[at]]
+    assert op == "delete" or unsent == [None] * len(unsent)
+    return Net(op, int(rows.position[at]), {} if op == "delete" else cells)
