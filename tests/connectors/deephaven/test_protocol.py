@@ -141,7 +141,7 @@ def test_only_the_first_update_of_a_subscription_is_its_snapshot() -> None:
 
     events = say(session, BEGIN, END, BEGIN, COLUMN, END)
 
-    assert [event.snapshot for event in events] == [True, True, False, False, False]  # type: ignore[union-attr]
+    assert [event.snapshot for event in events] == [True, True, False, False, False]
 
 
 def test_updates_only_never_has_a_snapshot() -> None:
@@ -149,7 +149,7 @@ def test_updates_only_never_has_a_snapshot() -> None:
 
     events = say(session, BEGIN, COLUMN, END)
 
-    assert [event.snapshot for event in events] == [False, False, False]  # type: ignore[union-attr]
+    assert [event.snapshot for event in events] == [False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_updates_of_two_subscriptions_may_interleave() -> None:
 
     events = say(session, control.encode_subscribe_response(ROLES, 8, []), BEGIN, other[0], COLUMN, other[1], END)
 
-    ids = [event.subscription_id for event in events[1:]]  # type: ignore[union-attr]
+    ids = [event.subscription_id for event in events[1:]]
     assert ids == [7, 8, 7, 8, 7]
 
 
