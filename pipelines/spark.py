@@ -91,6 +91,18 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
     return session
 
 
+def stop_spark(session: SparkSession) -> None:
+    """Stop a session that `start_spark` started, and wait until its JVM is gone: nothing of it writes any more."""
+    gateway = SparkContext._gateway
+    session.stop()
+    if gateway is None or gateway.proc is None:  # spark-submit's JVM ends with this process
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # which it takes as the word to end
+    gateway.proc.wait()
+
+
 def _jars(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options that make Spark fetch the Delta JARs, unless the settings bring them."""
     packages, jars = options.get("spark.jars.packages", ""), options.get("spark.jars", "")

@@ -1,0 +1,143 @@
+"""Compares a silver table with the source's own rows, cell by cell.
+
+The two sides come by different ways: the source's rows straight from its memory, silver's through Spark and Arrow.
+Nothing of what decoded, folded or merged is used here. Cells are equal when nothing about them differs that their
+type can tell: NaN equals NaN, null only null, a moment must agree to the nanosecond, a decimal kept as text in every
+digit, and a set has no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from connectors.deephaven.tables import ROW_KEY
+from connectors.deephaven.types import ColumnType, Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Row: TypeAlias = Mapping[str, Any]
+
+SHOWN = 10
+"""How many differences are kept to be shown."""
+
+_ROWS_AT_ONCE = 20_000
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+
+class Difference(NamedTuple):
+    """One cell that differs, or a whole row that only one side has."""
+
+    row_key: int | None
+    column: str | None
+    """None: the whole row."""
+    source: Any
+    """None where ``column`` is None and the source has no such row."""
+    silver: Any
+
+
+@dataclass
+class Comparison:
+    """What comparing two tables found.
+
+    Args:
+        rows: Rows that both sides have.
+        cells: Cells compared.
+        different: How many cells differ, or whole rows; the `SHOWN` first are in ``first``.
+    """
+
+    rows: int = 0
+    cells: int = 0
+    different: int = 0
+    first: list[Difference] = field(default_factory=list)
+
+    def add(self, difference: Difference) -> None:
+        """Count one difference."""
+        self.different += 1
+        if len(self.first) < SHOWN:
+            self.first.append(difference)
+
+
+def compare(
+    columns: Mapping[str, ColumnType], source: Mapping[int, Row], silver: Iterable[tuple[int | None, Row]]
+) -> Comparison:
+    """Return what differs between the source's rows and silver's.
+
+    Args:
+        columns: Columns of the source and their types.
+        source: Row key → row, as `connectors.deephaven.tables.LiveTable.rows` returns it.
+        silver: Row key and row, in any order; values as Arrow gives them to Python. A key that comes twice is a row
+            too many.
+    """
+    found, missing = Comparison(), dict(source)
+    for row_key, row in silver:
+        expected = missing.pop(row_key, None) if row_key is not None else None
+        if expected is None:
+            found.add(Difference(row_key, None, None, row))
+            continue
+        found.rows += 1
+        found.cells += len(columns)
+        for name in _differing(columns, expected, row):
+            found.add(Difference(row_key, name, expected[name], row.get(name)))
+    for row_key, expected in missing.items():
+        found.add(Difference(row_key, None, expected, None))
+    return found
+
+
+def same(kind: ColumnType, source: Any, silver: Any) -> bool:
+    """Tell whether silver's value is the source's value of this type."""
+    if source is None or silver is None:
+        return source is silver
+    if kind.element is not None:
+        return isinstance(silver, list) and _same_elements(kind, source, silver)
+    return _SAME.get(kind.name, _identical)(source, silver)
+
+
+def read_silver(frame: DataFrame, row_keys: Iterable[int], columns: Sequence[str]) -> Iterator[tuple[int | None, Row]]:
+    """Yield every row of a silver table with its row key, a bounded number at a time. One Spark job for each.
+
+    Args:
+        row_keys: Keys expected there: they divide the table into parts; other rows come along with their neighbours.
+    """
+    from pyspark.sql import functions as F  # noqa: PLC0415 - comparing rows needs no Spark
+
+    ascending = sorted(row_keys)
+    starts = ascending[_ROWS_AT_ONCE::_ROWS_AT_ONCE]
+    key = F.col(ROW_KEY)
+    for first, after in zip([None, *starts], [*starts, None], strict=True):
+        below = F.lit(True) if after is None else key < after
+        part = frame.where((key.isNull() | below) if first is None else (key >= first) & below)
+        for row in part.select(ROW_KEY, *columns).toArrow().to_pylist():
+            yield row.pop(ROW_KEY), row
+
+
+def _differing(columns: Mapping[str, ColumnType], source: Row, silver: Row) -> Iterator[str]:
+    return (name for name, kind in columns.items() if not same(kind, source[name], silver.get(name)))
+
+
+def _same_elements(kind: ColumnType, source: Sequence[Any], silver: Sequence[Any]) -> bool:
+    assert kind.element is not None
+    ordered = sorted(silver, key=lambda text: text or "") if kind.shape is Shape.STRING_SET else silver
+    return len(source) == len(ordered) and all(map(same, [kind.element] * len(source), source, ordered))
+
+
+def _identical(source: Any, silver: Any) -> bool:
+    """Compare values of one Python type: 1 is not True, and not 1.0."""
+    both_nan = source != source and silver != silver  # noqa: PLR0124 - what NaN is
+    return type(source) is type(silver) and (both_nan or source == silver)
+
+
+def _same_moment(source: int, silver: int | datetime) -> bool:
+    nanoseconds = (silver - _EPOCH) // _MICROSECOND * 1000 if isinstance(silver, datetime) else silver
+    return _identical(source, nanoseconds)
+
+
+def _same_decimal(source: Decimal, silver: Decimal | str) -> bool:
+    return _identical(str(source) if isinstance(silver, str) else source, silver)
+
+
+_SAME: Mapping[str, Callable[[Any, Any], bool]] = {"DateTime": _same_moment, "Decimal": _same_decimal}

@@ -1,0 +1,59 @@
+"""Writes the settings of the demo as a user would: a folder with ``settings.toml`` and ``feeds/demo.toml``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from jobs.context import Invocation
+from jobs.demo_tables import TABLES, DemoTable
+
+FEED = "demo"
+
+
+def write_conf(run: Invocation, home: Path, address: str) -> Invocation:
+    """Write ``home``/conf for a source at ``address``, and return an invocation that uses it and nothing else.
+
+    The user's own Spark options are taken over, since Spark may not start without them; their warehouse and feeds are
+    not, whether they stand in files or in environment variables.
+
+    Raises:
+        ConfigError: One of the user's settings is wrong.
+    """
+    conf = home / "conf"
+    (conf / "feeds").mkdir(parents=True)
+    settings = _settings(home / "warehouse", run.settings().spark)
+    (conf / "settings.toml").write_text("\n".join(settings) + "\n", encoding="utf-8")
+    (conf / "feeds" / f"{FEED}.toml").write_text("\n".join(_feed(address)) + "\n", encoding="utf-8")
+    environ = {name: value for name, value in run.environ.items() if not name.upper().startswith("SILVERFOLD_")}
+    return Invocation(conf_dir=conf, env=run.env, environ=environ)
+
+
+def _settings(warehouse: Path, spark: Mapping[str, str]) -> Iterator[str]:
+    yield f"warehouse = {_quoted(str(warehouse))}"
+    yield ""
+    yield "[spark]"
+    yield from (f"{_quoted(name)} = {_quoted(value)}" for name, value in spark.items())
+
+
+def _feed(address: str) -> Iterator[str]:
+    yield 'connector = "deephaven"'
+    yield f"address = {_quoted(address)}"
+    for name, table in TABLES.items():
+        yield ""
+        yield f"[tables.{name}]"
+        yield from _table(table)
+
+
+def _table(table: DemoTable) -> Iterator[str]:
+    yield f"source = {_quoted(table.source)}"
+    yield 'mode = "snapshot_with_updates"'
+    if table.keys:
+        yield f"keys = {json.dumps(table.keys)}"
+    yield from table.settings
+
+
+def _quoted(text: str) -> str:
+    """Return a text as TOML writes it, which for these is as JSON does."""
+    return json.dumps(text, ensure_ascii=False)

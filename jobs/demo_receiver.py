@@ -1,0 +1,78 @@
+"""Runs the demo's receiver as users run theirs: a process of its own, stopped by SIGTERM, with a log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobs.packages import HOME
+
+_PATIENCE = 30.0
+_LAST_LINES = 5
+
+
+class ReceiverProcess:
+    """A running receiver. As a context manager it leaves no process behind.
+
+    Args:
+        arguments: What stands between ``silverfold`` and ``receive``.
+        feed: Name of the feed.
+        log: Where its output goes.
+        longest: Seconds after which it ends by itself, should nobody be left to stop it.
+        environ: Its environment.
+    """
+
+    def __init__(
+        self, arguments: Iterable[str], feed: str, log: Path, *, longest: float, environ: dict[str, str]
+    ) -> None:
+        self._log = log
+        # A folder `jobs` of the user's, where the demo is started, must not be taken for ours.
+        safely = [] if Path.cwd() == HOME else ["-P"]
+        command = [sys.executable, *safely, "-m", "jobs.receive", *arguments, feed, "--for", str(longest)]
+        with log.open("wb") as out:
+            # A session of its own: Ctrl-C in the terminal is for the demo, which then stops it in order.
+            self._process = subprocess.Popen(  # noqa: S603 - our own module, our own arguments
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environ,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.poll()
+
+    def stop(self) -> int | None:
+        """Ask it to stop; return its exit code, None when it did not end in time."""
+        self._process.terminate()
+        try:
+            return self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def last_words(self) -> str:
+        """Return the last lines of its log."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-_LAST_LINES:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.exit_code is None and self.stop() is None:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,169 @@
+"""What the demo prints: how far everything is while it runs, and tables at the end.
+
+On a terminal one picture is kept up to date; elsewhere a line is printed every two seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from conf.errors import SilverfoldError
+from jobs.status import duration
+
+if TYPE_CHECKING:
+    from connectors.deephaven.tables import LiveTable
+    from jobs.demo_check import Comparison, Difference
+    from pipelines.cuts import CutRow
+    from pipelines.status import FeedStatus, TableStatus
+
+_WATCHED_EVERY, _PRINTED_EVERY = 0.5, 2.0
+_LONGEST_VALUE = 60
+
+
+@dataclass
+class Applied:
+    """What the build has applied to one table so far."""
+
+    cuts: int = 0
+    updates: int = 0
+
+
+@dataclass
+class Progress:
+    """Shows how far everything is, from a thread of its own, until the block ends.
+
+    Args:
+        console: Where to.
+        tables: The source's tables.
+        read: Reads how the feed stands; what it cannot read this time is left out.
+        began: When the demo began, on the monotonic clock.
+        applied: Per table, what the build has applied; counted by the caller.
+        phase: What goes on; set by the caller.
+    """
+
+    console: Console
+    tables: Mapping[str, LiveTable]
+    read: Callable[[], FeedStatus]
+    began: float
+    applied: Mapping[str, Applied] = field(init=False)
+    phase: str = ""
+
+    def __post_init__(self) -> None:
+        self.applied = {name: Applied() for name in self.tables}
+        self._end = threading.Event()
+        self._live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
+        self._thread = threading.Thread(target=self._show, name="demo-progress")
+
+    def say(self, text: str) -> None:
+        """Print one line with the time since the beginning."""
+        self.console.print(Text(f"{self._elapsed:6.1f} s  {text}"))
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+        if self._live:
+            self._live.stop()
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def _show(self) -> None:
+        ended = False
+        while not ended:
+            ended = self._end.wait(_WATCHED_EVERY if self._live else _PRINTED_EVERY)
+            try:
+                status = self.read()
+            except SilverfoldError:  # a table between two states; the next look finds it
+                continue
+            if self._live:
+                self._live.update(self._picture(status), refresh=True)
+            else:
+                self.say(self._line(status))
+
+    def _picture(self, status: FeedStatus) -> Group:
+        table = Table(header_style="bold")
+        for name in ("table", "rows at source", "rows in silver", "cuts", "updates applied", "lag"):
+            table.add_column(name, justify="left" if name in ("table", "lag") else "right", min_width=len(name))
+        for each in status.tables:
+            source, applied = self.tables[each.table], self.applied[each.table]
+            numbers = (len(source), each.rows or 0, applied.cuts, applied.updates)
+            table.add_row(each.table, *(f"{number:,}" for number in numbers), _lag(each))
+        return Group(Text(f"{self._elapsed:6.1f} s  {self.phase}: {_landed(status)}"), table)
+
+    def _line(self, status: FeedStatus) -> str:
+        parts = (f"{each.table}: {self._part(each)}" for each in status.tables)
+        return f"{self.phase}: {_landed(status)}; {'; '.join(parts)}"
+
+    def _part(self, table: TableStatus) -> str:
+        applied = self.applied[table.table].updates
+        return f"{applied:,} updates applied, lag {_lag(table)}, {table.rows or 0:,} rows"
+
+
+def cuts_table(cuts: Iterable[CutRow]) -> Table:
+    """Return cuts as a table, one a line."""
+    table = Table(header_style="bold")
+    for name in ("table", "what"):
+        table.add_column(name)
+    for name in ("version", "epoch", "positions", "updates", "inserted", "updated", "deleted", "rows", "seconds"):
+        table.add_column(name, justify="right")
+    for cut in cuts:
+        table.add_row(cut.table, "snapshot" if cut.replaced else "updates", *_cut_numbers(cut))
+    return table
+
+
+def differences_table(name: str, found: Comparison) -> Table:
+    """Return the first differences between the source's table and silver's."""
+    title = f"{name}: {found.different:,} differences" + (", the first" if found.different > len(found.first) else "")
+    table = Table("row key", "column", "source", "silver", header_style="bold", title=title, title_justify="left")
+    for each in found.first:
+        table.add_row(*map(Text, _difference_cells(each)))
+    return table
+
+
+def _cut_numbers(cut: CutRow) -> Iterator[str]:
+    yield str(cut.delta_version)
+    yield str(cut.epoch)
+    yield f"{cut.first_position}-{cut.last_position}"
+    yield from (f"{number:,}" for number in (cut.updates, cut.inserted, cut.updated, cut.deleted))
+    yield "" if cut.rows is None else f"{cut.rows:,}"
+    yield "" if cut.seconds is None else f"{cut.seconds:.1f}"
+
+
+def _difference_cells(each: Difference) -> tuple[str, ...]:
+    values = (each.source, each.silver)
+    if each.column is None:
+        return str(each.row_key), "whole row", *("no row" if value is None else _short(value) for value in values)
+    return str(each.row_key), each.column, *map(_short, values)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _landed(status: FeedStatus) -> str:
+    frames = 0 if status.landed_position is None else status.landed_position + 1
+    return f"{frames:,} frames landed" + (f" in epoch {status.epoch}" if status.epoch else "")
+
+
+def _lag(table: TableStatus) -> str:
+    return f"{table.lag_updates:,} updates, {duration(table.lag_seconds)}" if table.lag_updates else "0"

@@ -1,0 +1,101 @@
+"""The demo's source: a table server whose two tables change, whose connections break once, and which then is quiet.
+
+Its last act is one more row in every table. Updates arrive in order, so where that row is, everything is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from connectors.deephaven.changing import Changer, Pace, keep_changing
+from connectors.deephaven.server import TableServer
+from connectors.deephaven.tables import LiveTable
+from jobs.demo_tables import TABLES
+
+CHANGES_PER_SECOND = 100.0
+"""Rows changed per second, in each table."""
+
+
+class DemoSource:
+    """A running source. Closes itself as a context manager.
+
+    Args:
+        rows: Rows each table begins with.
+        seed: Same seed, same rows and same sequence of updates.
+    """
+
+    def __init__(self, *, rows: int, seed: int) -> None:
+        self.tables: Mapping[str, LiveTable] = {
+            name: table.filled(rows, Random(f"{seed}/{name}"))  # noqa: S311 - repeatable, not secret
+            for name, table in TABLES.items()
+        }
+        self._changers = [
+            Changer(self.tables[name], f"{seed}/{name}", numbered=table.keys) for name, table in TABLES.items()
+        ]
+        self._stop, self._watched = threading.Event(), threading.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="demo-source")
+        self._server = TableServer.start()
+        for name, table in TABLES.items():
+            self._server.export_table(table.source, self.tables[name])
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self._server.port}"
+
+    def change(self, seconds: float, *, say: Callable[[str], None]) -> Future[Mapping[str, int]]:
+        """Change the tables until they have been watched for so long; half-way break every connection.
+
+        Args:
+            say: Told what happens, from another thread.
+
+        Returns:
+            At the end, the row key of the last row of each table.
+        """
+        return self._thread.submit(self._change, seconds, say)
+
+    def watch(self) -> None:
+        """Start the time: somebody follows the changes now."""
+        self._watched.set()
+
+    def close(self) -> None:
+        """End changes, connections and the server. May be repeated."""
+        self._stop.set()
+        self._watched.set()
+        self._thread.shutdown()
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _change(self, seconds: float, say: Callable[[str], None]) -> Mapping[str, int]:
+        self._keep_changing(Pace(CHANGES_PER_SECOND), self._watched)
+        self._keep_changing(Pace(CHANGES_PER_SECOND, seconds / 2), self._stop)
+        self._server.disconnect_all()
+        say("the source broke the connection: a new epoch begins with new snapshots")
+        self._keep_changing(Pace(CHANGES_PER_SECOND, seconds / 2), self._stop)
+        last = {name: self._add_last_row(name) for name in TABLES}
+        say("the source is quiet")
+        return last
+
+    def _keep_changing(self, pace: Pace, until: threading.Event) -> None:
+        keep_changing(self._changers, pace, clock=time.monotonic, stopped_within=until.wait)
+
+    def _add_last_row(self, name: str) -> int:
+        """Add a row that is null but for its number, and return its row key."""
+        table = self.tables[name]
+        numbers = {key: max((row[key] for row in table.rows().values()), default=0) + 1 for key in TABLES[name].keys}
+        with table.update() as update:
+            (row_key,) = update.add([numbers]).tolist()
+        return int(row_key)

@@ -1,0 +1,130 @@
+"""What happens in the demo, from the first row at the source to the last cell compared."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.text import Text
+
+from jobs.context import Invocation
+from jobs.demo_check import compare, read_silver
+from jobs.demo_conf import FEED, write_conf
+from jobs.demo_follow import Follower
+from jobs.demo_receiver import ReceiverProcess
+from jobs.demo_show import Progress, cuts_table, differences_table
+from jobs.demo_source import DemoSource
+from jobs.demo_tables import TABLES
+from jobs.logs import start_logs
+from jobs.sql import Format, ask, write
+from pipelines.build import FeedBuild
+from pipelines.cuts import read_cuts
+from pipelines.places import Places
+from pipelines.spark import start_spark, stop_spark
+from pipelines.status import read_status
+from pipelines.views import register_views
+
+QUERY = """
+SELECT Symbol, count(*) AS trades, sum(Size) AS size, round(median(Price), 2) AS median_price, max(At) AS latest
+FROM trades GROUP BY Symbol ORDER BY trades DESC, Symbol LIMIT 5
+"""
+
+_SEED = 1
+_CUTS_SHOWN = 8
+_ABANDONED_AFTER = 1800.0
+
+
+def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *, seconds: float, rows: int) -> bool:
+    """Run the demo in a folder of its own; return whether silver equals the source.
+
+    Args:
+        cleanup: Takes everything that must be stopped.
+        seconds: How long the tables change after the build has begun to follow.
+        rows: Rows each table begins with.
+
+    Raises:
+        ConfigError: One of the user's settings is wrong.
+        SparkUnavailable: Spark does not start; the message says what to do.
+    """
+    began = time.monotonic()
+    source = cleanup.enter_context(DemoSource(rows=rows, seed=_SEED))
+    ours = write_conf(run, home, source.address)
+    settings = ours.settings()
+    connector, feed = ours.feed(FEED, settings)
+    places = Places(settings.warehouse, settings.storage())
+    start_logs(settings.log_level, cleanup.enter_context((home / "demo.log").open("w", encoding="utf-8")))
+    receiver = cleanup.enter_context(
+        ReceiverProcess(
+            ["--conf", str(home / "conf"), "--env", run.env],
+            FEED,
+            home / "receiver.log",
+            longest=seconds + _ABANDONED_AFTER,
+            environ=dict(ours.environ),
+        )
+    )
+    progress = Progress(
+        console, source.tables, lambda: read_status(places, connector, feed, now=datetime.now(UTC)), began=began
+    )
+    progress.say(f"source: a table server on {source.address}, {_described(source)}")
+    progress.say(f"receiver: process {receiver.pid}; each table changes 100 rows a second from now on")
+    last_rows = source.change(seconds, say=progress.say)
+    with progress:
+        progress.phase = "starting Spark"
+        spark = start_spark(settings, app="silverfold demo")
+        cleanup.callback(stop_spark, spark)
+        source.watch()
+        build = FeedBuild(spark, settings, connector, feed)
+        wrong = Follower(build, receiver, progress, last_rows, settings.build.poll_ms / 1000).run()
+        wrong = wrong or _stopped(receiver)
+    if wrong is not None:
+        console.print(Text(f"silverfold: the demo did not get to its end: {wrong}", "red"))
+        return False
+    progress.say("the receiver stopped in order, with everything landed")
+    _show(spark, places, console)
+    return _compare(spark, places, source, console)
+
+
+def _described(source: DemoSource) -> str:
+    """Say what the source's tables are."""
+    tables = (f"{name} ({len(table):,} rows, {len(table.columns)} columns)" for name, table in source.tables.items())
+    kinds = {kind.name for table in source.tables.values() for kind in table.columns.values()}
+    return f"tables {' and '.join(tables)}, all {len(kinds)} column types"
+
+
+def _stopped(receiver: ReceiverProcess) -> str | None:
+    """Stop the receiver; return what was wrong with its end, None if nothing was."""
+    code = receiver.stop()
+    if code == 0:
+        return None
+    ended = "did not stop in time" if code is None else f"stopped with exit code {code}"
+    return f"the receiver {ended}:\n{receiver.last_words()}"
+
+
+def _show(spark: SparkSession, places: Places, console: Console) -> None:
+    """Print a query's answer and the last cuts."""
+    views = register_views(spark, places, {FEED: list(TABLES)})
+    console.print(Text(f"\nA query over silver:\n{QUERY.strip()}", "bold"))
+    write(ask(spark, QUERY, limit=100, views=views), Format.TABLE, sys.stdout)
+    cuts = read_cuts(places, FEED)
+    console.print(Text(f"\nThe last of {len(cuts)} cuts:", "bold"))
+    console.print(cuts_table(cuts[-_CUTS_SHOWN:]))
+
+
+def _compare(spark: SparkSession, places: Places, source: DemoSource, console: Console) -> bool:
+    """Compare every table with the source's rows and print what was found; return whether all are equal."""
+    console.print(Text("\nSilver against the source's own rows, cell by cell:", "bold"))
+    equal = True
+    for name, table in source.tables.items():
+        rows, silver = table.rows(), spark.read.format("delta").load(places.silver(FEED, name).url)
+        found = compare(table.columns, rows, read_silver(silver, rows, list(table.columns)))
+        equal &= found.different == 0
+        if found.different:
+            console.print(differences_table(name, found))
+        else:
+            console.print(f"{name}: {found.rows:,} rows, {found.cells:,} cells, equal")
+    return equal
