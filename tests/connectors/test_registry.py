@@ -1,0 +1,134 @@
+"""Feeds are opened by the connector they name; every mistake says file, key, what was found, what is allowed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from conf.errors import ConfigError
+from conf.load import load_settings
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.registry import CONNECTORS, find_connector, open_feed
+
+MARKET = """
+connector = "deephaven"
+address = "127.0.0.1:7777"
+
+[tables.quotes]
+source = "Quotes"
+"""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Settings with one feed called market, of the text given."""
+
+    def of(text):
+        (tmp_path / "feeds").mkdir(exist_ok=True)
+        (tmp_path / "feeds/market.toml").write_text(text)
+        return load_settings(tmp_path, "local", {"SILVERFOLD__WAREHOUSE": str(tmp_path / "lake")})
+
+    return of
+
+
+def mistakes(settings):
+    with pytest.raises(ConfigError) as raised:
+        open_feed("market", settings)
+    return [(each.key, each.found, each.allowed) for each in (raised.value, *raised.value.others)]
+
+
+def test_a_feed_is_opened_with_its_connectors_own_models(settings):
+    connector, feed = open_feed("market", settings(MARKET))
+    assert connector is find_connector("deephaven")
+    assert (feed.name, feed.connector, feed.address) == ("market", "deephaven", "127.0.0.1:7777")
+    assert feed.options == DeephavenOptions()
+    assert feed.tables == {"quotes": DeephavenTable(source="Quotes")}
+    assert feed.commit.interval_ms == 200
+
+
+def test_options_and_tables_are_read_as_their_types(settings):
+    _, feed = open_feed(
+        "market",
+        settings(
+            MARKET
+            + """
+            columns = ["Sym", "Bid"]
+            keys = ["Sym"]
+            decimals = { Bid = 4 }
+
+            [options]
+            schema = "own.xml"
+            prefix_counts = "message+prefix"
+            date_times = "nanoseconds"
+            """
+        ),
+    )
+    assert (feed.options.schema_, feed.options.prefix_counts.value) == ("own.xml", "message+prefix")
+    assert feed.tables["quotes"].columns == ("Sym", "Bid")
+    assert feed.tables["quotes"].decimals == {"Bid": 4}
+
+
+def test_an_unknown_feed_is_told_which_there_are(settings):
+    with pytest.raises(ConfigError, match="found 'nope', allowed: market"):
+        open_feed("nope", settings(MARKET))
+
+
+def test_an_unknown_connector_is_told_which_there_are(settings):
+    assert mistakes(settings(MARKET.replace("deephaven", "carrier-pigeon"))) == [
+        ("connector", "carrier-pigeon", "deephaven")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("", "host:port, such as 127.0.0.1:7777"),
+        ("localhost", "host:port, such as 127.0.0.1:7777"),
+        ("localhost:http", "a port from 1 to 65535 after the colon"),
+        ("::1:7777", "an IPv6 address in brackets, such as [::1]:7777"),
+    ],
+)
+def test_an_address_that_is_none_is_a_mistake_of_the_feeds_file(settings, address, allowed):
+    assert mistakes(settings(MARKET.replace("127.0.0.1:7777", address))) == [("address", address, allowed)]
+
+
+def test_all_mistakes_are_told_at_once_with_their_file(settings, tmp_path):
+    wrong = settings(MARKET + 'mode = "often"\ncolour = "red"\n[options]\ndate_times = "years"\n')
+    with pytest.raises(ConfigError) as raised:
+        open_feed("market", wrong)
+    found = {each.key: each.found for each in (raised.value, *raised.value.others)}
+    assert found == {"options.date_times": "years", "tables.quotes.mode": "often", "tables.quotes.colour": "red"}
+    assert raised.value.file == str(tmp_path / "feeds/market.toml")
+
+
+@pytest.mark.parametrize(
+    ("lines", "allowed"),
+    [
+        ("every = 5.0", "every only with mode = snapshot_only"),
+        ('apply = "upsert"', "apply only with mode = updates_only"),
+        ('columns = ["A", "A"]', "each of columns once"),
+        ('columns = ["A"]\nkeys = ["B"]', "keys among columns, which lack B"),
+        ('columns = ["A"]\ndecimals = { B = 2 }', "decimals among columns, which lack B"),
+        ('mode = "updates_only"\nkeys = ["A"]', "keys with apply = upsert: a log has none"),
+    ],
+)
+def test_settings_of_a_table_that_do_not_fit_together_are_told(settings, lines, allowed):
+    ((key, _, told),) = mistakes(settings(MARKET + lines))
+    assert (key, told) == ("tables.quotes", allowed)
+
+
+@pytest.mark.parametrize("name", CONNECTORS)
+def test_each_connector_is_found_by_its_name(name):
+    assert find_connector(name).name == name
+
+
+def test_the_registry_loads_no_connector_and_a_connector_no_spark():
+    program = """
+import sys
+import connectors.registry
+assert not [name for name in sys.modules if name.startswith("connectors.deephaven")]
+connectors.registry.find_connector("deephaven")
+print([name for name in ("pyspark", "pandas") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,241 @@
+"""The receive command as a process: how it stops, what it leaves behind, what its exit code says."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from connectors.deephaven.server import TableServer
+from jobs.demo_tables import TABLES
+from pipelines.places import Places
+from tests.support.landing import landed, marks
+from tests.support.replay import replay
+
+PATIENCE = 60.0
+DEMO = TABLES["baskets"]
+
+
+@pytest.fixture
+def table():
+    return DEMO.filled(100, Random(1))
+
+
+@pytest.fixture
+def server(table):
+    with TableServer.start() as server:
+        server.export_table(DEMO.source, table)
+        yield server
+
+
+@pytest.fixture
+def conf(tmp_path, server):
+    (tmp_path / "feeds").mkdir()
+    write_feed(tmp_path, server.port)
+    return tmp_path
+
+
+def write_feed(conf, port):
+    (conf / "feeds/market.toml").write_text(
+        f"""
+        connector = "deephaven"
+        address = "127.0.0.1:{port}"
+        commit = {{ interval_ms = 10 }}
+        reconnect = {{ first = 0.05, longest = 0.1, connect_timeout = 5.0 }}
+        [tables.baskets]
+        source = "{DEMO.source}"
+        """
+    )
+
+
+@pytest.fixture
+def places(conf):
+    return Places(str(conf / "lake"))
+
+
+@contextmanager
+def started(conf, *arguments, program=("-m", "jobs.receive")):
+    command = [sys.executable, *program, "--conf", str(conf), "market", *arguments]
+    environ = os.environ | {"SILVERFOLD__WAREHOUSE": str(conf / "lake")}
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process):
+    """Exit code and what was logged."""
+    _, logged = process.communicate(timeout=PATIENCE)
+    return process.returncode, logged
+
+
+def wait_for_snapshot(places, epoch=1):
+    deadline = time.monotonic() + PATIENCE
+    while not any(
+        frame.epoch >= epoch and (frame.kind, frame.boundary) == ("snapshot", "end") for frame in landed(places)
+    ):
+        assert time.monotonic() < deadline, "no snapshot landed"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly_with_everything_landed(conf, places, table, number):
+    with started(conf) as process:
+        wait_for_snapshot(places)
+        process.send_signal(number)
+        code, logged = ended(process)
+    assert code == 0, logged
+    assert [each["mark"] for each in marks(places)] == ["opened", "calibrated", "snapshot asked", "closed"]
+    assert len(replay(landed(places), "baskets")) == 100
+    assert [line for line in logged.splitlines() if not line.startswith('{"')] == []
+    assert '"event": "stopped"' in logged.splitlines()[-1]
+
+
+def test_it_ends_by_itself_after_the_time_asked_for(conf, places):
+    with started(conf, "--for", "1") as process:
+        code, logged = ended(process)
+    assert code == 0, logged
+    assert marks(places, "closed")[-1]["reason"] == "stopped here"
+
+
+def test_it_waits_for_a_source_that_is_not_there_and_stops_when_told(conf, places, server):
+    server.close()
+    with started(conf, "--for", "1") as process:
+        code, logged = ended(process)
+    assert code == 0, logged
+    assert {each["error_class"] for each in marks(places, "closed")} >= {"SOURCE_UNAVAILABLE"}
+
+
+def test_the_second_receiver_of_a_feed_fences_the_first(conf, places, table):
+    with started(conf) as first:
+        wait_for_snapshot(places)
+        with started(conf) as second:
+            wait_for_snapshot(places, epoch=2)
+            keep_changing(table, until=lambda: first.poll() is not None)
+            code, logged = ended(first)
+            second.send_signal(signal.SIGTERM)
+            assert ended(second)[0] == 0
+    assert code == 4, logged
+    assert "another process owns receive/market" in logged
+    frames = landed(places)
+    assert [frame.frame_seq for frame in frames] == list(range(len(frames)))
+    assert replay(frames, "baskets").keys() == table.rows().keys()
+
+
+def test_a_wrong_setting_is_exit_code_2(conf):
+    (conf / "feeds/market.toml").write_text('connector = "deephaven"\n[tables.baskets]\nsource = "B"\n')
+    with started(conf) as process:
+        code, logged = ended(process)
+    assert code == 2
+    assert "address" in logged
+
+
+def test_a_store_that_cannot_be_opened_is_exit_code_3(conf):
+    (conf / "lake").write_text("a file where a folder should be")
+    with started(conf) as process:
+        code, logged = ended(process)
+    assert (code, "Traceback" in logged) == (3, False), logged
+
+
+def test_a_receiver_loads_neither_spark_nor_pandas():
+    program = """
+import sys, jobs.receive
+from connectors.registry import find_connector
+from connectors.deephaven.receiver import DeephavenReceiver
+print([name for name in ("pyspark", "pandas") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
+
+
+KILLED_BEFORE_A_COMMIT = """
+write = pipelines.writer.write_deltalake
+def step(*args, **kwargs):
+    if due(): die()
+    write(*args, **kwargs)
+pipelines.writer.write_deltalake = step
+"""
+
+KILLED_WHILE_A_FILE_IS_WRITTEN = """
+write = pipelines.writer.write_deltalake
+def step(table, frames, **kwargs):
+    def batches():
+        yield from frames.slice(0, 1).to_batches()
+        die()
+    write(table, pyarrow.RecordBatchReader.from_batches(frames.schema, batches()) if due() else frames, **kwargs)
+pipelines.writer.write_deltalake = step
+"""
+
+KILLED_AFTER_A_COMMIT_BEFORE_IT_IS_NOTED = """
+write = pipelines.writer.write_deltalake
+def step(*args, **kwargs):
+    write(*args, **kwargs)
+    if due(): die()
+pipelines.writer.write_deltalake = step
+"""
+
+KILLED_DURING_A_COMPACTION = """
+compact = pipelines.sink.compact
+def step(place):
+    threading.Timer(0.005, die).start()
+    return compact(place)
+pipelines.sink.compact = step
+"""
+
+KILLED = {
+    "before a commit": KILLED_BEFORE_A_COMMIT,
+    "while a file is written": KILLED_WHILE_A_FILE_IS_WRITTEN,
+    "after a commit, before it is noted": KILLED_AFTER_A_COMMIT_BEFORE_IT_IS_NOTED,
+    "during a compaction": KILLED_DURING_A_COMPACTION,
+}
+
+PRELUDE = """
+import os, signal, sys, threading
+import pyarrow
+import pipelines.sink, pipelines.writer
+from jobs.cli import main_of
+
+commits = 0
+
+def due():
+    global commits
+    commits += 1
+    return commits == 3
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("step", KILLED)
+def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(conf, places, table, step):
+    feed = (conf / "feeds/market.toml").read_text()
+    (conf / "feeds/market.toml").write_text(feed.replace("interval_ms = 10", "interval_ms = 1, compact_every = 3"))
+    program = conf / "killed.py"
+    program.write_text(PRELUDE + KILLED[step] + 'main_of("receive")\n')
+    with started(conf, program=(str(program),)) as process:
+        keep_changing(table, until=lambda: process.poll() is not None)
+        assert ended(process)[0] == -signal.SIGKILL
+    before = landed(places)
+    with started(conf) as process:
+        wait_for_snapshot(places, epoch=before[-1].epoch + 1)
+        process.send_signal(signal.SIGTERM)
+        assert ended(process)[0] == 0
+    frames = landed(places)
+    assert frames[: len(before)] == before
+    assert [frame.frame_seq for frame in frames] == list(range(len(frames)))
+    assert replay(frames, "baskets").keys() == table.rows().keys()
+
+
+def keep_changing(table, *, until):
+    deadline = time.monotonic() + PATIENCE
+    while not until():
+        assert time.monotonic() < deadline, "it was not killed"
+        with table.update() as update:
+            update.add([{"Id": 1}])
+        time.sleep(0.01)
