@@ -122,7 +122,10 @@ class UnknownMessage(NamedTuple):
 
 
 class BadFrame(NamedTuple):
-    """Bytes that broke the protocol. Nothing follows: the session raises ``error`` from now on."""
+    """Bytes that broke the protocol. Nothing follows: the session raises ``error`` from now on.
+
+    ``body`` is the message; where no message could be cut, all that had arrived, which depends on the chunks.
+    """
 
     body: bytes
     error: WireError | ProtocolError

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import InvalidValue, SourceRefused
-from connectors.deephaven.layouts import Longs
+from connectors.deephaven.layouts import Longs, Number
 from connectors.deephaven.messages import ErrorCode
 from connectors.deephaven.parts import Values
 from connectors.deephaven.types import Shape
@@ -102,15 +102,24 @@ def _fixed(role: Values, values: Iterable[Any]) -> bytes:
         false, true, null = role.booleans
         raw = np.where(native == 1, true, np.where(native == 0, false, null)).astype(role.value.dtype)
     else:
-        raw = native.astype(role.value.dtype)
-        if raw.dtype.itemsize < native.dtype.itemsize and (raw != native).any():
-            raise InvalidValue(f"{role.value.name} cannot hold {native[raw != native][0]}", reason="value-range")
+        raw = _as_wire_type(role.value, native)
     width = role.entries.group.block_length
     if width == raw.dtype.itemsize:
         return raw.tobytes()
     blocks = np.zeros((len(raw), width), np.uint8)
     blocks[:, role.value.offset : role.value.offset + role.value.size] = raw.view(np.uint8).reshape(len(raw), -1)
     return blocks.tobytes()
+
+
+def _as_wire_type(found: Number, native: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    with np.errstate(over="ignore"):  # a number too large becomes infinite, which is unequal
+        raw = native.astype(found.dtype)
+    if raw.dtype.newbyteorder("=") == native.dtype:
+        return raw
+    lost = (raw != native) & (native == native)  # noqa: PLR0124  NaN is the one value unlike itself
+    if lost.any():
+        raise InvalidValue(f"{found.name} cannot hold {native[lost][0]}", reason="value-range")
+    return raw
 
 
 def _split(role: Values, values: Iterable[Any]) -> list[bytes]:

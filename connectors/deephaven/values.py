@@ -123,7 +123,8 @@ def _fixed(values: Values, blocks: Blocks) -> Fixed:
     raw = blocks.read(values.value)
     if values.booleans is not None:
         return Fixed(values.type, _booleans(raw, values.booleans, blocks.place))
-    native = raw.astype(values.type.dtype)
+    with np.errstate(over="ignore"):  # a number too large becomes infinite, which the check finds
+        native = raw.astype(values.type.dtype)
     if native.dtype.itemsize < raw.dtype.itemsize or native.dtype.kind != raw.dtype.kind:
         _check_cast(values, raw, native, blocks.place)
     return Fixed(values.type, native)
@@ -171,21 +172,11 @@ def _text_places(opened: Opened, values: Values, found: Dimensions) -> tuple[Blo
     ends = _run(opened.body, found, text) if values.alone and opened.version >= text.found.since_version else None
     if ends is None:
         walked = values.entries.walk(opened, found, text.name)
-        starts, places = np.array(walked.starts, np.int64), np.array(walked.places, np.int64)
-        return (
-            Blocks(opened.body, opened.version, block, found.entries, found.start, found.start, starts),
-            places,
-            walked.end,
-        )
-    starts = np.empty(found.entries, np.int64)
-    starts[:1] = found.start
-    starts[1:] = ends[:-1]
-    end = int(ends[-1]) if found.entries else found.start
-    return (
-        Blocks(opened.body, opened.version, block, found.entries, found.start, found.start, starts),
-        starts + block,
-        end,
-    )
+        starts, places, end = np.array(walked.starts, np.int64), np.array(walked.places, np.int64), walked.end
+    else:
+        bounds = np.append(np.int64(found.start), ends)
+        starts, places, end = bounds[:-1], bounds[:-1] + block, int(bounds[-1])
+    return Blocks(opened.body, opened.version, block, found.entries, found.start, found.start, starts), places, end
 
 
 def _run(body: bytes, found: Dimensions, text: Text) -> Longs | None:

@@ -315,6 +315,28 @@ def test_a_schema_of_narrower_values_refuses_to_write_wide_ones() -> None:
     assert caught.value.reason == "value-range"
 
 
+def test_floats_may_be_wider_or_narrower_in_the_schema() -> None:
+    wide = bind(load_schema(XML.replace('id="8" type="float"', 'id="8" type="double"').encode()))
+    narrow = bind(load_schema(XML.replace('id="8" type="double"', 'id="8" type="float"').encode()))
+
+    (floats,) = encoded(wide, "Float", [None, float("nan"), 0.5, float("inf")])
+    (doubles,) = encoded(narrow, "Double", [float("nan"), 0.5, float("-inf")])
+
+    assert readable(decode_column(wide, floats).values.to_pylist()) == [None, "NaN", 0.5, float("inf")]
+    assert readable(decode_column(narrow, doubles).values.to_pylist()) == ["NaN", 0.5, float("-inf")]
+
+
+def test_a_double_that_no_float_can_hold_is_refused_both_ways() -> None:
+    wide = bind(load_schema(XML.replace('id="8" type="float"', 'id="8" type="double"').encode()))
+    narrow = bind(load_schema(XML.replace('id="8" type="double"', 'id="8" type="float"').encode()))
+    (body,) = encoded(wide, "Float", [0.5])
+
+    with pytest.raises(InvalidValue, match=r"Float cannot hold 1e\+300"):
+        decode_column(wide, body[:-8] + struct.pack("<d", 1e300))
+    with pytest.raises(InvalidValue, match=r"value cannot hold 1e\+300"):
+        encoded(narrow, "Double", [1e300])
+
+
 def test_a_column_is_checked_against_the_response() -> None:
     (body,) = encoded(builtin_roles(), "Int", [1])
     found = decode_column(builtin_roles(), body)
