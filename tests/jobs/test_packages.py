@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,15 @@ def test_five_packages_of_one_owner_pass(tmp_path):
 
 def test_a_source_folder_has_no_owners_to_ask():
     check_packages(SITE, ours, lambda: {"jobs": ["someone"]})
+
+
+def test_a_folder_that_hides_our_settings_is_named_before_anything_else(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "__init__.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.config", "check"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {tmp_path}/conf/__init__.py hides silverfold's package conf: start from another folder, "
+        "or give silverfold an environment of its own"
+    )
