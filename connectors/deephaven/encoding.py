@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import LocalProtocolError, SourceRefused
-from connectors.deephaven.layouts import Longs
+from connectors.deephaven.layouts import Longs, write_blocks
 from connectors.deephaven.messages import ErrorCode
 from connectors.deephaven.parts import Column, Ranges, Removed, Roles
 from connectors.deephaven.rowdata import RowData, row_data
@@ -129,16 +129,10 @@ def _clip(ranges: Longs, counts: Longs, begin: int, end: int) -> Longs:
 
 
 def _write_ranges(role: Ranges, ranges: Longs) -> bytes:
-    entries = role.entries
-    block: dict[str, Any] = {
-        "names": ["first", "last"],
-        "formats": [role.first.dtype, role.last.dtype],
-        "offsets": [role.first.offset, role.last.offset],
-        "itemsize": entries.group.block_length,
-    }
-    written = np.zeros(len(ranges), np.dtype(block))
-    written["first"], written["last"] = ranges[:, 0], ranges[:, 1]
+    entries, length = role.entries, role.entries.group.block_length
+    columns = [(found, ranges[:, at].astype(found.dtype)) for at, found in enumerate((role.first, role.last))]
+    blocks = write_blocks(length, *columns)
     if entries.tail.groups or entries.tail.texts:
-        parts = entries.tail.write({})
-        return entries.write([entry.tobytes() + parts for entry in written])
-    return entries.announce(len(ranges)) + written.tobytes()
+        rest = entries.tail.write({})
+        return entries.write([blocks[at : at + length] + rest for at in range(0, len(blocks), length)])
+    return entries.announce(len(ranges)) + blocks

@@ -131,7 +131,9 @@ class Tail:
 
     def write(self, given: Mapping[str, bytes]) -> bytes:
         """Return the parts, written by name; one that is not given has no entries or bytes."""
-        return b"".join([given.get(part.name) or part.empty() for part in (*self.groups, *self.texts)])
+        groups = [given.get(entries.name) or entries.empty() for entries in self.groups]
+        texts = [given.get(text.name) or text.empty() for text in self.texts]
+        return b"".join(groups + texts)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,8 @@ def structure_ints(schema: Schema, structure: Structure, *names: str) -> Ints:
 
 def _compile(order: ByteOrder, parts: Sequence[_Part]) -> Ints:
     variable = sorted((part for part in parts if part.constant is None), key=lambda part: part.offset)
-    pieces, at = [order], 0
+    pieces: list[str] = [order]
+    at = 0
     for part in variable:
         pieces.append("x" * (part.offset - at) + integer_code(part.primitive))
         at = part.offset + part.size
@@ -190,7 +191,7 @@ class Blocks(NamedTuple):
         body: The message.
         version: Its acting version.
         length: The blocks' length on the wire.
-        count: How many there are.
+        total: How many there are.
         at: Where the first one starts.
         starts: Where each one starts; None when they follow each other without a gap.
         place: Where they are in the message, for errors.
@@ -199,7 +200,7 @@ class Blocks(NamedTuple):
     body: bytes
     version: int
     length: int
-    count: int
+    total: int
     at: int
     place: int
     starts: Longs | None = None
@@ -210,11 +211,11 @@ class Blocks(NamedTuple):
         Raises:
             InvalidValue: ``absent``: the blocks do not hold it.
         """
-        if not self.count:
+        if not self.total:
             return np.empty(0, found.dtype)
         found.require(self.length, self.version, self.place)
         if self.starts is None:
-            return np.ndarray((self.count,), found.dtype, self.body, self.at + found.offset, (self.length,))
+            return np.ndarray((self.total,), found.dtype, self.body, self.at + found.offset, (self.length,))
         return gathered(np.frombuffer(self.body, np.uint8), found, self.starts)
 
     def flags(self, flag: Flag) -> npt.NDArray[np.bool_]:
@@ -230,6 +231,14 @@ class Blocks(NamedTuple):
 def gathered(octets: Bytes, found: Number, starts: Longs) -> npt.NDArray[Any]:
     """Return one field of blocks that start anywhere."""
     at = starts + found.offset
-    if found.size == 1:
-        return octets[at].view(found.dtype)
-    return octets[at[:, None] + np.arange(found.size)].view(found.dtype).reshape(-1)
+    picked = octets[at] if found.size == 1 else octets[at[:, None] + np.arange(found.size)]
+    values: npt.NDArray[Any] = picked.view(found.dtype).reshape(-1)
+    return values
+
+
+def write_blocks(length: int, *columns: tuple[Number, npt.NDArray[Any]]) -> bytes:
+    """Return blocks of a length that follow each other: the columns, given in their wire type, and zeros between."""
+    octets = np.zeros((len(columns[0][1]), length), np.uint8)
+    for found, raw in columns:
+        octets[:, found.offset : found.offset + found.size] = raw.view(np.uint8).reshape(len(raw), found.size)
+    return octets.tobytes()

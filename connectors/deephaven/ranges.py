@@ -24,10 +24,10 @@ def read_ranges(opened: Opened, ranges: Ranges, at: int) -> tuple[Longs, int]:
         InvalidValue: ``range-order``: one ends before it begins; ``count-range``, ``absent``, ``row-key``.
     """
     blocks, end = ranges.entries.blocks(opened, at)
-    pairs = np.empty((blocks.count, 2), np.int64)
+    pairs = np.empty((blocks.total, 2), np.int64)
     for column, found in enumerate((ranges.first, ranges.last)):
         raw = blocks.read(found)
-        if raw.dtype.kind == "u" and blocks.count and int(raw.max()) > _ROW_KEYS.max:
+        if raw.dtype.kind == "u" and blocks.total and int(raw.max()) > _ROW_KEYS.max:
             raise InvalidValue(f"{found.name} is {raw.max()}", offset=at, reason="row-key")
         pairs[:, column] = raw
     if not _is_forward(pairs):
@@ -57,13 +57,14 @@ def expand(ranges: Longs, rows: int) -> Longs:
     if len(ranges) == 1:
         first, last = ranges[0].tolist()
         _check_total(last - first + 1, rows)
-        return np.arange(rows) + first
+        keys: Longs = np.arange(rows) + first
+        return keys
     steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the rows; never overflows
     if steps.max(initial=0) >= max(rows, 1):
         _check_total(sum(steps.tolist()) + len(ranges), rows)
     _check_total(int(steps.sum()) + len(ranges), rows)
     counts = steps.astype(np.int64) + 1
-    keys: Longs = np.repeat(ranges[:, 0] - (np.cumsum(counts) - counts), counts)
+    keys = np.repeat(ranges[:, 0] - (np.cumsum(counts) - counts), counts)
     keys += np.arange(rows)
     return keys
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import InvalidValue, SourceRefused
-from connectors.deephaven.layouts import Longs, Number
+from connectors.deephaven.layouts import Longs, Number, write_blocks
 from connectors.deephaven.messages import ErrorCode
 from connectors.deephaven.parts import Values
 from connectors.deephaven.types import Shape
@@ -106,9 +106,7 @@ def _fixed(role: Values, values: Iterable[Any]) -> bytes:
     width = role.entries.group.block_length
     if width == raw.dtype.itemsize:
         return raw.tobytes()
-    blocks = np.zeros((len(raw), width), np.uint8)
-    blocks[:, role.value.offset : role.value.offset + role.value.size] = raw.view(np.uint8).reshape(len(raw), -1)
-    return blocks.tobytes()
+    return write_blocks(width, (role.value, raw))
 
 
 def _as_wire_type(found: Number, native: npt.NDArray[Any]) -> npt.NDArray[Any]:
