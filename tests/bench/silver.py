@@ -27,7 +27,7 @@ from conf.model import Settings
 from connectors.base import Feed, Kind
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.build import FeedBuild
+from pipelines.build import FeedBuild, Step
 from pipelines.places import Places
 from pipelines.spark import start_spark
 from tests.support.landed_history import LandedHistory
@@ -67,7 +67,13 @@ def send_columns(
     ascending = keys.tolist()
     for column_id in range(len(COLUMNS)):
         values = rng.integers(0, 1 << 40, len(keys))
-        history.column("t", column_id, "Long", ascending, values, modified, kind)
+        history.column("t", column_id, ascending, values, modified=modified, kind=kind)
+
+
+def check(step: Step, *, inserted: int, updated: int) -> None:
+    """Refuse to measure a step that did not do its work."""
+    assert step.applied is not None, step
+    assert (step.applied.inserted, step.applied.updated) == (inserted, updated), step
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -103,7 +109,7 @@ def rebuild(spark: SparkSession, settings: Settings, rows: int, runs: int) -> No
         build = FeedBuild(spark, settings, CONNECTOR, feed("big"))
         build.refresh()
         (step,) = build.step()
-        assert step.applied is not None and step.applied.inserted == rows, step
+        check(step, inserted=rows, updated=0)
 
     def copy_table() -> None:
         shutil.rmtree(copy, ignore_errors=True)
@@ -136,7 +142,7 @@ def follow(spark: SparkSession, settings: Settings, rows: int, runs: int) -> Non
         build.refresh()
         (step,) = build.step()
         visible.append(time.perf_counter() - landed)
-        assert step.applied is not None and step.applied.updated == CHANGED, step
+        check(step, inserted=0, updated=CHANGED)
 
     def merge(keys: np.ndarray[Any, Any]) -> None:
         session.sql(

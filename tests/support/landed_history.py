@@ -72,25 +72,25 @@ class LandedHistory:
         kind: Kind = Kind.DATA,
     ) -> None:
         """Send rows by key, one message or more for each column that any row has; rows without it are left out."""
-        for column_id, (name, type_name) in enumerate(self.columns[stream].items()):
+        for column_id, name in enumerate(self.columns[stream]):
             keys = sorted(key for key, row in rows.items() if name in row)
             if keys:
-                self.column(stream, column_id, type_name, keys, [rows[k][name] for k in keys], modified, kind)
+                self.column(stream, column_id, keys, [rows[k][name] for k in keys], modified=modified, kind=kind)
 
     def column(
         self,
         stream: str,
         column_id: int,
-        type_name: str,
         keys: Sequence[int],
         values: Any,
+        *,
         modified: bool,
         kind: Kind = Kind.DATA,
     ) -> None:
         """Send one column's values."""
         bodies = encode_column(
             self.roles,
-            TYPES[type_name],
+            TYPES[list(self.columns[stream].values())[column_id]],
             values,
             subscription_id=self._id(stream),
             column_id=column_id,
