@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from random import Random
 from types import TracebackType
 from typing import Final
@@ -27,6 +28,7 @@ UNCOMMITTED_COMMITS: Final = 4
 """How many full commits may wait in memory before `BronzeSink.land` makes its caller wait."""
 
 _LAST = {Boundary.END, Boundary.WHOLE}
+_boundary = attrgetter("boundary")
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
 
 
@@ -75,7 +77,7 @@ class BronzeSink:
     @property
     def last(self) -> int:
         """Position of the last frame taken, committed or not; -1 when there is none."""
-        return self._batch.first + len(self._batch.frames) - 1
+        return self._batch.first + len(self._batch) - 1
 
     async def __aenter__(self) -> BronzeSink:
         self._committer = asyncio.create_task(self._run(), name="commit to bronze")
@@ -109,7 +111,7 @@ class BronzeSink:
         if not frames:
             return
         self._uncommitted += self._batch.add(frames, self.epoch, self._clock())
-        self.progressed = self.progressed or any(frame.boundary in _LAST for frame in frames)
+        self.progressed = self.progressed or not _LAST.isdisjoint(map(_boundary, frames))
         self._begun.set()
         if self._batch.size >= self._settings.max_bytes:
             self._due.set()

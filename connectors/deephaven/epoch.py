@@ -37,9 +37,12 @@ from connectors.deephaven.subscriptions import SubscriptionState
 
 _BOUNDARIES: Mapping[type[Event], Boundary] = {
     UpdateBegan: Boundary.BEGIN,
+    ColumnReceived: Boundary.INSIDE,
     RowsRemovedReceived: Boundary.INSIDE,
     UpdateEnded: Boundary.END,
 }
+_KINDS = (Kind.DATA, Kind.SNAPSHOT)
+"""By whether the update is a snapshot."""
 _REFUSED = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
 
 
@@ -71,6 +74,7 @@ class Epoch:
             UnsubscribeResponse: self._answer,
             SubscriptionError: self._refused,
             UpdateBegan: self._of_update,
+            ColumnReceived: self._of_update,
             RowsRemovedReceived: self._of_update,
             UpdateEnded: self._of_update,
             UpdateVoided: self._void,
@@ -135,17 +139,19 @@ class Epoch:
         frames: list[Frame] = []
         if self.error is not None:
             return frames
-        next_event, streams = self._session.next_event, self._streams
-        data, snapshot, inside = Kind.DATA, Kind.SNAPSHOT, Boundary.INSIDE
-        while (event := next_event()) is not None:
-            if type(event) is ColumnReceived:  # nearly all are
-                kind = snapshot if event.snapshot else data
-                frames.append(Frame(event.body, kind, inside, streams[event.subscription_id]))
-                continue
+        streams, inside, new = self._streams, Boundary.INSIDE, tuple.__new__
+        while True:
+            rows = self._session.next_rows()
+            frames += [
+                new(Frame, (body, _KINDS[subscription.snapshot], inside, streams[subscription.id], None))
+                for body, subscription in rows
+            ]
+            event = self._session.next_event()
+            if event is None:
+                return frames
             frames += self._landing[type(event)](event)
             if self.error is not None:
-                break
-        return frames
+                return frames
 
     def _answer(self, event: SubscribeResponse | UnsubscribeResponse) -> Sequence[Frame]:
         return [Frame(event.body, Kind.CONTROL, stream=self._streams[event.subscription_id])]
@@ -156,15 +162,14 @@ class Epoch:
     def _unknown(self, event: UnknownMessage) -> Sequence[Frame]:
         return [mark("unknown template", template_id=event.template_id, body=_text(event.body))]
 
-    def _of_update(self, event: UpdateBegan | RowsRemovedReceived | UpdateEnded) -> Sequence[Frame]:
+    def _of_update(self, event: UpdateBegan | ColumnReceived | RowsRemovedReceived | UpdateEnded) -> Sequence[Frame]:
         stream = self._streams[event.subscription_id]
         table = self._tables[stream]
         if isinstance(event, UpdateEnded):
             self._backoffs[stream].reset()
             if table.mode is SubscribeMode.SNAPSHOT_ONLY:
                 self._due[stream] = self._clock() + table.every
-        kind = Kind.SNAPSHOT if event.snapshot else Kind.DATA
-        return [Frame(event.body, kind, _BOUNDARIES[type(event)], stream)]
+        return [Frame(event.body, _KINDS[event.snapshot], _BOUNDARIES[type(event)], stream)]
 
     def _connected(self, event: ConnectionResponse) -> Sequence[Frame]:
         self.greeted = True

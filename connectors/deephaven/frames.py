@@ -12,7 +12,9 @@ What the length counts is not documented; the first frame tells (`connectors.dee
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from conf.errors import OversizedMessage, TruncatedMessage, WireError
 
@@ -41,6 +43,27 @@ class PrefixCounts(StrEnum):
 def frame(body: bytes, counts: PrefixCounts = PrefixCounts.MESSAGE, *, header_size: int = 8) -> bytes:
     """Return a message with its length before it."""
     return _PREFIX.pack(len(body) + counts.added(header_size)) + body
+
+
+class Gate(Protocol):
+    """Lets messages of a known kind through, or not."""
+
+    open: bool
+
+
+_Gate = TypeVar("_Gate", bound=Gate)
+
+
+class Known(NamedTuple, Generic[_Gate]):
+    """What is known of all messages that begin with the same bytes.
+
+    Args:
+        least: Bytes they must at least have.
+        gate: Whether they may come now.
+    """
+
+    least: int
+    gate: _Gate
 
 
 class FrameCutter:
@@ -102,6 +125,33 @@ class FrameCutter:
         body = self._chunk[self._at + PREFIX_SIZE : end]
         self._at, self._received, self._needed = end, self._received - self._needed, PREFIX_SIZE
         return body
+
+    def next_known(self, heads: Mapping[bytes, Known[_Gate]], head_size: int) -> list[tuple[bytes, _Gate]]:
+        """Return the messages that come next as long as they are whole and their first bytes are known, gate open.
+
+        The same as calling `next_body` so often, at a fraction of the cost. The first other message, and what is wrong
+        with it, is left to `next_body`.
+        """
+        found: list[tuple[bytes, _Gate]] = []
+        if self._error is not None or self._needed != PREFIX_SIZE:
+            return found
+        self._join()
+        chunk, at, known, unpack = self._chunk, self._at, heads.get, _PREFIX.unpack_from
+        last = len(chunk) - PREFIX_SIZE
+        while at <= last:
+            start = at + PREFIX_SIZE
+            kind = known(chunk[start : start + head_size])
+            if kind is None or not kind[1].open:
+                break
+            size = unpack(chunk, at)[0] - self._added
+            end = start + size
+            if not kind[0] <= size <= self._largest or end > len(chunk):
+                break
+            found.append((chunk[start:end], kind[1]))
+            at = end
+        self._received -= at - self._at
+        self._at = at
+        return found
 
     def peek(self, size: int) -> bytes:
         """Return up to ``size`` bytes that were received and not cut yet, the length included."""

@@ -20,7 +20,7 @@ from connectors.deephaven.control import (
     encode_subscribe,
     encode_unsubscribe,
 )
-from connectors.deephaven.frames import PREFIX_SIZE, SLACK, FrameCutter, PrefixCounts, frame
+from connectors.deephaven.frames import PREFIX_SIZE, SLACK, FrameCutter, Known, PrefixCounts, frame
 from connectors.deephaven.messages import (
     BadFrame,
     ColumnReceived,
@@ -39,6 +39,9 @@ from connectors.deephaven.subscriptions import Subscription, SubscriptionState
 
 LARGEST_BUFFER = 1 << 26
 """Message buffer size, in bytes, that is accepted from a server: 64 MiB, a thousand times what is usual."""
+
+_MOST_HEADS = 1024
+"""Beginnings of row messages to remember: a peer could make up more."""
 
 _Reader = Callable[[bytes, Header], Event]
 
@@ -60,6 +63,8 @@ class Session:
         self._cutter = FrameCutter(header_size=self._header_size, counts=PrefixCounts.MESSAGE, largest=0)
         self._calibration: Calibration | None = None
         self._readers: dict[int, _Reader] = {}
+        self._heads: dict[bytes, Known[Subscription]] = {}
+        self._head_size = 0
         self._subscriptions: dict[int, Subscription] = {}
         self._pending: deque[Event] = deque()
         self._eof = False
@@ -159,6 +164,14 @@ class Session:
         except (WireError, RemoteProtocolError) as error:
             return self._fail(body, error)
 
+    def next_rows(self) -> list[tuple[bytes, Subscription]]:
+        """Return bodies of row messages that come next, up to the first other event, each with its subscription.
+
+        What `next_event` would give as `ColumnReceived` and `RowsRemovedReceived`, only faster; may be empty where that
+        gives some. For receivers of many small messages.
+        """
+        return [] if self._pending else self._cutter.next_known(self._heads, self._head_size)
+
     def _first_body(self) -> bytes | None:
         """Cut the first frame by what it tells of itself."""
         received = self._cutter.peek(PREFIX_SIZE + FIRST_FRAME + self._header_size)
@@ -175,6 +188,7 @@ class Session:
         self._cutter.accept(counts=found.prefix_counts, largest=found.message_buffer_size + SLACK)
         self._calibration, self._roles = found, found.adapt(self._roles)
         self._readers = self._all_readers()
+        self._head_size = self._header_size + max(map(_end_of_id, (self._roles.removed, *self._roles.columns.values())))
         return body
 
     def _all_readers(self) -> dict[int, _Reader]:
@@ -211,6 +225,9 @@ class Session:
                 raise _unknown(name, subscription_id)
             if not subscription.open:
                 raise subscription.unfit_rows(name)
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            self._heads[body[: self._head_size]] = Known(header.end_of_root, subscription)
             return make(body, subscription_id, subscription.snapshot)
 
         return rows
@@ -307,6 +324,12 @@ class Session:
             )
             raise LocalProtocolError(detail)
         return frame(request, self._calibration.prefix_counts, header_size=self._header_size)
+
+
+def _end_of_id(role: Subscribed) -> int:
+    """Return how many bytes of a root block tell all that the session reads of a row message: the subscription id."""
+    field = role.message.field(role.ids.names[0])
+    return field.offset + field.size
 
 
 def _unknown(message: str, subscription_id: int) -> RemoteProtocolError:

@@ -38,15 +38,16 @@ class Subscription:
     """One subscription id of a session.
 
     Attributes:
+        id: What it is called on the wire.
         state: Where it stands.
         open: Whether an update has begun and not ended.
         snapshot: Whether the open update, or else the next one, is the snapshot.
     """
 
-    __slots__ = ("_answered", "_id", "_mode", "open", "snapshot", "state")
+    __slots__ = ("_answered", "_mode", "id", "open", "snapshot", "state")
 
     def __init__(self, subscription_id: int, mode: SubscribeMode) -> None:
-        self._id, self._mode, self._answered = subscription_id, mode, False
+        self.id, self._mode, self._answered = subscription_id, mode, False
         self.state = SubscriptionState.REQUESTED
         self.open = False
         self.snapshot = mode is not SubscribeMode.UPDATES_ONLY
@@ -100,4 +101,4 @@ class Subscription:
         return self._unfit(f"{message} outside an update")
 
     def _unfit(self, what: str) -> RemoteProtocolError:
-        return RemoteProtocolError(f"{what} for subscription {self._id}, which is {self.state}")
+        return RemoteProtocolError(f"{what} for subscription {self.id}, which is {self.state}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conf.errors import OversizedMessage, TruncatedMessage
-from connectors.deephaven.frames import FrameCutter, PrefixCounts, frame
+from connectors.deephaven.frames import FrameCutter, Known, PrefixCounts, frame
 
 BODY = b"headerXXbody"
 
@@ -74,3 +74,47 @@ def test_an_empty_chunk_changes_nothing() -> None:
     reader.receive(b"")
 
     assert (reader.held, reader.next_body()) == (0, None)
+
+
+class Gate:
+    def __init__(self, open: bool = True) -> None:
+        self.open = open
+
+
+GATE, CLOSED = Gate(), Gate(open=False)
+HEADS = {b"headerXXbo": Known(11, GATE), b"headerYYbo": Known(8, CLOSED)}
+
+
+@pytest.mark.parametrize("size", [1, 3, 16, 64])
+def test_known_messages_come_at_once_up_to_the_first_other_which_is_left(size: int) -> None:
+    octets = frame(BODY) + frame(BODY + b"2") + frame(b"headerZZbody") + frame(BODY)
+    reader, known, others = cutter(), [], []
+    for start in range(0, len(octets), size):
+        reader.receive(octets[start : start + size])
+        known += reader.next_known(HEADS, 10)
+        while (body := reader.next_body()) is not None:
+            others.append(body)
+    assert reader.held == 0
+    assert sorted([body for body, _ in known] + others) == sorted([BODY, BODY + b"2", b"headerZZbody", BODY])
+    assert {gate for _, gate in known} <= {GATE}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        frame(b"headerYYbody"),  # its gate is closed
+        frame(b"headerXXbo"),  # below the least length
+        frame(b"headerXXbody" + b"x" * 10),  # above the limit
+        frame(b"headerXX"),
+        frame(b"abc"),
+        frame(BODY)[:-1],
+        b"\xff\xff\xff\xff" + BODY,
+    ],
+)
+def test_what_is_not_known_to_be_good_is_left_to_be_read_one_by_one(other: bytes) -> None:
+    reader = cutter()
+    reader.receive(frame(BODY) + other)
+
+    assert reader.next_known(HEADS, 10) == [(BODY, GATE)]
+    assert reader.next_known(HEADS, 10) == []
+    assert reader.peek(100) == other
