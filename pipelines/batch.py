@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,12 +18,30 @@ FRAME_BYTES: Final = 200
 """Memory of a frame beside its body, in bytes, about: so that empty frames count too."""
 
 
+_LAST = {Boundary.END, Boundary.WHOLE}
+_OF_RUNS = pa.schema([field for field in SCHEMA if field.name not in {"frame_seq", "body"}])
+_body, _all_but_body = itemgetter(0), itemgetter(1, 2, 3, 4)
+
+
+class Added(NamedTuple):
+    """What `Batch.add` took."""
+
+    size: int
+    """Memory the frames take, in bytes, about."""
+    ended: bool
+    """The end of an update is among them."""
+
+
 class _Run(NamedTuple):
-    """Frames that were landed together."""
+    """Frames that follow each other and differ in nothing but their bodies."""
 
     frames: int
     epoch: int
     received_at: int
+    kind: Kind
+    boundary: Boundary
+    stream: str | None
+    source_position: str | None
 
 
 class LandedMark(NamedTuple):
@@ -48,7 +68,7 @@ class Prepared(NamedTuple):
 class Batch:
     """The frames from position ``first`` on, in order.
 
-    They are kept as columns of plain objects: a million of tuples would keep the garbage collector busy.
+    They are kept as bodies and runs: most frames of a mass differ from the one before in nothing but the body.
     """
 
     def __init__(self, first: int) -> None:
@@ -56,61 +76,56 @@ class Batch:
         self.size = 0
         """Memory the frames take, in bytes, about."""
         self._bodies: list[bytes] = []
-        self._kinds: list[Kind] = []
-        self._boundaries: list[Boundary] = []
-        self._streams: list[str | None] = []
-        self._source_positions: list[str | None] = []
         self._runs: list[_Run] = []
 
     def __len__(self) -> int:
         return len(self._bodies)
 
-    def add(self, frames: Sequence[Frame], epoch: int, received_at: int) -> int:
-        """Take frames that arrived together, in microseconds since 1970, and return the memory they take."""
-        bodies, kinds, boundaries, streams, source_positions = zip(*frames, strict=True)
+    def add(self, frames: Sequence[Frame], epoch: int, received_at: int) -> Added:
+        """Take frames that arrived together, in microseconds since 1970."""
+        bodies = list(map(_body, frames))
+        runs = [
+            _Run(len(list(group)), epoch, received_at, *what) for what, group in groupby(map(_all_but_body, frames))
+        ]
         self._bodies += bodies
-        self._kinds += kinds
-        self._boundaries += boundaries
-        self._streams += streams
-        self._source_positions += source_positions
-        self._runs.append(_Run(len(bodies), epoch, received_at))
+        self._runs += runs
         size = sum(map(len, bodies)) + FRAME_BYTES * len(bodies)
         self.size += size
-        return size
+        return Added(size, any(run.boundary in _LAST for run in runs))
 
     def prepare(self) -> Prepared:
         """Return the frames as one commit."""
-        counts, epochs, stamps = (np.array(column, np.int64) for column in zip(*self._runs, strict=True))
-        epoch = np.repeat(epochs.astype(np.int32), counts)
-        columns = [
-            pa.array(np.arange(self.first, self.first + len(self), dtype=np.int64)),
-            pa.array(epoch),
-            pa.array(np.repeat(stamps, counts)).cast(SCHEMA.field("received_at").type),
-            pa.array(self._streams, pa.string()),
-            pa.array(self._kinds, pa.string()),
-            pa.array(self._boundaries, pa.string()),
-            pa.array(self._source_positions, pa.string()),
-            pa.array(self._bodies, pa.binary()),
-        ]
-        marks = tuple(self._mark(at, int(epoch[at])) for at in _places(self._kinds, Kind.MARK))
-        table = pa.Table.from_arrays(columns, schema=SCHEMA)
-        return Prepared(self.first, self.size, table, marks, self._reached())
+        counts, epochs, stamps, kinds, boundaries, streams, source_positions = zip(*self._runs, strict=True)
+        runs = pa.Table.from_arrays(
+            [
+                pa.array(epochs, pa.int32()),
+                pa.array(stamps, SCHEMA.field("received_at").type),
+                pa.array(streams, pa.string()),
+                pa.array(kinds, pa.string()),
+                pa.array(boundaries, pa.string()),
+                pa.array(source_positions, pa.string()),
+            ],
+            schema=_OF_RUNS,
+        )
+        positions = pa.array(np.arange(self.first, self.first + len(self), dtype=np.int64))
+        columns = runs.take(pa.array(np.repeat(np.arange(len(counts)), counts))).columns
+        table = pa.Table.from_arrays([positions, *columns, pa.array(self._bodies, pa.binary())], schema=SCHEMA)
+        reached = {
+            run.stream: run.source_position
+            for run in self._runs
+            if run.stream is not None and run.source_position is not None
+        }
+        return Prepared(self.first, self.size, table, tuple(self._marks()), reached)
 
-    def _reached(self) -> dict[str, str]:
-        if self._source_positions.count(None) == len(self):
-            return {}
-        pairs = zip(self._streams, self._source_positions, strict=True)
-        return {stream: position for stream, position in pairs if stream is not None and position is not None}
+    def _marks(self) -> Iterator[LandedMark]:
+        at = 0
+        for run in self._runs:
+            if run.kind is Kind.MARK:
+                yield from (self._mark(place, run) for place in range(at, at + run.frames))
+            at += run.frames
 
-    def _mark(self, at: int, epoch: int) -> LandedMark:
+    def _mark(self, at: int, run: _Run) -> LandedMark:
         details = json.loads(self._bodies[at])
         name = details.pop("mark")
         own = {key: value for key, value in details.items() if key not in {"body", "event"}}
-        return LandedMark(name, {**own, "frame_seq": self.first + at, "epoch": epoch, "stream": self._streams[at]})
-
-
-def _places(kinds: Sequence[Kind], wanted: Kind) -> Iterator[int]:
-    at = -1
-    for _ in range(kinds.count(wanted)):
-        at = kinds.index(wanted, at + 1)
-        yield at
+        return LandedMark(name, {**own, "frame_seq": self.first + at, "epoch": run.epoch, "stream": run.stream})

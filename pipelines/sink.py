@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from random import Random
 from types import TracebackType
 from typing import Final
@@ -19,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from conf.errors import SilverfoldError, StoreUnavailable
 from conf.model import Commit
 from connectors.backoff import Backoff
-from connectors.base import Boundary, Frame
+from connectors.base import Frame
 from pipelines.batch import Batch, Prepared
 from pipelines.places import Place
 from pipelines.writer import BronzeWriter, compact
@@ -27,8 +26,6 @@ from pipelines.writer import BronzeWriter, compact
 UNCOMMITTED_COMMITS: Final = 4
 """How many full commits may wait in memory before `BronzeSink.land` makes its caller wait."""
 
-_LAST = {Boundary.END, Boundary.WHOLE}
-_boundary = attrgetter("boundary")
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
 
 
@@ -110,8 +107,9 @@ class BronzeSink:
         self.check()
         if not frames:
             return
-        self._uncommitted += self._batch.add(frames, self.epoch, self._clock())
-        self.progressed = self.progressed or not _LAST.isdisjoint(map(_boundary, frames))
+        added = self._batch.add(frames, self.epoch, self._clock())
+        self._uncommitted += added.size
+        self.progressed |= added.ended
         self._begun.set()
         if self._batch.size >= self._settings.max_bytes:
             self._due.set()

@@ -79,7 +79,13 @@ class BronzeWriter:
             Fenced: The table's position is not the one this writer wrote last. Nothing was written.
             StoreUnavailable: Try again.
         """
-        last = self.last + frames.num_rows
+        try:
+            self._append(frames, self.last + frames.num_rows)
+        except StoreUnavailable:
+            self.refresh()
+            raise
+
+    def _append(self, frames: pa.Table, last: int) -> None:
         if not self._has(last):
             self._in_doubt = True
             try:

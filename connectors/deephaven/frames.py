@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from conf.errors import OversizedMessage, TruncatedMessage, WireError
 
@@ -54,7 +55,8 @@ class Gate(Protocol):
 _Gate = TypeVar("_Gate", bound=Gate)
 
 
-class Known(NamedTuple, Generic[_Gate]):
+@dataclass(frozen=True, slots=True)
+class Known(Generic[_Gate]):
     """What is known of all messages that begin with the same bytes.
 
     Args:
@@ -136,18 +138,19 @@ class FrameCutter:
         if self._error is not None or self._needed != PREFIX_SIZE:
             return found
         self._join()
-        chunk, at, known, unpack = self._chunk, self._at, heads.get, _PREFIX.unpack_from
-        last = len(chunk) - PREFIX_SIZE
+        chunk, at, known = self._chunk, self._at, heads.get
+        begin = struct.Struct(f"<I{head_size}s")
+        size_and_head, received, added, largest = begin.unpack_from, len(chunk), self._added, self._largest
+        last = received - begin.size
         while at <= last:
+            length, head = size_and_head(chunk, at)
+            kind = known(head)
+            size = length - added
             start = at + PREFIX_SIZE
-            kind = known(chunk[start : start + head_size])
-            if kind is None or not kind[1].open:
-                break
-            size = unpack(chunk, at)[0] - self._added
             end = start + size
-            if not kind[0] <= size <= self._largest or end > len(chunk):
+            if kind is None or not kind.gate.open or not kind.least <= size <= largest or end > received:
                 break
-            found.append((chunk[start:end], kind[1]))
+            found.append((chunk[start:end], kind.gate))
             at = end
         self._received -= at - self._at
         self._at = at

@@ -1,5 +1,6 @@
 """The bronze table: its writer, fencing, compaction, and the readers that need no Spark."""
 
+import contextlib
 import resource
 from datetime import UTC, datetime
 
@@ -188,6 +189,19 @@ def test_a_writer_goes_on_across_a_compaction_it_did_not_see(place):
     compact(place)
     one.append(rows(3, 2))
     assert positions(place) == [0, 1, 2, 3, 4]
+
+
+def test_a_writer_goes_on_when_another_program_has_dropped_old_log_files(place):
+    one = writer(place)
+    for position in range(3):
+        one.append(rows(position, 1))
+    compact(place)
+    for version in range(4):
+        (place.local / f"_delta_log/{version:020}.json").unlink()
+    with contextlib.suppress(StoreUnavailable):  # what was open is gone: the next try opens the log anew
+        one.append(rows(3, 1))
+    one.append(rows(one.last + 1, 1))
+    assert positions(place) == list(range(one.last + 1))
 
 
 def test_compacting_what_does_not_exist_does_nothing(place):
