@@ -17,7 +17,7 @@ from operator import or_
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from conf.errors import ApplyError, DuplicateKey, NullKey, SchemaDrift, SilverfoldError, UndecodableFrame
+from conf.errors import DuplicateKey, NullKey, SchemaDrift, SilverfoldError, UndecodableFrame, WireError
 from conf.model import Settings
 from connectors.base import Connector, ControlFrame, Cut, Feed, Kind
 from pipelines.bronze import mean_frame_bytes, read_frames, read_small_columns
@@ -26,6 +26,7 @@ from pipelines.held import Hold, hold, release
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner, StreamRules
 from pipelines.silver import SilverTable
+from pipelines.stops import Stops
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,7 @@ class FeedBuild:
         }
         self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables})
         self._control: list[ControlFrame] = []
-        self._stop_before: dict[str, int] = {}
-        self._faults: dict[str, ApplyError] = {}
+        self._stops = {name: Stops() for name in self.tables}
         self._frame_bytes = 0.0
         restore(self._places, self.feed.name, list(self.tables))
 
@@ -90,22 +90,31 @@ class FeedBuild:
         try:
             plan = self._plan(name)
             if plan.cut is None:
-                return Step(name, plan, error=self._faults.get(name))
-            return Step(name, plan, self._apply(name, plan, plan.cut, began), self._faults.get(name), moved=True)
-        except (UndecodableFrame, DuplicateKey, NullKey, SchemaDrift) as fault:
+                return Step(name, plan, error=self._stops[name].fault)
+            applied = self._apply(name, plan, plan.cut, began)
+            return Step(name, plan, applied, self._stops[name].fault, moved=True)
+        except (UndecodableFrame, DuplicateKey, NullKey, SchemaDrift, WireError) as fault:
             assert plan is not None
-            return self._held(name, plan, fault)
+            return self._failed(name, plan, fault)
         except SilverfoldError as error:
             return Step(name, plan, error=error)
 
     def _plan(self, name: str) -> Plan:
-        """Plan a cut that does not reach what the table could not take before."""
+        """Plan a cut that reaches nothing the table could not take before."""
         limits, bytes_each = self.settings.build.cut, self._frame_bytes
         plan = self._planner.plan(name, limits, mean_frame_bytes=bytes_each)
-        before = self._stop_before.get(name)
-        if before is None or plan.cut is None or not any(first <= before <= last for first, last in plan.cut.spans):
-            return plan
-        return self._planner.plan(name, limits, before=before, mean_frame_bytes=bytes_each)
+        while plan.cut is not None and (stop := self._stop_within(plan.cut)) is not None:
+            plan = self._planner.plan(name, limits, before=stop, mean_frame_bytes=bytes_each)
+        return plan
+
+    def _stop_within(self, cut: Cut) -> int | None:
+        """Return a position in the cut that it may not reach: what follows a control frame may have other columns."""
+        if not cut.replaces:
+            controls = (f.frame_seq for f in self._control if f.stream == cut.stream)
+            after_first = next((at for at in controls if cut.begins[0] < at < cut.last), None)
+            if after_first is not None:
+                return after_first
+        return self._stops[cut.stream].within(cut)
 
     def _apply(self, name: str, plan: Plan, cut: Cut, began: float) -> CutRow | None:
         table = self.tables[name]
@@ -134,22 +143,20 @@ class FeedBuild:
         wanted = F.col("kind").isin(Kind.SNAPSHOT.value, Kind.DATA.value) & (F.col("stream") == cut.stream)
         return frames.where(spans & wanted)
 
-    def _held(self, name: str, plan: Plan, fault: ApplyError) -> Step:
-        """Stop before the fault: before its frame when it is known, else by halves until one update is left."""
-        cut = plan.cut
+    def _failed(self, name: str, plan: Plan, fault: SilverfoldError) -> Step:
+        """Stop before what the table cannot take: a frame when it is known, else an update, found by halves."""
+        cut, stops = plan.cut, self._stops[name]
         assert cut is not None
         if isinstance(fault, UndecodableFrame):
             before = fault.position
-        elif cut.replaces or len(cut.begins) == 1:
-            before = cut.begins[0]
-        else:
-            self._stop_before[name] = cut.begins[len(cut.begins) // 2]
+        elif stops.halve(cut) is not None and self._plan(name).cut is not None:
             return Step(name, plan, moved=True)
-        self._stop_before[name], self._faults[name] = before, fault
-        update = max((begin for begin in cut.begins if begin <= before), default=before)
+        else:
+            before = cut.begins[0]
+        stops.hold(before, cut, fault)
         found = Hold(
             position=before,
-            update_position=update,
+            update_position=max((begin for begin in cut.begins if begin <= before), default=before),
             error_class=fault.error_class,
             reason=str(fault),
             found_at=datetime.fromtimestamp(self.clock(), UTC),
@@ -158,11 +165,7 @@ class FeedBuild:
         return Step(name, plan, error=fault, moved=True)
 
     def _release(self, name: str, cut: Cut) -> None:
-        before = self._stop_before.get(name)
-        if before is not None and cut.last < before:
-            return
-        self._stop_before.pop(name, None)
-        self._faults.pop(name, None)
+        self._stops[name].passed(cut.last)
         now = datetime.fromtimestamp(self.clock(), UTC)
         release(self._places, self.feed.name, name, through=cut.last, now=now)
 

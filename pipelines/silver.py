@@ -88,8 +88,13 @@ class SilverTable:
         return -1 if found is None else found
 
     def survey(self, frames: DataFrame, context: Any, cut: Cut) -> Survey:
-        """Look through the cut before anything is written. Runs one Spark job."""
-        return self.decoder.survey(frames, context, cut, self.table)
+        """Look through the cut before anything is written. Runs one Spark job.
+
+        Raises:
+            ApplyError: The cut cannot be read. Subclasses say why.
+        """
+        with named_errors(self.name):
+            return self.decoder.survey(frames, context, cut, self.table)
 
     def apply(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> CutRow | None:
         """Apply a surveyed cut in one commit. Safe to repeat.

@@ -84,6 +84,8 @@ class BlockCutter:
 
     parts: int
     by_update: bool = False
+    rows: int = 0
+    """Rows taken so far, once for each column: how much memory the pieces will need."""
     _changes: dict[tuple[int, int], list[Change]] = field(default_factory=dict)
     _rows: list[tuple[int, int, int, int, bytes, bytes, bytes]] = field(default_factory=list)
 
@@ -93,6 +95,7 @@ class BlockCutter:
         Small messages are joined before they are cut; a large one is a piece for each of its blocks at once.
         """
         update = change.update if self.by_update else 0
+        self.rows += len(change.keys)
         if len(change.keys) >= _LARGE:
             self._rows += self._cut(change.column, update, [change])
         elif len(change.keys):

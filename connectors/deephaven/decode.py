@@ -59,6 +59,9 @@ _FACTS = pa.schema(
     ]
 )
 
+_ROWS_AT_ONCE = 1 << 22
+"""Rows of single columns that become one batch of pieces at most: a few bytes may name thousands of removed rows."""
+
 
 @dataclass(frozen=True)
 class DeephavenDecoder:
@@ -191,6 +194,9 @@ class _PieceStep:
                             cutter.add_wide(removed)
                     case BadFrame(position, error_class, reason):
                         cutter.add_error(position, error_class, reason)
+                if cutter.rows >= _ROWS_AT_ONCE:
+                    yield cutter.pieces()
+                    cutter = BlockCutter(self.parts, by_update=self.by_update)
             yield cutter.pieces()
 
 

@@ -13,17 +13,21 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError
 from connectors.base import ControlFrame
-from connectors.deephaven.blocks import ADDED, MODIFIED, NARROW, REMOVAL_COLUMN, REMOVED, Change, WideRange
+from connectors.deephaven.blocks import ADDED, MODIFIED, NARROW, REMOVAL_COLUMN, REMOVED, Change, Longs, WideRange
 from connectors.deephaven.calibrate import roles_of_epoch
 from connectors.deephaven.columns import check_column, decode_column, decode_removed
 from connectors.deephaven.control import decode_subscribe_response
 from connectors.deephaven.messages import ColumnInfo
 from connectors.deephaven.roles import Roles
 from connectors.deephaven.silver import SilverColumn
+
+_MOST_LISTED = 1 << 20
+"""Removed keys of one frame that are listed at most: sixteen bytes could ask for thousands."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ class CutReader:
 
     def _removals(self, roles: Roles, frame: LandedFrame) -> Removals:
         _, ranges = decode_removed(roles, frame.body)
-        wide = ranges[:, 1] - ranges[:, 0] >= (0 if self.lists_ranges else NARROW)
+        wide = _wide(ranges, listed=0 if self.lists_ranges else NARROW)
         update = self._update(frame.frame_seq)
         keys = [np.arange(first, last + 1) for first, last in ranges[~wide].tolist()]
         narrow = np.concatenate(keys) if keys else np.empty(0, np.int64)
@@ -187,6 +191,13 @@ class CutReader:
     @cached_property
     def _index(self) -> Mapping[str, int]:
         return {column.info.name: index for index, column in enumerate(self.columns)}
+
+
+def _wide(ranges: Longs, *, listed: int) -> npt.NDArray[np.bool_]:
+    """Tell which ranges hold more keys than are to be listed; all do when together they hold too many."""
+    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the keys; never overflows
+    wide: npt.NDArray[np.bool_] = steps >= listed
+    return np.ones_like(wide) if int(steps[~wide].sum()) > _MOST_LISTED else wide
 
 
 def landed_frames(batch: pa.RecordBatch) -> Iterator[LandedFrame]:

@@ -1,0 +1,110 @@
+"""Where cuts stop: bad frames for good, other faults found by halves and tried again once more has landed."""
+
+from __future__ import annotations
+
+from conf.errors import DuplicateKey, SchemaDrift, UndecodableFrame
+from connectors.base import Cut
+from pipelines.stops import Stops
+
+TWICE = DuplicateKey("two rows", table="quotes")
+BAD = UndecodableFrame(table="quotes", position=14, cause_class="INVALID_VALUE", reason="range-count")
+
+
+def cut(*updates: tuple[int, int], replaces: bool = False) -> Cut:
+    """Return a cut of updates that follow each other, each given by its first and last position."""
+    begins, ends = tuple(begin for begin, _ in updates), tuple(end for _, end in updates)
+    return Cut("quotes", 1, begins[0] - 1, ends[-1], ((begins[0], ends[-1]),), begins, ends, replaces)
+
+
+FOUR = cut((10, 12), (13, 15), (16, 18), (19, 21))
+
+
+def test_nothing_stops_a_table_that_never_failed():
+    stops = Stops()
+
+    assert (stops.within(FOUR), stops.fault) == (None, None)
+
+
+def test_a_bad_frame_stops_every_cut_it_lies_in():
+    stops = Stops()
+
+    stops.hold(14, FOUR, BAD)
+
+    assert stops.within(FOUR) == 14
+    assert stops.within(cut((10, 12), (13, 15), (16, 18), (19, 21), (22, 30))) == 14
+    assert stops.within(cut((10, 12))) is None
+    assert stops.within(cut((40, 42), replaces=True)) is None
+    assert stops.fault is BAD
+
+
+def test_of_two_bad_frames_the_later_stops_first_so_that_the_rest_is_planned_anew():
+    stops = Stops()
+
+    stops.hold(14, FOUR, BAD)
+    stops.hold(20, FOUR, SchemaDrift("column gone", table="quotes"))
+
+    assert stops.within(FOUR) == 20
+    assert stops.within(cut((10, 12), (13, 15))) == 14
+    assert stops.fault is BAD
+
+
+def test_a_fault_of_a_whole_cut_is_looked_for_in_its_first_half():
+    stops = Stops()
+
+    half = stops.halve(FOUR)
+
+    assert (half, stops.within(FOUR), stops.within(cut((10, 12), (13, 15)))) == (16, 16, None)
+    assert stops.fault is None
+
+
+def test_the_second_half_is_tried_when_the_first_was_good():
+    stops = Stops()
+    stops.halve(FOUR)
+
+    stops.passed(15)
+
+    assert stops.within(cut((16, 18), (19, 21))) is None
+
+
+def test_one_update_cannot_be_halved():
+    assert Stops().halve(cut((10, 12))) is None
+
+
+def test_an_update_that_made_two_rows_of_one_key_is_tried_again_with_what_lands_later():
+    stops = Stops()
+    stops.halve(cut((10, 12), (13, 15)))
+
+    stops.hold(10, cut((10, 12)), TWICE)
+
+    assert stops.within(cut((10, 12))) == 10
+    assert stops.within(cut((10, 12), (13, 15))) == 10
+    assert stops.within(cut((10, 12), (13, 15), (16, 18))) is None
+    assert stops.fault is TWICE
+
+
+def test_what_fails_again_with_more_is_not_halved_again():
+    stops = Stops()
+    stops.hold(10, cut((10, 12)), TWICE)
+
+    half = stops.halve(FOUR)
+    stops.hold(10, FOUR, TWICE)
+
+    assert (half, stops.within(FOUR)) == (None, 10)
+
+
+def test_what_was_passed_is_forgotten():
+    stops = Stops()
+    stops.hold(14, FOUR, BAD)
+
+    stops.passed(18)
+
+    assert (stops.within(FOUR), stops.fault) == (None, None)
+
+
+def test_what_lies_ahead_is_remembered():
+    stops = Stops()
+    stops.hold(14, FOUR, BAD)
+
+    stops.passed(12)
+
+    assert (stops.within(FOUR), stops.fault) == (14, BAD)

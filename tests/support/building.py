@@ -1,0 +1,99 @@
+"""Builds silver tables from landed histories, as `silverfold build --once` does, and reads them back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from conf.errors import SilverfoldError
+from conf.load import load_settings
+from conf.model import Build, CutLimits, Settings
+from connectors.base import Feed
+from connectors.deephaven.connector import CONNECTOR
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from jobs.build import run
+from pipelines.build import FeedBuild
+from pipelines.held import Hold, holds
+from pipelines.places import Places
+from pipelines.store import open_table
+from tests.support.landed_history import LandedHistory
+
+FEED = "market"
+
+
+class Built:
+    """One feed's warehouse: land histories into it, build, look at silver.
+
+    Args:
+        tables: Silver tables; those not given as such have default settings.
+        max_frames: Bound of a cut.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: Path,
+        tables: Mapping[str, DeephavenTable],
+        *,
+        options: DeephavenOptions | None = None,
+        max_frames: int = 200_000,
+    ) -> None:
+        self.spark = spark
+        self.places = Places(str(warehouse))
+        self.feed = Feed(FEED, "deephaven", "unused", options or DeephavenOptions(), tables)
+        self.settings = _settings(warehouse, max_frames)
+
+    def land(self, history: LandedHistory) -> int:
+        """Land what was added to the history; return the last position."""
+        return history.land(self.places.bronze(FEED), FEED)
+
+    def start(self) -> FeedBuild:
+        """Return the build of a process that starts now, having looked at what has landed."""
+        feed_build = FeedBuild(self.spark, self.settings, CONNECTOR, self.feed)
+        feed_build.refresh()
+        return feed_build
+
+    def build(self, feed_build: FeedBuild | None = None) -> dict[str, SilverfoldError]:
+        """Apply everything that has landed; return what holds which table. Without a build, by a process of its own."""
+        return run(feed_build or self.start(), threading.Event(), follow=False, poll_seconds=1)
+
+    def land_and_build(self, history: LandedHistory) -> dict[str, SilverfoldError]:
+        """Do both."""
+        self.land(history)
+        return self.build()
+
+    def exists(self, table: str) -> bool:
+        """Tell whether the silver table has been made."""
+        return open_table(self.places.silver(FEED, table)) is not None
+
+    def silver(self, table: str) -> DataFrame:
+        """Return the silver table without its positions."""
+        return self.spark.read.format("delta").load(self.places.silver(FEED, table).url).drop("_position")
+
+    def with_positions(self, table: str) -> DataFrame:
+        """Return the silver table as it stands."""
+        return self.spark.read.format("delta").load(self.places.silver(FEED, table).url)
+
+    def rows(self, table: str) -> dict[Any, dict[str, Any]]:
+        """Return the silver table's rows by row key, without positions."""
+        found = [row.asDict() for row in self.silver(table).collect()]
+        return {row.pop("_row_key"): row for row in found}
+
+    def holds(self, table: str) -> Sequence[Hold]:
+        """Return what holds the table, by the feed's quarantine."""
+        return holds(self.places, FEED, table)
+
+
+def table(**settings: Any) -> DeephavenTable:
+    """Return a table's settings."""
+    return DeephavenTable(source="T", **settings)
+
+
+def _settings(warehouse: Path, max_frames: int) -> Settings:
+    local = load_settings(None, "local", {})
+    build = Build(cut=CutLimits(max_frames=max_frames))
+    return local.model_copy(update={"warehouse": str(warehouse), "build": build})
