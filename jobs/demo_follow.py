@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,50 +27,62 @@ class Follower:
 
     Args:
         last_rows: Per table, the row key of the row the source adds last; done when the source is quiet.
+        watch: Called once, when every table has been built.
         poll_seconds: How long to wait before looking again for landed frames.
+        clock: Seconds, from any moment on.
+        sleep: Waits so many seconds.
     """
 
     build: FeedBuild
     receiver: ReceiverProcess
     progress: Progress
     last_rows: Future[Mapping[str, int]]
+    watch: Callable[[], None]
     poll_seconds: float
-    _arrived: set[str] = field(default_factory=set)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _arrived: set[str] = field(default_factory=set, init=False)
+    _built: bool = field(default=False, init=False)
 
     def run(self) -> str | None:
         """Apply what lands until the source's last rows are in silver; return what went wrong, None if nothing did."""
-        moved_at, landed = time.monotonic(), -1
-        self.progress.phase = "following"
+        moved_at, landed = self.clock(), -1
         while True:
             steps = self._step()
             wrong = self._wrong(steps)
             if wrong is not None:
                 return wrong
+            moved = any(step.moved for step in steps)
             now_landed = sum(step.plan.landed for step in steps if step.plan is not None)
-            if any(step.moved for step in steps) or now_landed != landed:
-                moved_at, landed = time.monotonic(), now_landed
-            elif self.last_rows.done():
-                missing = self._missing(steps)
-                if not missing:
-                    return None
-                if time.monotonic() > moved_at + PATIENCE:
-                    return f"after {PATIENCE:.0f} seconds in which nothing moved, {'; '.join(missing)}"
-            if not any(step.moved for step in steps):
+            if moved or now_landed != landed:
+                moved_at, landed = self.clock(), now_landed
+            elif self.last_rows.done() and self._all_arrived(steps):
+                return None
+            elif self.clock() > moved_at + PATIENCE:
+                missing = (self._told(step) for step in steps if step.table not in self._arrived)
+                return f"for {PATIENCE:.0f} seconds nothing moved: {'; '.join(missing)}"
+            if not moved:
                 self._wait()
 
     def _step(self) -> list[Step]:
-        if self.last_rows.done():
-            self.progress.phase = "applying the rest"
+        self.progress.phase = self._phase()
         steps = self.build.step()
         for step in steps:
             if step.applied is not None:
-                applied = self.progress.applied[step.table]
-                applied.cuts += 1
-                applied.updates += step.applied.updates
+                self.progress.applied[step.table].add(step.applied)
+        if not self._built and all(applied.cuts for applied in self.progress.applied.values()):
+            self._built = True
+            self.progress.say("both silver tables stand: the build follows the changes from now on")
+            self.watch()
         return steps
 
+    def _phase(self) -> str:
+        if not self._built:
+            return "first build"
+        return "applying the rest" if self.last_rows.done() else "following"
+
     def _wait(self) -> None:
-        time.sleep(self.poll_seconds)
+        self.sleep(self.poll_seconds)
         with suppress(StoreUnavailable):  # the next look may succeed; when none does, patience ends
             self.build.refresh()
 
@@ -80,30 +92,29 @@ class Follower:
         faults = [step for step in steps if step.error is not None and not step.error.retryable]
         return "; ".join(f"{step.table} holds: {step.error}" for step in faults) or None
 
-    def _missing(self, steps: Sequence[Step]) -> list[str]:
-        """Say of each table what has not come, if anything."""
-        last_rows = self.last_rows.result()
+    def _all_arrived(self, steps: Sequence[Step]) -> bool:
         for step in steps:
             synced = step.plan is not None and step.plan.state is State.SYNCED
-            if synced and step.table not in self._arrived and self._has_row(step.table, last_rows[step.table]):
+            if synced and step.table not in self._arrived and self._has_row(step.table, self._last_row(step.table)):
                 self._arrived.add(step.table)
-        return [self._told(step, last_rows[step.table]) for step in steps if step.table not in self._arrived]
+        return all(step.table in self._arrived for step in steps)
+
+    def _last_row(self, table: str) -> int:
+        return self.last_rows.result()[table]
 
     def _has_row(self, table: str, row_key: int) -> bool:
         place = self.build.tables[table].place
         silver = self.build.spark.read.format("delta").load(place.url)
         return not silver.where(F.col(ROW_KEY) == row_key).isEmpty()
 
-    def _told(self, step: Step, row_key: int) -> str:
-        updates = self.progress.tables[step.table].updates
-        stands = (
-            "bronze lacks positions"
-            if step.plan is None
-            else _stands(step.plan.state, step.plan.landed, step.plan.applied)
-        )
-        failed = f", {step.error}" if step.error is not None else ""
-        return f"{step.table} lacks row {row_key}, which the source added in update {updates}: {stands}{failed}"
-
-
-def _stands(state: State, landed: int, applied: int) -> str:
-    return f"{state.value}, landed up to {landed}, applied up to {applied}"
+    def _told(self, step: Step) -> str:
+        """Say what has not come to a table."""
+        told = [f"{step.table} has nothing planned"]
+        if step.plan is not None:
+            told = [f"{step.table} is {step.plan.state.value}, {step.plan.landed} landed, {step.plan.applied} applied"]
+        if self.last_rows.done():
+            updates = self.progress.tables[step.table].updates
+            told.append(f"row {self._last_row(step.table)} of the source's last update, {updates}, is missing")
+        if step.error is not None:
+            told.append(str(step.error))
+        return ", ".join(told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +27,7 @@ class ReceiverProcess:
     """
 
     def __init__(
-        self, arguments: Iterable[str], feed: str, log: Path, *, longest: float, environ: dict[str, str]
+        self, arguments: Iterable[str], feed: str, log: Path, *, longest: float, environ: Mapping[str, str]
     ) -> None:
         self._log = log
         # A folder `jobs` of the user's, where the demo is started, must not be taken for ours.

@@ -1,6 +1,6 @@
 """What the demo prints: how far everything is while it runs, and tables at the end.
 
-On a terminal one picture is kept up to date; elsewhere a line is printed every two seconds.
+On a terminal one picture is kept up to date; elsewhere a line is printed every five seconds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,19 @@ if TYPE_CHECKING:
     from pipelines.cuts import CutRow
     from pipelines.status import FeedStatus, TableStatus
 
-_WATCHED_EVERY, _PRINTED_EVERY = 0.5, 2.0
-_LONGEST_VALUE = 60
+_WATCHED_EVERY, _PRINTED_EVERY = 0.5, 5.0
+_LONGEST_VALUE, _WIDEST_LAG = 60, 23
+_NUMBERS_OF_CUTS = (
+    "version",
+    "epoch",
+    "positions",
+    "updates",
+    "inserted",
+    "updated",
+    "deleted",
+    "took",
+    "lag",
+)
 
 
 @dataclass
@@ -36,6 +47,11 @@ class Applied:
 
     cuts: int = 0
     updates: int = 0
+
+    def add(self, cut: CutRow) -> None:
+        """Count one cut."""
+        self.cuts += 1
+        self.updates += cut.updates
 
 
 @dataclass
@@ -47,7 +63,6 @@ class Progress:
         tables: The source's tables.
         read: Reads how the feed stands; what it cannot read this time is left out.
         began: When the demo began, on the monotonic clock.
-        applied: Per table, what the build has applied; counted by the caller.
         phase: What goes on; set by the caller.
     """
 
@@ -55,8 +70,9 @@ class Progress:
     tables: Mapping[str, LiveTable]
     read: Callable[[], FeedStatus]
     began: float
-    applied: Mapping[str, Applied] = field(init=False)
     phase: str = ""
+    applied: Mapping[str, Applied] = field(init=False)
+    """Per table, what the build has applied; counted by the caller."""
 
     def __post_init__(self) -> None:
         self.applied = {name: Applied() for name in self.tables}
@@ -101,8 +117,10 @@ class Progress:
 
     def _picture(self, status: FeedStatus) -> Group:
         table = Table(header_style="bold")
-        for name in ("table", "rows at source", "rows in silver", "cuts", "updates applied", "lag"):
-            table.add_column(name, justify="left" if name in ("table", "lag") else "right", min_width=len(name))
+        table.add_column("table")
+        for name in ("rows at source", "rows in silver", "cuts", "updates applied"):
+            table.add_column(name, justify="right")
+        table.add_column("lag", min_width=_WIDEST_LAG)
         for each in status.tables:
             source, applied = self.tables[each.table], self.applied[each.table]
             numbers = (len(source), each.rows or 0, applied.cuts, applied.updates)
@@ -123,7 +141,7 @@ def cuts_table(cuts: Iterable[CutRow]) -> Table:
     table = Table(header_style="bold")
     for name in ("table", "what"):
         table.add_column(name)
-    for name in ("version", "epoch", "positions", "updates", "inserted", "updated", "deleted", "rows", "seconds"):
+    for name in _NUMBERS_OF_CUTS:
         table.add_column(name, justify="right")
     for cut in cuts:
         table.add_row(cut.table, "snapshot" if cut.replaced else "updates", *_cut_numbers(cut))
@@ -144,8 +162,8 @@ def _cut_numbers(cut: CutRow) -> Iterator[str]:
     yield str(cut.epoch)
     yield f"{cut.first_position}-{cut.last_position}"
     yield from (f"{number:,}" for number in (cut.updates, cut.inserted, cut.updated, cut.deleted))
-    yield "" if cut.rows is None else f"{cut.rows:,}"
-    yield "" if cut.seconds is None else f"{cut.seconds:.1f}"
+    yield "" if cut.seconds is None else duration(cut.seconds)
+    yield "" if cut.landed_at is None else duration((cut.committed_at - cut.landed_at).total_seconds())
 
 
 def _difference_cells(each: Difference) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from connectors.deephaven.server import TableServer
 from connectors.deephaven.tables import LiveTable
 from jobs.demo_tables import TABLES
 
-CHANGES_PER_SECOND = 100.0
+CHANGES_PER_SECOND = 50.0
 """Rows changed per second, in each table."""
 
 
@@ -80,13 +80,16 @@ class DemoSource:
         self.close()
 
     def _change(self, seconds: float, say: Callable[[str], None]) -> Mapping[str, int]:
+        half = Pace(CHANGES_PER_SECOND, seconds / 2)
         self._keep_changing(Pace(CHANGES_PER_SECOND), self._watched)
-        self._keep_changing(Pace(CHANGES_PER_SECOND, seconds / 2), self._stop)
-        self._server.disconnect_all()
-        say("the source broke the connection: a new epoch begins with new snapshots")
-        self._keep_changing(Pace(CHANGES_PER_SECOND, seconds / 2), self._stop)
+        self._keep_changing(half, self._stop)
+        if not self._stop.is_set():
+            self._server.disconnect_all()
+            say("the source broke the connection: a new epoch begins with new snapshots")
+        self._keep_changing(half, self._stop)
         last = {name: self._add_last_row(name) for name in TABLES}
-        say("the source is quiet")
+        if not self._stop.is_set():
+            say("the source is quiet from now on")
         return last
 
     def _keep_changing(self, pace: Pace, until: threading.Event) -> None:

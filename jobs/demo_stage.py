@@ -6,19 +6,21 @@ import sys
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.text import Text
 
+from connectors.base import Connector, Feed
 from jobs.context import Invocation
 from jobs.demo_check import compare, read_silver
 from jobs.demo_conf import FEED, write_conf
 from jobs.demo_follow import Follower
 from jobs.demo_receiver import ReceiverProcess
 from jobs.demo_show import Progress, cuts_table, differences_table
-from jobs.demo_source import DemoSource
+from jobs.demo_source import CHANGES_PER_SECOND, DemoSource
 from jobs.demo_tables import TABLES
 from jobs.logs import start_logs
 from jobs.sql import Format, ask, write
@@ -26,11 +28,11 @@ from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.places import Places
 from pipelines.spark import start_spark, stop_spark
-from pipelines.status import read_status
+from pipelines.status import FeedStatus, read_status
 from pipelines.views import register_views
 
 QUERY = """
-SELECT Symbol, count(*) AS trades, sum(Size) AS size, round(median(Price), 2) AS median_price, max(At) AS latest
+SELECT Symbol, count(*) AS trades, sum(Lot) AS lots, round(median(Price), 2) AS median_price, max(At) AS latest
 FROM trades GROUP BY Symbol ORDER BY trades DESC, Symbol LIMIT 5
 """
 
@@ -56,31 +58,21 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     ours = write_conf(run, home, source.address)
     settings = ours.settings()
     connector, feed = ours.feed(FEED, settings)
-    places = Places(settings.warehouse, settings.storage())
+    places = ours.places(settings)
     start_logs(settings.log_level, cleanup.enter_context((home / "demo.log").open("w", encoding="utf-8")))
-    receiver = cleanup.enter_context(
-        ReceiverProcess(
-            ["--conf", str(home / "conf"), "--env", run.env],
-            FEED,
-            home / "receiver.log",
-            longest=seconds + _ABANDONED_AFTER,
-            environ=dict(ours.environ),
-        )
-    )
-    progress = Progress(
-        console, source.tables, lambda: read_status(places, connector, feed, now=datetime.now(UTC)), began=began
-    )
-    progress.say(f"source: a table server on {source.address}, {_described(source)}")
-    progress.say(f"receiver: process {receiver.pid}; each table changes 100 rows a second from now on")
+    receiver = cleanup.enter_context(_receive(ours, home, seconds))
+    look = partial(_status, places, connector, feed)
+    progress = Progress(console, source.tables, look, began=began, phase="starting Spark")
+    progress.say(f"source: a table server on {source.address}; {_described(source)}")
+    progress.say(f"receiver: process {receiver.pid}; tables change, {CHANGES_PER_SECOND:.0f} rows a second in each")
     last_rows = source.change(seconds, say=progress.say)
     with progress:
-        progress.phase = "starting Spark"
         spark = start_spark(settings, app="silverfold demo")
         cleanup.callback(stop_spark, spark)
-        source.watch()
+        progress.say("Spark has started")
         build = FeedBuild(spark, settings, connector, feed)
-        wrong = Follower(build, receiver, progress, last_rows, settings.build.poll_ms / 1000).run()
-        wrong = wrong or _stopped(receiver)
+        poll_seconds = settings.build.poll_ms / 1000
+        wrong = Follower(build, receiver, progress, last_rows, source.watch, poll_seconds).run() or _stopped(receiver)
     if wrong is not None:
         console.print(Text(f"silverfold: the demo did not get to its end: {wrong}", "red"))
         return False
@@ -89,11 +81,25 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     return _compare(spark, places, source, console)
 
 
+def _receive(ours: Invocation, home: Path, seconds: float) -> ReceiverProcess:
+    return ReceiverProcess(
+        ["--conf", str(ours.conf_dir), "--env", ours.env],
+        FEED,
+        home / "receiver.log",
+        longest=seconds + _ABANDONED_AFTER,
+        environ=ours.environ,
+    )
+
+
+def _status(places: Places, connector: Connector, feed: Feed) -> FeedStatus:
+    return read_status(places, connector, feed, now=datetime.now(UTC))
+
+
 def _described(source: DemoSource) -> str:
     """Say what the source's tables are."""
-    tables = (f"{name} ({len(table):,} rows, {len(table.columns)} columns)" for name, table in source.tables.items())
     kinds = {kind.name for table in source.tables.values() for kind in table.columns.values()}
-    return f"tables {' and '.join(tables)}, all {len(kinds)} column types"
+    (rows,) = {len(table) for table in source.tables.values()}
+    return f"{len(source.tables)} tables of {rows:,} rows, all {len(kinds)} column types"
 
 
 def _stopped(receiver: ReceiverProcess) -> str | None:

@@ -15,6 +15,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from subprocess import Popen
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -130,6 +132,9 @@ def _start(options: Mapping[str, str]) -> SparkSession:
             gateway = launch_gateway(spark_conf, {"stdout": pipe, "stderr": pipe})
     except PySparkRuntimeError as error:
         raise _explained(output.text(), str(error)) from error
+    except BaseException as interrupt:
+        _end_half_started(interrupt)
+        raise
     try:
         SparkContext(conf=spark_conf, gateway=gateway)
         session = SparkSession.builder.getOrCreate()
@@ -139,6 +144,15 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         raise _explained(output.text(), told) from None
     output.pass_on()
     return session
+
+
+def _end_half_started(interrupt: BaseException) -> None:
+    """End the JVM whose start was interrupted: pyspark keeps it in a local variable only, and it never ends itself."""
+    for frame, _line in walk_tb(interrupt.__traceback__):
+        process = frame.f_locals.get("proc")
+        if isinstance(process, Popen):
+            process.kill()
+            process.wait()
 
 
 def _explained(output: str, told: str) -> SparkUnavailable:

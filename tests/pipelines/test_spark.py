@@ -1,8 +1,10 @@
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,23 @@ def test_an_option_that_spark_refuses_is_told_without_javas_noise():
     done = start_elsewhere("spark.master=local[many]")
     assert done.stdout == "Spark does not start: Could not parse Master URL: 'local[many]'\n"
     assert done.stderr == ""
+
+
+def test_an_interrupt_while_the_jvm_starts_leaves_none_behind(tmp_path):
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/new && mv {tmp_path}/new {tmp_path}/pid\nexec sleep 600\n")
+    submit.chmod(0o755)
+    environ = {**os.environ, "SPARK_HOME": str(tmp_path)}
+    starting = subprocess.Popen([sys.executable, "-c", START], env=environ, stderr=subprocess.PIPE)
+    while not (tmp_path / "pid").exists():
+        assert starting.poll() is None
+        time.sleep(0.05)
+    starting.send_signal(signal.SIGINT)
+    assert starting.stderr is not None
+    assert b"KeyboardInterrupt" in starting.communicate(timeout=60)[1]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_running_session_is_used_as_it_is(spark):
