@@ -64,6 +64,19 @@ def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[Contro
         yield from map(ControlFrame._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
+def files_between(place: Place, first: int, last: int) -> list[str]:
+    """Return the Parquet files that may hold positions of an inclusive range, as URLs; none when nothing landed.
+
+    For a reader with its own Parquet scan: it saves that reader from replaying the log and skipping files itself.
+    """
+    table = open_table(place)
+    if table is None:
+        return []
+    stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
+    bounds = zip(*(column.to_pylist() for column in stated), strict=True)
+    return [f"{place}/{path}" for path, least, most in bounds if least <= last and most >= first]
+
+
 def mean_frame_bytes(place: Place) -> float:
     """Return about how many bytes a newly landed body has, from the newest files' footers; 0.0 when nothing landed."""
     table = open_table(place)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 
 from conf.errors import InvalidValue, UnknownTemplate
 from connectors.deephaven.messages import ColumnInfo
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.types import Shape
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
