@@ -16,7 +16,7 @@ from pipelines.places import Places
 from tests.support.landing import landed, marks
 from tests.support.replay import replay
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 DEMO = TABLES["baskets"]
 
 

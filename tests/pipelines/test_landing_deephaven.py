@@ -22,7 +22,7 @@ from pipelines.writer import BronzeWriter
 from tests.support.landing import LOG, landed, marks
 from tests.support.replay import replay
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @pytest.fixture
