@@ -1,14 +1,5 @@
-from random import Random
-
 from connectors.backoff import Backoff
-
-
-class Highest(Random):
-    """Draws the upper end, and insists on zero as the lower."""
-
-    def uniform(self, a, b):
-        assert a == 0.0
-        return b
+from tests.support.chance import Highest
 
 
 def test_waits_double_up_to_the_longest_and_are_drawn_from_zero_up():

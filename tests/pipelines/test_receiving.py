@@ -16,6 +16,7 @@ from conf.model import Reconnect
 from connectors.base import Boundary, Frame, Kind
 from pipelines.places import Places
 from pipelines.receiving import receive
+from tests.support.chance import Highest
 from tests.support.landing import BY_HAND, LOG, ScriptedConnector, feed, landed, marks, update
 
 
@@ -226,10 +227,6 @@ def test_only_an_epoch_that_brought_a_whole_update_resets_the_wait(places):
             await sink.land([Frame(b"c", Kind.CONTROL), Frame(b"b", Kind.DATA, Boundary.BEGIN, "quotes")])
 
         return epoch
-
-    class Highest(Random):
-        def uniform(self, _a, b):
-            return b
 
     async def until_stopped():
         stop = asyncio.Event()

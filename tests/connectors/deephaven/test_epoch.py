@@ -1,18 +1,15 @@
 """One connection's course without a socket: what lands, what is asked for, and what one bad stream does to others."""
 
 import json
-from base64 import b64decode, b64encode
-from random import Random
+from base64 import b64decode
 
 import pytest
 
-from connectors.backoff import Backoff
 from connectors.base import Frame
 from connectors.deephaven.control import decode_request
-from connectors.deephaven.epoch import Epoch
-from connectors.deephaven.frames import frame
 from connectors.deephaven.options import DeephavenTable
-from connectors.deephaven.protocol import Session
+from tests.support.chance import Clock
+from tests.support.deephaven_epoch import TABLES, begun, marks, outline, subscribed
 from tests.support.deephaven_frames import (
     GREETING,
     ROLES,
@@ -27,39 +24,6 @@ from tests.support.deephaven_frames import (
 from tests.support.deephaven_vectors import VECTORS
 
 UNKNOWN = VECTORS["unknown-template"].body
-TABLES = {"quotes": DeephavenTable(source="Quotes"), "trades": DeephavenTable(source="Trades", mode="updates_only")}
-
-
-class Highest(Random):
-    def uniform(self, _a, b):
-        return b
-
-
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-def begun(tables=TABLES, *, clock=None, rests=None):
-    return Epoch(
-        Session(ROLES),
-        tables,
-        rests=rests or dict.fromkeys(tables, 0.0),
-        backoffs={name: Backoff(2.0, 30.0, Highest()) for name in tables},
-        clock=clock or Clock(),
-    )
-
-
-def subscribed(tables=TABLES, **gear):
-    """An epoch after its greeting and its requests, which the server has answered."""
-    epoch = begun(tables, **gear)
-    epoch.receive(sent(GREETING))
-    epoch.requests()
-    epoch.receive(sent(*(response(number) for number in range(1, len(tables) + 1))))
-    return epoch
 
 
 def asked(request):
@@ -71,14 +35,6 @@ def asked(request):
         found.append((message.subscription_id, message.table, message.mode.value))
         request = request[size:]
     return found
-
-
-def outline(frames):
-    return [(frame.stream, frame.kind.value, frame.boundary.value) for frame in frames]
-
-
-def marks(frames):
-    return [json.loads(frame.body) for frame in frames if frame.kind == "mark"]
 
 
 def test_the_greeting_lands_as_control_with_a_mark_of_what_it_told():
@@ -275,134 +231,3 @@ def test_a_message_of_an_unknown_template_is_kept_and_the_epoch_goes_on():
     told = json.loads(unknown.body)
     assert (unknown.kind, told["mark"], b64decode(told["body"])) == ("mark", "unknown template", UNKNOWN)
     assert outline(rest)[-1] == ("quotes", "snapshot", "end")
-
-
-def bad_header(body, *, schema_id):
-    return body[:4] + schema_id.to_bytes(2, "little") + body[6:]
-
-
-NOT_UTF8 = response(1).replace(b"\x01\x00\x00\x00n", b"\x01\x00\x00\x00\xff")
-
-# name: what the server sends once both tables stand, what is kept of it, error class, reason, stream that is blamed
-BAD = {
-    "a truncated message": (frame(rows(1)[:10]), rows(1)[:10], "TRUNCATED_MESSAGE", "truncated", None),
-    "a message without a whole header": (frame(b"\1\2\3"), frame(b"\1\2\3"), "TRUNCATED_MESSAGE", "short-frame", None),
-    "an oversized message": (
-        b"\xff\xff\xff\x7f\0\0",
-        b"\xff\xff\xff\x7f\0\0",
-        "OVERSIZED_MESSAGE",
-        "frame-too-large",
-        None,
-    ),
-    "a wrong schema id": (
-        frame(bad_header(begin(1), schema_id=77)),
-        bad_header(begin(1), schema_id=77),
-        "INVALID_VALUE",
-        "schema-id",
-        None,
-    ),
-    "text that is not UTF-8": (frame(NOT_UTF8), NOT_UTF8, "INVALID_VALUE", "charset", "quotes"),
-    "an end without a begin": (
-        frame(end(1)),
-        end(1),
-        "REMOTE_PROTOCOL_ERROR",
-        "EndTableUpdate without BeginTableUpdate",
-        "quotes",
-    ),
-    "a begin inside an open update": (
-        sent(begin(2), begin(2)),
-        begin(2),
-        "REMOTE_PROTOCOL_ERROR",
-        "inside an open update",
-        "trades",
-    ),
-    "rows outside an update": (frame(rows(1)), rows(1), "REMOTE_PROTOCOL_ERROR", "outside an update", "quotes"),
-    "data for an unknown subscription": (
-        frame(begin(42)),
-        begin(42),
-        "REMOTE_PROTOCOL_ERROR",
-        "never requested",
-        None,
-    ),
-    "a second greeting": (frame(GREETING), GREETING, "REMOTE_PROTOCOL_ERROR", "second ConnectionResponse", None),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_bytes_land_as_a_mark_after_all_that_was_good_and_end_the_epoch(name):
-    wire, kept, error_class, reason, stream = BAD[name]
-    epoch = subscribed()
-    frames = epoch.receive(sent(*update(2)) + wire)
-    assert outline(frames)[:3] == [
-        ("trades", "data", "begin"),
-        ("trades", "data", "inside"),
-        ("trades", "data", "end"),
-    ]
-    bad = frames[-1]
-    told = json.loads(bad.body)
-    assert (told["mark"], told["error_class"], bad.stream) == ("bad frame", error_class, stream)
-    assert reason in told["reason"]
-    assert told["body"] == b64encode(kept).decode()
-    assert epoch.error.stream == stream
-    assert epoch.error.retryable
-
-
-def test_after_the_end_of_an_epoch_further_bytes_give_nothing():
-    epoch = subscribed()
-    epoch.receive(sent(end(1)))
-    assert epoch.receive(sent(*update(2))) == []
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 64, b"\xff" * 64, sent(begin(1)), sent(UNKNOWN)]
-)
-def test_garbage_before_the_first_frame_is_kept_and_ends_the_epoch(garbage):
-    epoch = begun()
-    frames = epoch.receive(garbage)
-    assert not epoch.greeted
-    assert [each["mark"] for each in marks(frames)] == ["bad frame"]
-    assert b64decode(marks(frames)[0]["body"]) == garbage
-    assert epoch.error is not None
-
-
-WIRE = sent(GREETING, response(1), response(2), *update(1), begin(1), begin(2), rows(1))
-
-
-@pytest.mark.parametrize("length", range(len(WIRE)))
-def test_a_connection_cut_anywhere_lands_every_whole_frame_and_ends_with_marks(length):
-    epoch = begun()
-    frames = []
-    for at in range(length):
-        frames += epoch.receive(WIRE[at : at + 1])
-        epoch.requests()
-    before = [frame for frame in frames if frame.kind != "mark"]
-    whole, wire = 0, WIRE[:length]
-    while len(wire) >= 4 and len(wire) >= 4 + int.from_bytes(wire[:4], "little"):
-        whole, wire = whole + 1, wire[4 + int.from_bytes(wire[:4], "little") :]
-    assert len(before) == whole
-    ending = epoch.receive_eof()
-    assert {frame.kind.value for frame in ending} <= {"mark"}
-    assert (epoch.error is not None) == bool(wire or not length)
-
-
-def test_updates_open_at_the_end_of_the_connection_are_marked_void():
-    epoch = subscribed()
-    epoch.receive(sent(begin(1), rows(1), begin(2)))
-    frames = epoch.receive_eof()
-    assert [(frame.stream, json.loads(frame.body)) for frame in frames] == [
-        ("quotes", {"mark": "update void"}),
-        ("trades", {"mark": "update void"}),
-    ]
-    assert epoch.error is None
-
-
-def test_our_own_stop_lands_what_is_whole_and_finds_no_fault_with_the_rest():
-    epoch = subscribed()
-    wire = sent(begin(1), rows(1), rows(1))
-    frames = epoch.stop(wire[:-5])
-    assert outline(frames) == [
-        ("quotes", "snapshot", "begin"),
-        ("quotes", "snapshot", "inside"),
-        ("quotes", "mark", "none"),
-    ]
-    assert marks(frames) == [{"mark": "update void"}]

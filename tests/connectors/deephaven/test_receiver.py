@@ -13,6 +13,7 @@ from conf.model import Reconnect
 from connectors.base import Feed, Resume
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.receiver import DeephavenReceiver
+from tests.support.chance import Highest
 from tests.support.deephaven_frames import GREETING, begin, end, refusal, response, rows, sent, update
 from tests.support.peers import serving, silent
 
@@ -228,10 +229,6 @@ def test_a_table_that_breaks_two_epochs_in_a_row_does_not_keep_the_other_from_it
                 if "quotes" not in ids:
                     break
 
-    class Longest(Random):
-        def uniform(self, _a, b):
-            return b
-
     async def run():
         sink = Sink()
         async with serving(serve) as address:
@@ -243,7 +240,7 @@ def test_a_table_that_breaks_two_epochs_in_a_row_does_not_keep_the_other_from_it
                 TABLES,
                 reconnect=Reconnect(first=60, longest=60),
             )
-            receiver = DeephavenReceiver(feed, rng=Longest(), clock=time.monotonic)
+            receiver = DeephavenReceiver(feed, rng=Highest(), clock=time.monotonic)
             for epoch in (1, 2):
                 with pytest.raises(RemoteProtocolError, match="EndTableUpdate without BeginTableUpdate"):
                     await receiver.run(sink, Resume(epoch))

@@ -1,20 +1,6 @@
-from random import Random
-
 from connectors.backoff import Backoff
 from connectors.deephaven.suspensions import Suspensions
-
-
-class Highest(Random):
-    def uniform(self, _a, b):
-        return b
-
-
-class Clock:
-    def __init__(self):
-        self.now = 50.0
-
-    def __call__(self):
-        return self.now
+from tests.support.chance import Clock, Highest
 
 
 def suspensions(clock):

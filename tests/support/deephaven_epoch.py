@@ -1,0 +1,52 @@
+"""Epochs in memory, at the points from which tests go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from connectors.backoff import Backoff
+from connectors.base import Frame
+from connectors.deephaven.epoch import Epoch
+from connectors.deephaven.options import DeephavenTable
+from connectors.deephaven.protocol import Session
+from tests.support.chance import Clock, Highest
+from tests.support.deephaven_frames import GREETING, ROLES, response, sent
+
+TABLES = {"quotes": DeephavenTable(source="Quotes"), "trades": DeephavenTable(source="Trades", mode="updates_only")}
+
+
+def begun(
+    tables: Mapping[str, DeephavenTable] = TABLES,
+    *,
+    clock: Clock | None = None,
+    rests: Mapping[str, float] | None = None,
+) -> Epoch:
+    """An epoch that has received nothing."""
+    return Epoch(
+        Session(ROLES),
+        tables,
+        rests=rests or dict.fromkeys(tables, 0.0),
+        backoffs={name: Backoff(2.0, 30.0, Highest()) for name in tables},
+        clock=clock or Clock(),
+    )
+
+
+def subscribed(tables: Mapping[str, DeephavenTable] = TABLES, **gear: Any) -> Epoch:
+    """An epoch after its greeting and its requests, which the server has answered."""
+    epoch = begun(tables, **gear)
+    epoch.receive(sent(GREETING))
+    epoch.requests()
+    epoch.receive(sent(*(response(number) for number in range(1, len(tables) + 1))))
+    return epoch
+
+
+def outline(frames: Iterable[Frame]) -> list[tuple[str | None, str, str]]:
+    """Stream, kind and boundary of each frame."""
+    return [(frame.stream, frame.kind.value, frame.boundary.value) for frame in frames]
+
+
+def marks(frames: Iterable[Frame]) -> list[dict[str, Any]]:
+    """What the marks among the frames say."""
+    return [json.loads(frame.body) for frame in frames if frame.kind == "mark"]
