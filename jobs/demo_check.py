@@ -1,9 +1,9 @@
 """Compares a silver table with the source's own rows, cell by cell.
 
-The two sides come by different ways: the source's rows straight from its memory, silver's through Spark and Arrow.
-Nothing of what decoded, folded or merged is used here. Cells are equal when nothing about them differs that their
-type can tell: NaN equals NaN, null only null, a moment must agree to the nanosecond, a decimal kept as text in every
-digit, and a set has no order.
+The two sides come by different ways: the source's rows straight from its memory, silver's through delta-rs, which
+shares no code with the Spark that wrote them. Nothing of what decoded, folded or merged is used here. Cells are equal
+when nothing about them differs that their type can tell: NaN equals NaN, null only null, a moment must agree to the
+nanosecond, a decimal kept as text in every digit, and a set has no order.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 from connectors.deephaven.tables import ROW_KEY
 from connectors.deephaven.types import ColumnType, Shape
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pipelines.places import Place
+from pipelines.store import naming_the_store, open_table
 
 Row: TypeAlias = Mapping[str, Any]
 
 SHOWN = 10
 """How many differences are kept to be shown."""
 
-_ROWS_AT_ONCE = 20_000
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -97,22 +97,26 @@ def same(kind: ColumnType, source: Any, silver: Any) -> bool:
     return _SAME.get(kind.name, _identical)(source, silver)
 
 
-def read_silver(frame: DataFrame, row_keys: Iterable[int], columns: Sequence[str]) -> Iterator[tuple[int | None, Row]]:
-    """Yield every row of a silver table with its row key, a bounded number at a time. One Spark job for each.
+def read_silver(silver: Place, columns: Sequence[str]) -> Iterator[tuple[int | None, Row]]:
+    """Yield every row of a silver table with its row key, in no particular order; none when there is no table.
 
-    Args:
-        row_keys: Keys expected there: they divide the table into parts; other rows come along with their neighbours.
+    Holds one batch of some thousand rows at a time. Raises StoreUnavailable.
     """
-    from pyspark.sql import functions as F  # noqa: PLC0415 - comparing rows needs no Spark
-
-    ascending = sorted(row_keys)
-    starts = ascending[_ROWS_AT_ONCE::_ROWS_AT_ONCE]
-    key = F.col(ROW_KEY)
-    for first, after in zip([None, *starts], [*starts, None], strict=True):
-        below = F.lit(True) if after is None else key < after
-        part = frame.where((key.isNull() | below) if first is None else (key >= first) & below)
-        for row in part.select(ROW_KEY, *columns).toArrow().to_pylist():
+    for batch in _scan(silver, [ROW_KEY, *columns]):
+        for row in batch.to_pylist():
             yield row.pop(ROW_KEY), row
+
+
+def has_row(silver: Place, row_key: int) -> bool:
+    """Tell whether a silver table has the row. Raises StoreUnavailable."""
+    return any(batch.num_rows for batch in _scan(silver, [ROW_KEY], f"{ROW_KEY} = {row_key}"))
+
+
+def _scan(silver: Place, columns: list[str], where: str | None = None) -> Iterator[pa.RecordBatch]:
+    table = open_table(silver)
+    if table is not None:
+        with naming_the_store(silver):
+            yield from pa.RecordBatchReader.from_stream(table.scan(columns=columns, predicate=where))
 
 
 def _differing(columns: Mapping[str, ColumnType], source: Row, silver: Row) -> Iterator[str]:

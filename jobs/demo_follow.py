@@ -8,10 +8,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pyspark.sql import functions as F
-
 from conf.errors import StoreUnavailable
-from connectors.deephaven.tables import ROW_KEY
+from jobs.demo_check import has_row
 from jobs.demo_receiver import ReceiverProcess
 from jobs.demo_show import Progress
 from pipelines.build import FeedBuild, Step
@@ -95,17 +93,12 @@ class Follower:
     def _all_arrived(self, steps: Sequence[Step]) -> bool:
         for step in steps:
             synced = step.plan is not None and step.plan.state is State.SYNCED
-            if synced and step.table not in self._arrived and self._has_row(step.table, self._last_row(step.table)):
+            if synced and has_row(self.build.tables[step.table].place, self._last_row(step.table)):
                 self._arrived.add(step.table)
         return all(step.table in self._arrived for step in steps)
 
     def _last_row(self, table: str) -> int:
         return self.last_rows.result()[table]
-
-    def _has_row(self, table: str, row_key: int) -> bool:
-        place = self.build.tables[table].place
-        silver = self.build.spark.read.format("delta").load(place.url)
-        return not silver.where(F.col(ROW_KEY) == row_key).isEmpty()
 
     def _told(self, step: Step) -> str:
         """Say what has not come to a table."""

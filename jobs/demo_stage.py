@@ -78,7 +78,7 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
         return False
     progress.say("the receiver stopped in order, with everything landed")
     _show(spark, places, console)
-    return _compare(spark, places, source, console)
+    return _compare(places, source, console)
 
 
 def _receive(ours: Invocation, home: Path, seconds: float) -> ReceiverProcess:
@@ -121,13 +121,13 @@ def _show(spark: SparkSession, places: Places, console: Console) -> None:
     console.print(cuts_table(cuts[-_CUTS_SHOWN:]))
 
 
-def _compare(spark: SparkSession, places: Places, source: DemoSource, console: Console) -> bool:
+def _compare(places: Places, source: DemoSource, console: Console) -> bool:
     """Compare every table with the source's rows and print what was found; return whether all are equal."""
-    console.print(Text("\nSilver against the source's own rows, cell by cell:", "bold"))
+    console.print(Text("\nSilver, read without Spark, against the source's own rows, cell by cell:", "bold"))
     equal = True
     for name, table in source.tables.items():
-        rows, silver = table.rows(), spark.read.format("delta").load(places.silver(FEED, name).url)
-        found = compare(table.columns, rows, read_silver(silver, rows, list(table.columns)))
+        silver = read_silver(places.silver(FEED, name), list(table.columns))
+        found = compare(table.columns, table.rows(), silver)
         equal &= found.different == 0
         if found.different:
             console.print(differences_table(name, found))

@@ -100,7 +100,7 @@ def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
         "│ AAPL ",
         "\nThe last of ",
         "│ baskets │ snapshot │",
-        "\nSilver against the source's own rows, cell by cell:\ntrades: ",
+        "\nSilver, read without Spark, against the source's own rows, cell by cell:\ntrades: ",
         f"\nkept: {kept}\n  silverfold --conf {kept}/conf status\n",
     ]
     places = [out.find(part) for part in told]

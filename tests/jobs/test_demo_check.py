@@ -6,6 +6,7 @@ import io
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,10 +15,10 @@ from rich.console import Console
 
 from connectors.deephaven.tables import LiveTable
 from connectors.deephaven.types import TYPES
-from jobs import demo_check
-from jobs.demo_check import Difference, compare, read_silver, same
+from jobs.demo_check import Difference, compare, has_row, read_silver, same
 from jobs.demo_show import differences_table
 from jobs.demo_tables import TABLES
+from pipelines.places import Place
 
 COLUMNS = {"Sym": TYPES["String"], "Bid": TYPES["Double"], "Sizes": TYPES["IntArray"]}
 
@@ -152,19 +153,27 @@ def values_of(table: LiveTable, column: str) -> list[Any]:
     return [row[column] for row in table.rows().values()]
 
 
-def test_silver_is_read_whole_part_by_part(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_check, "_ROWS_AT_ONCE", 2)
-    in_silver = [(None, "e"), (-5, "a"), (1, "b"), (2, "c"), (3, "d"), (4, "x"), (5, "f"), (6, "g"), (99, "h")]
-    frame = spark.createDataFrame([(key, text, 0) for key, text in in_silver], "_row_key long, Sym string, x int")
-    found = list(read_silver(frame, [5, 1, 2, 3, 6], ["Sym"]))
-    assert sorted(found, key=lambda row: row[1]["Sym"]) == [
-        (-5, {"Sym": "a"}),
-        (1, {"Sym": "b"}),
-        (2, {"Sym": "c"}),
-        (3, {"Sym": "d"}),
-        (None, {"Sym": "e"}),
-        (5, {"Sym": "f"}),
-        (6, {"Sym": "g"}),
-        (99, {"Sym": "h"}),
-        (4, {"Sym": "x"}),
+def test_silver_is_read_whole_with_its_deletion_vectors(spark: Any, warehouse: Path) -> None:
+    silver = Place(str(warehouse / "quotes"))
+    spark.sql(
+        f"CREATE TABLE delta.`{silver}` (_row_key long, Sym string, At timestamp, Fees array<decimal(38, 2)>, x int) "
+        "USING DELTA TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    spark.sql(
+        f"INSERT INTO delta.`{silver}` SELECT * FROM VALUES "
+        "(1L, 'a', TIMESTAMP '2024-01-02 03:04:05.000006Z', array(1.5, NULL), 0), (NULL, 'b', NULL, NULL, 0), "
+        "(3L, 'gone', NULL, NULL, 0)"
+    )
+    spark.sql(f"DELETE FROM delta.`{silver}` WHERE Sym = 'gone'")
+    assert sorted(read_silver(silver, ["Sym", "At", "Fees"]), key=lambda row: row[1]["Sym"]) == [
+        (1, {"Sym": "a", "At": datetime(2024, 1, 2, 3, 4, 5, 6, UTC), "Fees": [Decimal("1.50"), None]}),
+        (None, {"Sym": "b", "At": None, "Fees": None}),
     ]
+    assert has_row(silver, 1)
+    assert not has_row(silver, 3)
+
+
+def test_a_table_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
+    nowhere = Place(str(tmp_path / "nowhere"))
+    assert list(read_silver(nowhere, ["Sym"])) == []
+    assert not has_row(nowhere, 1)
