@@ -43,9 +43,9 @@ def vector(name: str) -> Bad:
     return lambda history, stream: history.inside(stream, VECTORS[name].body)
 
 
-def sent(type_name: str, value: Any, *, column_id: int) -> Bad:
+def sent(value: Any, *, column_id: int) -> Bad:
     """Modify row 1."""
-    return lambda history, stream: history.column(stream, column_id, type_name, [1], [value], True)
+    return lambda history, stream: history.column(stream, column_id, [1], [value], modified=True)
 
 
 def modified(rows: Mapping[int, Mapping[str, Any]]) -> Bad:
@@ -55,11 +55,9 @@ def modified(rows: Mapping[int, Mapping[str, Any]]) -> Bad:
 FAULTS = {
     "ranges": Fault(vector("bad-range-count"), "UNDECODABLE_FRAME", "range-count"),
     "template": Fault(vector("unknown-template"), "UNDECODABLE_FRAME", "UNKNOWN_TEMPLATE"),
-    "surrogate": Fault(
-        sent("Char", 0xD800, column_id=2), "UNDECODABLE_FRAME", "INVALID_VALUE", {**COLUMNS, "Side": "Char"}
-    ),
+    "surrogate": Fault(sent(0xD800, column_id=2), "UNDECODABLE_FRAME", "INVALID_VALUE", {**COLUMNS, "Side": "Char"}),
     "decimal": Fault(
-        sent("Decimal", Decimal("1.005"), column_id=2),
+        sent(Decimal("1.005"), column_id=2),
         "UNDECODABLE_FRAME",
         "decimal-scale",
         {**COLUMNS, "Price": "Decimal"},
