@@ -25,7 +25,7 @@ _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 def demo(
     ctx: typer.Context,
-    seconds: Annotated[float, typer.Option(min=0, help="How long tables change while the build follows.")] = 20,
+    seconds: Annotated[float, typer.Option(min=0, help="How long tables change while the build follows.")] = 15,
     rows: Annotated[int, typer.Option(min=1, help="Rows each of the two tables begins with.")] = 5000,
     keep: Annotated[
         Path | None,

@@ -27,18 +27,10 @@ if TYPE_CHECKING:
     from pipelines.status import FeedStatus, TableStatus
 
 _WATCHED_EVERY, _PRINTED_EVERY = 0.5, 5.0
-_LONGEST_VALUE, _WIDEST_LAG = 60, 23
-_NUMBERS_OF_CUTS = (
-    "version",
-    "epoch",
-    "positions",
-    "updates",
-    "inserted",
-    "updated",
-    "deleted",
-    "took",
-    "lag",
-)
+_LONGEST_VALUE = 60
+_NUMBERS_OF_TABLES = {"source rows": 11, "silver rows": 11, "cuts": 4, "applied": 7, "waiting": 7, "lag": 10}
+"""Widths, so that the picture stands still; with them it fits 80 columns."""
+_NUMBERS_OF_CUTS = ("version", "epoch", "positions", "updates", "inserted", "updated", "deleted", "took", "lag")
 
 
 @dataclass
@@ -116,15 +108,13 @@ class Progress:
                 self.say(self._line(status))
 
     def _picture(self, status: FeedStatus) -> Group:
-        table = Table(header_style="bold")
-        table.add_column("table")
-        for name in ("rows at source", "rows in silver", "cuts", "updates applied"):
-            table.add_column(name, justify="right")
-        table.add_column("lag", min_width=_WIDEST_LAG)
+        table = Table("table", header_style="bold", caption="applied, waiting: updates", caption_justify="left")
+        for name, width in _NUMBERS_OF_TABLES.items():
+            table.add_column(name, justify="right", min_width=width)
         for each in status.tables:
-            source, applied = self.tables[each.table], self.applied[each.table]
-            numbers = (len(source), each.rows or 0, applied.cuts, applied.updates)
-            table.add_row(each.table, *(f"{number:,}" for number in numbers), _lag(each))
+            applied = self.applied[each.table]
+            counts = (len(self.tables[each.table]), each.rows or 0, applied.cuts, applied.updates, each.lag_updates)
+            table.add_row(each.table, *(f"{count:,}" for count in counts), duration(each.lag_seconds))
         return Group(Text(f"{self._elapsed:6.1f} s  {self.phase}: {_landed(status)}"), table)
 
     def _line(self, status: FeedStatus) -> str:

@@ -133,4 +133,6 @@ def _compare(places: Places, source: DemoSource, console: Console) -> bool:
             console.print(differences_table(name, found))
         else:
             console.print(f"{name}: {found.rows:,} rows, {found.cells:,} cells, equal")
+    told = Text("Silver is the source, cell for cell.", "green") if equal else Text("Silver is not the source.", "red")
+    console.print(told)
     return equal

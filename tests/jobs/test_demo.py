@@ -101,6 +101,7 @@ def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
         "\nThe last of ",
         "│ baskets │ snapshot │",
         "\nSilver, read without Spark, against the source's own rows, cell by cell:\ntrades: ",
+        " cells, equal\nSilver is the source, cell for cell.\n",
         f"\nkept: {kept}\n  silverfold --conf {kept}/conf status\n",
     ]
     places = [out.find(part) for part in told]
@@ -331,10 +332,10 @@ def test_progress_off_a_terminal_is_plain_lines() -> None:
 
 def test_progress_on_a_terminal_is_one_picture() -> None:
     out = io.StringIO()
-    console = Console(file=out, width=100, force_terminal=True, color_system=None)
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
     with Progress(
         console, {"trades": LiveTable({"Sym": "String"})}, nothing_landed, began=time.monotonic()
     ) as progress:
         progress.say("the source is quiet")
     assert "the source is quiet" in out.getvalue()
-    assert "│ trades │              0 │              0 │    0 │               0 │ 0 " in out.getvalue()
+    assert "│ trades │           0 │           0 │    0 │       0 │       0 │       0 ms │" in out.getvalue()
