@@ -125,6 +125,7 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         check_java(os.environ)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
+    logging.getLogger().addFilter(_is_no_interrupt)
     spark_conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     output = JvmOutput()
     try:
@@ -144,6 +145,11 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         raise _explained(output.text(), told) from None
     output.pass_on()
     return session
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Keep back the traceback that py4j prints when it is interrupted, and then raises too."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _end_half_started(interrupt: BaseException) -> None:
