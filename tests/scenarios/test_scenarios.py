@@ -1,90 +1,64 @@
-"""Runs every scenario folder twice: as one build of all parts, and as a build after each part.
-
-A folder holds ``history.json`` (why, the tables, and calls of `LandedHistory` in parts) and ``expected.json``: the rows
-of each silver table, without positions but for a log's own; what the last cut of a part did to a table when parts are
-built one by one (``last_cut``); and which tables hold after which part (``held``).
-"""
+"""Situations, each a folder of frames and of what silver must hold: built after every part, and all at once."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 
-from connectors.base import Kind
-from pipelines.cuts import last_cuts
-from tests.support.building import FEED, Built, table
-from tests.support.landed_history import LandedHistory
+from conf.errors import SilverfoldError
+from tests.support.building import FEED, Built
+from tests.support.scenario import Expected, read
 
-HERE = Path(__file__).parent
-SITUATIONS = sorted(folder.name for folder in HERE.iterdir() if (folder / "history.json").exists())
+FOLDERS = sorted(script.parent for script in Path(__file__).parent.glob("*/script.txt"))
 
 
-class Scenario:
-    """One folder."""
-
-    def __init__(self, situation: str) -> None:
-        told = json.loads((HERE / situation / "history.json").read_text())
-        self.tables = {name: table(**found.get("settings", {})) for name, found in told["tables"].items()}
-        self.history = LandedHistory({name: found["columns"] for name, found in told["tables"].items()})
-        self.parts: list[list[dict[str, Any]]] = told["parts"]
-        self.expected: dict[str, Any] = json.loads((HERE / situation / "expected.json").read_text())
-
-    def tell(self, part: list[dict[str, Any]]) -> None:
-        """Append the frames of one part."""
-        for call in part:
-            given = {name: argument(name, value) for name, value in call.items() if name != "call"}
-            getattr(self.history, call["call"])(**given)
-
-
-def argument(name: str, value: Any) -> Any:
-    """Return a call's argument as `LandedHistory` takes it: JSON has no numbers as names, no bytes, no kinds."""
-    if name == "kind":
-        return Kind(value)
-    if name == "body":
-        return bytes.fromhex(value)
-    return {int(key): row for key, row in value.items()} if isinstance(value, dict) else value
-
-
-@pytest.fixture(params=SITUATIONS)
-def scenario(request: pytest.FixtureRequest) -> Scenario:
-    return Scenario(request.param)
-
-
-def assert_rows(spark: SparkSession, built: Built, scenario: Scenario) -> None:
-    for name, rows in scenario.expected["rows"].items():
-        actual = built.with_positions(name) if scenario.tables[name].keeps_log else built.silver(name)
-        expected = spark.createDataFrame([tuple(row) for row in rows], actual.schema)
-        assert_df_equality(actual, expected, ignore_row_order=True)
-
-
-def test_one_build_of_everything(spark: SparkSession, warehouse: Path, scenario: Scenario) -> None:
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_build_after_every_part_shows_the_table_of_that_part(spark, warehouse: Path, folder: Path):
+    scenario = read(folder)
     built = Built(spark, warehouse, scenario.tables)
-    for part in scenario.parts:
-        scenario.tell(part)
 
-    built.land_and_build(scenario.history)
+    for history, expected in zip(scenario.histories(), scenario.after, strict=True):
+        faults = built.land_and_build(history)
+        assert_held(built, faults, expected)
+        for name, table in expected.items():
+            assert_rows(built, name, table)
+            assert table.written is None or written(built, name, table.written) == table.written
 
-    assert_rows(spark, built, scenario)
 
-
-def test_a_build_after_each_part(spark: SparkSession, warehouse: Path, scenario: Scenario) -> None:
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_one_build_of_all_parts_shows_the_last_table(spark, warehouse: Path, folder: Path):
+    scenario = read(folder)
     built = Built(spark, warehouse, scenario.tables)
-    held, last_cut = scenario.expected.get("held", {}), scenario.expected.get("last_cut", {})
-    for number, part in enumerate(scenario.parts, 1):
-        scenario.tell(part)
+    for history in scenario.histories():
+        built.land(history)
 
-        faults = built.land_and_build(scenario.history)
+    faults = built.build()
 
-        assert sorted(faults) == held.get(str(number), [])
-        for name, expected in last_cut.items():
-            if number == expected["part"]:
-                cut = last_cuts(built.places, FEED)[name]
-                assert {key: getattr(cut, key) for key in expected if key != "part"} == {
-                    key: value for key, value in expected.items() if key != "part"
-                }
-    assert_rows(spark, built, scenario)
+    assert_held(built, faults, scenario.at_once)
+    for name, table in scenario.at_once.items():
+        expected = spark.createDataFrame([tuple(row) for row in table.rows], table.schema)
+        assert_df_equality(built.silver(name), expected, ignore_row_order=True, allow_nan_equality=True)
+
+
+def assert_held(built: Built, faults: Mapping[str, SilverfoldError], expected: Mapping[str, Expected]) -> None:
+    held = {name: fault.error_class for name, fault in faults.items()}
+    assert held == {name: table.held for name, table in expected.items() if table.held}
+    assert {name for name in built.feed.tables if built.exists(name)} == expected.keys()
+
+
+def assert_rows(built: Built, name: str, expected: Expected) -> None:
+    """Compare without Spark, which would take longer than the build. As text, where NaN is NaN."""
+    records = built.records(name)
+    names = [column.split()[0] for column in expected.schema.split(", ")]
+    assert all(list(record) == names for record in records)
+    assert sorted(repr(list(record.values())) for record in records) == sorted(map(repr, expected.rows))
+
+
+def written(built: Built, name: str, counts: Mapping[str, int]) -> dict[str, int]:
+    """What the last commit says it wrote, by Delta's own counts."""
+    metrics = DeltaTable(built.places.silver(FEED, name).url).history(1)[0]["operationMetrics"]
+    return {count: int(metrics[f"numTargetRows{count}"]) for count in counts}

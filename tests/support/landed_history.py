@@ -52,8 +52,12 @@ class LandedHistory:
         self._add(mark("opened", epoch=self.epoch))
         self._add(Frame(control.encode_connection_response(self.roles, self.limit), Kind.CONTROL))
         for stream in streams if streams is not None else self.columns:
-            body = control.encode_subscribe_response(self.roles, self._id(stream), self._infos(stream))
-            self._add(Frame(body, Kind.CONTROL, Boundary.NONE, stream))
+            self.respond(stream)
+
+    def respond(self, stream: str) -> None:
+        """Answer a subscription."""
+        body = control.encode_subscribe_response(self.roles, self._id(stream), self._infos(stream))
+        self._add(Frame(body, Kind.CONTROL, Boundary.NONE, stream))
 
     def begin(self, stream: str, kind: Kind = Kind.DATA) -> None:
         """Open an update."""
