@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Annotated, Never
+from typing import Annotated
 
 import typer
 
@@ -48,7 +48,7 @@ def demo(
 
         try:
             equal = perform(invocation(ctx), home, cleanup, console, seconds=seconds, rows=rows)
-        except (KeyboardInterrupt, SystemExit):
+        except KeyboardInterrupt:
             console.print("stopping receiver, source and Spark")
             raise
         finally:
@@ -79,15 +79,21 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let what would end the process at once unwind it, as Ctrl-C does."""
+    """Take what would end the process at once for Ctrl-C, which cancels Spark's jobs and unwinds."""
+    ended: list[int] = []
 
-    def end(number: int, frame: FrameType | None) -> Never:
-        sys.exit(128 + number)
+    def end(number: int, frame: FrameType | None) -> None:
+        ended.append(number)
+        signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.signal(number, end) for number in _ENDINGS}
     before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
     try:
         yield
+    except KeyboardInterrupt:
+        if not ended:
+            raise
+        sys.exit(128 + ended[0])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -24,6 +24,7 @@ class Follower:
     """One following of the feed.
 
     Args:
+        elsewhere: Runs the build's steps. They take long, and this thread is to be free for an interrupt.
         last_rows: Per table, the row key of the row the source adds last; done when the source is quiet.
         watch: Called once, when every table has been built.
         poll_seconds: How long to wait before looking again for landed frames.
@@ -34,6 +35,7 @@ class Follower:
     build: FeedBuild
     receiver: ReceiverProcess
     progress: Progress
+    elsewhere: Executor
     last_rows: Future[Mapping[str, int]]
     watch: Callable[[], None]
     poll_seconds: float
@@ -64,7 +66,7 @@ class Follower:
 
     def _step(self) -> list[Step]:
         self.progress.phase = self._phase()
-        steps = self.build.step()
+        steps = self.elsewhere.submit(self.build.step).result()
         for step in steps:
             if step.applied is not None:
                 self.progress.applied[step.table].add(step.applied)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -66,13 +67,15 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     progress.say(f"source: a table server on {source.address}; {_described(source)}")
     progress.say(f"receiver: process {receiver.pid}; tables change, {CHANGES_PER_SECOND:.0f} rows a second in each")
     last_rows = source.change(seconds, say=progress.say)
+    elsewhere = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="demo-build"))
     with progress:
         spark = start_spark(settings, app="silverfold demo")
         cleanup.callback(stop_spark, spark)
         progress.say("Spark has started")
         build = FeedBuild(spark, settings, connector, feed)
         poll_seconds = settings.build.poll_ms / 1000
-        wrong = Follower(build, receiver, progress, last_rows, source.watch, poll_seconds).run() or _stopped(receiver)
+        follower = Follower(build, receiver, progress, elsewhere, last_rows, source.watch, poll_seconds)
+        wrong = follower.run() or _stopped(receiver)
     if wrong is not None:
         console.print(Text(f"silverfold: the demo did not get to its end: {wrong}", "red"))
         return False
