@@ -68,19 +68,17 @@ def stories(draw: st.DrawFn) -> Story:
     third = draw(st.sampled_from(sorted(UPDATES_ONLY)))
     steps: list[Step] = []
     tables = models(third)
-    for _ in range(draw(st.integers(1, 3))):
-        steps.append(("connect",))
+    for _ in range(draw(st.integers(2, 3))):
         for model in tables.values():
             model.connect()
-        steps += draw(epochs(tables))
-        steps.append(("close",))
-        if draw(st.booleans()):
-            steps.insert(draw(st.integers(len(steps) // 2, len(steps))), ("build", draw(st.booleans())))
+        epoch: list[Step] = [("connect",), *draw(epochs(tables)), ("close",)]
+        epoch.insert(draw(st.integers(len(epoch) // 3, len(epoch))), ("build", draw(st.booleans())))
+        steps += epoch
     return Story(
         third=third,
         steps=[*steps, ("build", draw(st.booleans()))],
-        max_frames=draw(st.sampled_from([1, 9, 10_000])),
-        twice=draw(st.frozensets(st.sampled_from(sorted(tables)))),
+        max_frames=draw(st.sampled_from([10_000, 25, 8])),
+        twice=draw(st.frozensets(st.sampled_from(sorted(tables)), min_size=1)),
     )
 
 
@@ -90,7 +88,7 @@ def epochs(draw: st.DrawFn, tables: dict[str, ModelTable]) -> list[Step]:
     waiting: dict[str, list[Step]] = {name: [] for name in tables}
     fresh = {name for name in tables if name not in UPDATES_ONLY}
     steps: list[Step] = []
-    for name in draw(st.lists(st.sampled_from(sorted(tables)), min_size=6, max_size=24)):
+    for name in draw(st.lists(st.sampled_from(sorted(tables)), min_size=25, max_size=60)):
         if not waiting[name]:
             waiting[name] = draw(updates(name, tables[name], snapshot=name in fresh))
         step = waiting[name].pop(0)
@@ -252,7 +250,7 @@ class Telling:
 
 
 @settings(
-    max_examples=settings().max_examples // 8,  # an example is some seconds of Spark
+    max_examples=settings().max_examples // 12,  # an example is many seconds of Spark
     phases=(Phase.explicit, Phase.generate),  # shrinking would take an hour
 )
 @given(story=stories())
