@@ -1,0 +1,99 @@
+"""A build that dies at any step, and another that goes on: silver is whole in between and ends as if nothing was."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pipelines.build
+import pipelines.silver
+from pipelines.cuts import read_cuts
+from pipelines.plan import Planner
+from pipelines.silver import SilverTable
+from tests.support.building import FEED, Built, table
+from tests.support.landed_history import LandedHistory
+
+COLUMNS = {"Sym": "String", "Qty": "Long"}
+SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
+
+BEFORE, AFTER = False, True
+DEATHS_IN_THE_SNAPSHOT = [
+    (SilverTable, "position", AFTER),
+    (SilverTable, "_ensure", AFTER),
+    (pipelines.silver, "append", BEFORE),
+    (pipelines.silver, "append", AFTER),
+]
+DEATHS_IN_UPDATES = [
+    (Planner, "plan", AFTER),
+    (SilverTable, "survey", AFTER),
+    (pipelines.silver, "merge", BEFORE),
+    (pipelines.silver, "merge", AFTER),
+    (SilverTable, "_read_back", AFTER),
+    (Planner, "applied", AFTER),
+    (pipelines.build, "release", AFTER),
+    (pipelines.build, "record", BEFORE),
+    (pipelines.build, "record", AFTER),
+]
+
+
+class Died(BaseException):
+    """The process is gone: nobody may catch this."""
+
+
+def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
+    def die(*args: Any, **kwargs: Any) -> Any:
+        if after:
+            step(*args, **kwargs)
+        raise Died
+
+    return die
+
+
+def die_at(built: Built, owner: Any, name: str, after: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, dying(getattr(owner, name), after))
+        with pytest.raises(Died):
+            built.build()
+
+
+def test_a_build_that_dies_at_step_after_step_ends_as_one_that_never_died(spark: SparkSession, tmp_path: Path):
+    tables = {"quotes": table()}
+    built = Built(spark, tmp_path / "dying", tables)
+    history = LandedHistory({"quotes": COLUMNS})
+    history.connect()
+    history.snapshot("quotes", SNAPSHOT)
+    built.land(history)
+    for owner, name, after in DEATHS_IN_THE_SNAPSHOT:
+        die_at(built, owner, name, after)
+        assert not built.exists("quotes") or built.rows("quotes") in ({}, SNAPSHOT), name
+    for number, (owner, name, after) in enumerate(DEATHS_IN_UPDATES, start=1):
+        history.update("quotes", modified={1: {"Qty": number}}, added={10 + number: {"Sym": "new", "Qty": number}})
+        built.land(history)
+        die_at(built, owner, name, after)
+        seen = built.rows("quotes")
+        assert len(seen) == 2 + seen[1]["Qty"], f"{name}: part of an update shows"
+
+    faults = built.build()
+
+    shutil.copytree(tmp_path / "dying/bronze", tmp_path / "undisturbed/bronze")
+    undisturbed = Built(spark, tmp_path / "undisturbed", tables)
+    undisturbed.build()
+    assert faults == {}
+    assert positions(built) == positions(undisturbed)
+    assert built.rows("quotes") == undisturbed.rows("quotes")
+    assert built.rows("quotes")[1] == {"Sym": "AAPL", "Qty": len(DEATHS_IN_UPDATES)}
+    cuts = read_cuts(built.places, FEED)
+    assert [cut.last_position for cut in cuts] == sorted({cut.last_position for cut in cuts}), (
+        "none missing, none twice"
+    )
+    assert sum(cut.updates for cut in cuts) == 1 + len(DEATHS_IN_UPDATES)
+
+
+def positions(built: Built) -> dict[int, int]:
+    rows = built.with_positions("quotes").select("_row_key", "_position").collect()
+    return {row["_row_key"]: row["_position"] for row in rows}
