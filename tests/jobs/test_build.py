@@ -30,7 +30,7 @@ max_frames = 4  # an update each
 [spark]
 "spark.master" = "local[2]"
 "spark.driver.memory" = "1g"
-"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 """
 
 FEED = """
