@@ -151,12 +151,10 @@ class FeedBuild:
         """Stop before what the table cannot take: a frame when it is known, else an update, found by halves."""
         cut, stops = plan.cut, self._stops[name]
         assert cut is not None
-        if isinstance(fault, UndecodableFrame):
-            before = fault.position
-        elif stops.halve(cut) is not None and self._plan(name).cut is not None:
+        halved = isinstance(fault, DuplicateKey | NullKey) and stops.halve(cut) is not None
+        if halved and self._plan(name).cut is not None:
             return Step(name, plan, moved=True)
-        else:
-            before = cut.begins[0]
+        before = fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0]
         stops.hold(before, cut, fault)
         found = Hold(
             position=before,
