@@ -15,7 +15,6 @@ from rich.console import Console
 from conf.errors import SilverfoldError
 from jobs.cli import main_of
 from jobs.context import invocation
-from jobs.logs import start_logs
 
 if TYPE_CHECKING:
     from pipelines.build import FeedBuild, Step
@@ -35,7 +34,6 @@ def build(
     """
     settings = invocation(ctx).settings()
     connector, opened = invocation(ctx).feed(feed, settings)
-    start_logs(settings.log_level)
     from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 

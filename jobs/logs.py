@@ -13,18 +13,21 @@ def start_logs(level: str, stream: TextIO | None = None) -> None:
 
     Args:
         level: ``debug``, ``info``, ``warning`` or ``error``; what is below is dropped.
-        stream: Where to; stderr by default.
+        stream: Where to; by default what stderr is at the time of each line.
     """
-    out = stream or sys.stderr
+
+    def logger(*_name: str) -> structlog.PrintLogger:
+        return structlog.PrintLogger(stream or sys.stderr)
+
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *_rendering(out.isatty()),
+            *_rendering((stream or sys.stderr).isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=logger,
         cache_logger_on_first_use=False,
     )
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from conf.errors import ConfigError
 from pipelines.places import Place
-from pipelines.store import naming_the_store
+from pipelines.store import create_table, open_table
 
 SCHEMA = pa.schema(
     [
@@ -47,14 +47,7 @@ def create(place: Place) -> DeltaTable:
         ConfigError: Another table stands at the place.
         StoreUnavailable: The store does not answer.
     """
-    with naming_the_store(place):
-        table = DeltaTable.create(
-            place.url,
-            SCHEMA,
-            mode="ignore",
-            configuration=_CONFIGURATION,
-            storage_options=dict(place.storage_options),
-        )
+    table = open_table(place) or create_table(place, SCHEMA, _CONFIGURATION)
     columns = pa.schema(table.schema()).names
     if columns != SCHEMA.names:
         raise ConfigError(

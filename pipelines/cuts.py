@@ -33,7 +33,6 @@ SCHEMA = pa.schema(
         ("updated", pa.int64()),
         ("deleted", pa.int64()),
         ("ignored", pa.int64()),
-        ("rows", pa.int64()),
         ("landed_at", pa.timestamp("us", "UTC")),
         ("committed_at", pa.timestamp("us", "UTC")),
         ("seconds", pa.float64()),
@@ -96,7 +95,6 @@ class CutRow:
         delta_version: Version of the silver table that the cut made.
         first_position: Position of the first frame of its first update.
         last_position: Position the table has reached.
-        rows: Rows of the table after the cut; None when nobody counted.
         committed_at: Time of the commit, from the silver table's log.
         seconds: Time the cut took, planning and committing included; of a restored row, the merge alone.
     """
@@ -112,7 +110,6 @@ class CutRow:
     updated: int
     deleted: int
     ignored: int
-    rows: int | None
     landed_at: datetime | None
     committed_at: datetime
     seconds: float | None
@@ -206,7 +203,6 @@ def from_commit(commit: Mapping[str, Any]) -> CutRow | None:
         inserted=metrics.get("numTargetRowsInserted", _appended(commit, metrics)),
         updated=metrics.get("numTargetRowsUpdated", 0),
         deleted=metrics.get("numTargetRowsDeleted", 0),
-        rows=None,
         committed_at=datetime.fromtimestamp(commit["timestamp"] / 1000, UTC),
         seconds=metrics["executionTimeMs"] / 1000 if "executionTimeMs" in metrics else None,
         notes=note.notes or {},

@@ -7,15 +7,14 @@ has written yet reads as no rows. It keeps itself small: about every hundredth a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import create_table, naming_the_store, open_table
 
 _COMPACT_EVERY = 100
 _FILE_BYTES = 4 << 20  # files of this size are left alone, so that compaction costs the same however long the ledger
@@ -28,7 +27,7 @@ def append(place: Place, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -
         StoreUnavailable: The store cannot be written now; nothing was added.
     """
     batch = pa.Table.from_pylist(list(rows), schema=schema)
-    ledger = open_table(place) or _created(place, schema)
+    ledger = open_table(place) or create_table(place, schema, {"delta.appendOnly": "true"})
     with naming_the_store(place):
         write_deltalake(ledger, batch, mode="append")
         if ledger.version() % _COMPACT_EVERY == _COMPACT_EVERY - 1:
@@ -57,22 +56,6 @@ def read(place: Place, schema: pa.Schema, *, where: str | None = None, columns: 
 def sql_text(text: str) -> str:
     """Return a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _created(place: Place, schema: pa.Schema) -> DeltaTable:
-    """Create the ledger; when another process does so at the same moment, take theirs."""
-    with naming_the_store(place):
-        with suppress(DeltaError):
-            DeltaTable.create(
-                place.url,
-                schema,
-                mode="error",
-                configuration={"delta.appendOnly": "true"},
-                storage_options=dict(place.storage_options),
-                # Tried again, it would become a later version of theirs, and their appends would conflict with it.
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        return DeltaTable(place.url, storage_options=dict(place.storage_options))
 
 
 def _compact(ledger: DeltaTable) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from conf.errors import StoreUnavailable
@@ -19,6 +20,26 @@ def open_table(place: Place) -> DeltaTable | None:
             return DeltaTable(place.url, storage_options=dict(place.storage_options))
         except TableNotFoundError:
             return None
+
+
+def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, str | None]) -> DeltaTable:
+    """Make a table; when another process makes one here at the same moment, take theirs. Raises StoreUnavailable."""
+    with naming_the_store(place):
+        try:
+            return DeltaTable.create(
+                place.url,
+                schema,
+                mode="error",
+                configuration=dict(configuration),
+                storage_options=dict(place.storage_options),
+                # Tried again, it would become a later version of theirs, and their appends would conflict with it.
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except DeltaError:
+            theirs = open_table(place)
+            if theirs is None:
+                raise
+            return theirs
 
 
 @contextmanager

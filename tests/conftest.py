@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session for the whole run, a warehouse each, and how much hypothesis tries."""
+"""What all tests share: one Spark session per worker, a warehouse each, and how much hypothesis tries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile(
     "ci",
     derandomize=True,  # a red run is red again
-    max_examples=60,
+    max_examples=40,
     deadline=None,  # two shared cores: time says nothing
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
@@ -24,18 +24,28 @@ hypothesis.settings.register_profile("nightly", max_examples=3_000, deadline=Non
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+_TOLD_ONCE = frozenset({"story", "every_type", "one_cut"})
+"""Fixtures that take a build or more."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Spark, and run it last: most mistakes show in the first seconds."""
+    """Mark what uses the session, and run all that needs a Spark last: most mistakes show in the first seconds.
+
+    Tests that look at one build together stay with one worker.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
+        if _TOLD_ONCE.intersection(fixtures):
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Return the run's one session. Change its settings on a ``newSession()`` only."""
+    """Return the worker's one session. Change its settings on a ``newSession()`` only."""
     from conf.load import load_settings  # noqa: PLC0415 - tests without Spark must not pay for loading it
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 

@@ -231,8 +231,6 @@ class Rows(NamedTuple):
     """One array per column of the table; NULL where nothing was sent."""
     sent: list[npt.NDArray[np.bool_]]
     """Beside ``columns``: which cells were sent since the row began."""
-    ignored: int
-    """Rows modified after they were removed: changes of rows that do not exist."""
 
 
 def assemble(
@@ -339,8 +337,8 @@ class _Board:
         count = len(self.keys)
         inserted = (self.added >= 0) & (self.added >= self.removed)
         deleted = (self.removed >= 0) & ~inserted
-        modified_after = deleted & (self.modified >= self.removed)
         if upsert:
+            modified_after = deleted & (self.modified >= self.removed)
             inserted, deleted = inserted | modified_after, deleted & ~modified_after
         since = np.maximum(self.added, self.removed)
         found = [
@@ -354,5 +352,4 @@ class _Board:
             deleted=deleted,
             columns=[values for values, _ in found],
             sent=[sent for _, sent in found],
-            ignored=0 if upsert else int(np.count_nonzero(modified_after)),
         )

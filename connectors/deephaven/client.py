@@ -144,6 +144,8 @@ class TableClient:
                     self._session.receive(chunk)
                 if not self._tell():
                     return None
+            if self._closing:
+                return None  # an end of our own making: what it cut short is nobody's fault
             with self._state:
                 self._session.receive_eof()
             return SourceUnavailable(self._lost) if self._tell() else None

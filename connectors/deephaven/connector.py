@@ -10,10 +10,12 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from conf.errors import SchemaError
 from conf.model import Table
 from connectors.base import Connector, Decoder, Feed, Problem, Receiver
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.schemas import BUILTIN, load_roles
 from connectors.transport import parse_address
 
 
@@ -38,11 +40,16 @@ class DeephavenConnector:
         return table.keeps_log
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
-        """Yield what is wrong beyond the models: an address that is none."""
+        """Yield what is wrong beyond the models: an address that is none, a schema that cannot be used."""
         try:
             parse_address(feed.address)
         except ValueError as error:
             yield Problem("address", feed.address, str(error))
+        assert isinstance(feed.options, DeephavenOptions)
+        try:
+            load_roles(feed.options.schema_)
+        except SchemaError as error:
+            yield Problem("options.schema", feed.options.schema_, f"{BUILTIN}, or a schema of the transport: {error}")
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

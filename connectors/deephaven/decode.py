@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ from connectors.deephaven.blocks import (
     assemble,
 )
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.parts import Roles
 from connectors.deephaven.reading import BadFrame, Cells, Context, CutReader, Removals, landed_frames, read_context
 from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.silver import SilverColumn, silver_columns
@@ -71,7 +73,7 @@ class DeephavenDecoder:
 
     def context(self, control: Iterable[ControlFrame]) -> Context:
         """Return the byte order of each epoch and the columns of each subscription."""
-        return read_context(control, load_roles(self._options.schema_))
+        return read_context(control, self._roles)
 
     def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
         """Return the silver columns of the stream's newest subscription in the cut.
@@ -104,6 +106,10 @@ class DeephavenDecoder:
         """Return removed ranges too wide to list; for a log all of them. ``update`` is its index in the cut. Lazy."""
         step = _RangeStep(self._reader(context, cut, table))
         return _carrying_rows(frames).mapInArrow(step, from_arrow_schema(_RANGE))
+
+    @cached_property
+    def _roles(self) -> Roles:
+        return load_roles(self._options.schema_)
 
     @property
     def _options(self) -> DeephavenOptions:

@@ -38,11 +38,14 @@ _AFTER_FAILED_ACCEPT = 0.1
 class TableServer:
     """A running server. All methods may be called from any thread. Closes itself as a context manager."""
 
-    def __init__(self, listening: socket.socket, roles: Roles, limits: Limits, prefix_counts: PrefixCounts) -> None:
+    def __init__(
+        self, listening: socket.socket, roles: Roles, limits: Limits, max_clients: int, prefix_counts: PrefixCounts
+    ) -> None:
         self._listening = listening
         self._port: int = listening.getsockname()[1]
         self._roles = roles
         self._limits = limits
+        self._max_clients = max_clients
         self._prefix_counts = prefix_counts
         self._exports: dict[str, LiveTable] = {}
         self._clients: dict[ServedClient, asyncio.Task[None]] = {}
@@ -61,6 +64,7 @@ class TableServer:
         msg_queue_size: int = 1000,
         msg_buffer_size: int = 65_536,
         send_wait_time_millis: int = 5000,
+        max_clients: int = 1000,
         schema: Schema | None = None,
         prefix_counts: PrefixCounts = PrefixCounts.MESSAGE,
     ) -> Self:
@@ -72,6 +76,7 @@ class TableServer:
             msg_queue_size: Frames queued per client.
             msg_buffer_size: Longest message in bytes, told to clients first.
             send_wait_time_millis: How long a full queue is waited for before its client is dropped.
+            max_clients: How many are served at once; who comes besides is turned away.
             schema: The transport's schema; None for our reconstruction.
             prefix_counts: What the length before each message counts.
 
@@ -84,7 +89,7 @@ class TableServer:
             raise LocalProtocolError(f"a queue has at least 1 frame, a buffer {SMALLEST_BUFFER} bytes, a wait 0 ms")
         roles = bind(schema or load_transport_schema())
         limits = Limits(msg_queue_size, msg_buffer_size, send_wait_time_millis)
-        server = cls(_listen(host, port), roles, limits, prefix_counts)
+        server = cls(_listen(host, port), roles, limits, max_clients, prefix_counts)
         server._thread.start()
         return server
 
@@ -147,6 +152,10 @@ class TableServer:
             except OSError as error:  # out of descriptors, say: those who are connected go on
                 self._log.warning("accept_failed", reason=str(error))
                 await asyncio.sleep(_AFTER_FAILED_ACCEPT)
+                continue
+            if len(self._clients) >= self._max_clients:
+                self._log.warning("client_turned_away", client=f"{address[0]}:{address[1]}", clients=len(self._clients))
+                connection.close()
                 continue
             client = ServedClient(connection, self._session(), self._limits, self._encoders)
             self._clients[client] = self._loop.create_task(self._serve(client, f"{address[0]}:{address[1]}"))

@@ -47,23 +47,24 @@ def test_a_feed_is_opened_with_its_connectors_own_models(settings):
 
 
 def test_options_and_tables_are_read_as_their_types(settings):
+    own = "tests/golden/deephaven/other-schema.xml"
     _, feed = open_feed(
         "market",
         settings(
             MARKET
-            + """
+            + f"""
             columns = ["Sym", "Bid"]
             keys = ["Sym"]
-            decimals = { Bid = 4 }
+            decimals = {{ Bid = 4 }}
 
             [options]
-            schema = "own.xml"
+            schema = "{own}"
             prefix_counts = "message+prefix"
             date_times = "nanoseconds"
             """
         ),
     )
-    assert (feed.options.schema_, feed.options.prefix_counts.value) == ("own.xml", "message+prefix")
+    assert (feed.options.schema_, feed.options.prefix_counts.value) == (own, "message+prefix")
     assert feed.tables["quotes"].columns == ("Sym", "Bid")
     assert feed.tables["quotes"].decimals == {"Bid": 4}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import structlog
 from deltalake import QueryBuilder
 from pyspark.sql import SparkSession
 
@@ -90,6 +89,7 @@ def silver(places: Places) -> dict[int, tuple[int, int]] | None:
     return {row["_row_key"]: (row["Qty"], row["_position"]) for row in found.to_pylist()}
 
 
+@pytest.mark.spark
 def test_a_build_killed_at_step_after_step_goes_on_where_it_was(conf: Path):
     places = Places(str(conf / "lake"))
     history = LandedHistory({"quotes": {"Qty": "Long"}})
@@ -126,6 +126,5 @@ def test_a_table_that_holds_is_told_by_the_exit_code(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    structlog.reset_defaults()  # it logs to what pytest closes now
     said = "silverfold: quotes holds: quotes: the source has a column _position, which is a name of ours\n"
     assert (ended.value.code, capsys.readouterr().out) == (1, said)

@@ -53,6 +53,14 @@ def test_each_feed_is_listed_with_what_was_found(capsys, tmp_path):
     assert (code, err) == (0, "")
 
 
+def test_a_schema_that_cannot_be_used_is_a_mistake_of_its_setting(capsys, tmp_path):
+    missing = GOOD.replace("\n\n", f'\noptions.schema = "{tmp_path}/none.xml"\n\n', 1)
+    code, _, err = check(capsys, tmp_path, market=missing)
+    assert err.startswith(f"silverfold: {tmp_path}/feeds/market.toml: options.schema: found '{tmp_path}/none.xml', ")
+    assert "No such file" in err
+    assert code == 2
+
+
 def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp_path):
     code, out, err = check(capsys, tmp_path, market=GOOD, other=NO_SUCH_CONNECTOR, third=WRONG_INSIDE)
     assert err == (

@@ -36,7 +36,6 @@ CUT = CutRow(
     updated=86,
     deleted=2,
     ignored=1,
-    rows=None,
     landed_at=datetime(2024, 5, 1, 11, 59, 59, 250000, tzinfo=UTC),
     committed_at=datetime(2024, 5, 1, 12, tzinfo=UTC),
     seconds=1.5,
@@ -170,11 +169,11 @@ def test_lost_cuts_are_restored_from_the_silver_tables_own_log(places: Places):
 def test_restoring_adds_only_what_is_missing(places: Places):
     silver_commit(places, "quotes", replace(NOTE, last_position=50).to_json(), rows=2)
     silver_commit(places, "quotes", NOTE.to_json(), rows=3)
-    record(places, "market", replace(CUT, delta_version=1, rows=77))
+    record(places, "market", replace(CUT, delta_version=1, deleted=77))
 
     assert restore(places, "market", ["quotes"]) == 1
     assert restore(places, "market", ["quotes"]) == 0
-    assert {(row.delta_version, row.rows) for row in read_cuts(places, "market")} == {(0, None), (1, 77)}
+    assert {(row.delta_version, row.deleted) for row in read_cuts(places, "market")} == {(0, 0), (1, 77)}
 
 
 def test_a_table_that_began_anew_at_its_place_is_restored_whole(places: Places):

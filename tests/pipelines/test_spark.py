@@ -90,6 +90,7 @@ def test_java_home_wins_over_the_path_and_must_hold_a_java(tmp_path):
         check_java(environ)
 
 
+@pytest.mark.spark
 def test_jars_that_cannot_be_fetched_are_named_with_what_to_do(tmp_path):
     nowhere = tmp_path / "ivysettings.xml"
     nowhere.write_text(
@@ -106,6 +107,7 @@ def test_jars_that_cannot_be_fetched_are_named_with_what_to_do(tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.spark
 def test_an_option_that_spark_refuses_is_told_without_javas_noise():
     done = start_elsewhere("spark.master=local[many]")
     assert done.stdout == "Spark does not start: Could not parse Master URL: 'local[many]'\n"

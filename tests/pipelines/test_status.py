@@ -85,7 +85,6 @@ CUT = CutRow(
     updated=0,
     deleted=0,
     ignored=0,
-    rows=3,
     landed_at=BEGAN + timedelta(seconds=2),
     committed_at=BEGAN + timedelta(seconds=4),
     seconds=1.25,

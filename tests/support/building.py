@@ -32,6 +32,7 @@ class Built:
 
     Args:
         tables: Silver tables; those not given as such have default settings.
+        address: Of the source, for tests that receive.
         max_frames: Bound of a cut.
     """
 
@@ -42,11 +43,12 @@ class Built:
         tables: Mapping[str, DeephavenTable],
         *,
         options: DeephavenOptions | None = None,
+        address: str = "unused",
         max_frames: int = 200_000,
     ) -> None:
         self.spark = spark
         self.places = Places(str(warehouse))
-        self.feed = Feed(FEED, "deephaven", "unused", options or DeephavenOptions(), tables)
+        self.feed = Feed(FEED, "deephaven", address, options or DeephavenOptions(), tables)
         self.settings = _settings(warehouse, max_frames)
 
     def land(self, history: LandedHistory) -> int:

@@ -169,6 +169,13 @@ def test_an_id_can_be_used_once(client: TableClient) -> None:
         client.subscribe(1, SNAPSHOT, "Quotes")
 
 
+def test_closing_before_the_server_said_anything_is_no_error(listener: TableListener) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        TableClient("127.0.0.1", silent.getsockname()[1], listener).close()
+
+    assert listener.connection_error is None
+
+
 def test_closing_is_no_error_and_can_be_repeated(client: TableClient, listener: TableListener) -> None:
     client.close()
     client.close()

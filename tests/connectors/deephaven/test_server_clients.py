@@ -68,6 +68,21 @@ def test_a_client_that_does_not_drain_its_queue_is_dropped_and_another_gets_ever
             assert 0 < len(events) < 20 * 17
 
 
+def test_more_clients_than_allowed_are_turned_away_until_one_leaves() -> None:
+    with TableServer.start(max_clients=1) as server:
+        server.export_table("T", texts(1))
+        with Peer(server.port) as first:
+            first.subscribe(1, "T", BOTH)
+            first.update()
+            with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as second:
+                second.settimeout(PATIENCE)
+                assert second.recv(1) == b""
+        eventually(lambda: server.client_count == 0)
+        with Peer(server.port) as third:
+            third.subscribe(1, "T", BOTH)
+            third.update()
+
+
 def test_updates_that_wait_for_a_slow_client_are_bounded_in_bytes() -> None:
     table = texts(1000)
     with TableServer.start(msg_queue_size=4, send_wait_time_millis=600_000) as server:
