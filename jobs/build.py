@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
@@ -15,6 +12,7 @@ from rich.console import Console
 from conf.errors import SilverfoldError
 from jobs.cli import main_of
 from jobs.context import invocation
+from jobs.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from pipelines.build import FeedBuild, Step
@@ -37,7 +35,7 @@ def build(
     from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
-    with _stop_on_signals() as stop:
+    with stopped_by_signals() as stop:
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app=f"silverfold build {feed}")
         feed_build = FeedBuild(spark, settings, connector, opened)
@@ -107,18 +105,6 @@ def _log(log: structlog.typing.FilteringBoundLogger, step: Step, faults: dict[st
             log.error("table holds", table=step.table, error_class=step.error.error_class, reason=str(step.error))
     elif before is not None:
         log.info("table goes on", table=step.table)
-
-
-@contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
-    """Finish the cut in hand on SIGINT or SIGTERM, then end."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

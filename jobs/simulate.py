@@ -6,13 +6,10 @@ it is interrupted or terminated; then it ends with exit code 0.
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -25,6 +22,7 @@ from connectors.deephaven.sources import load_file
 from connectors.deephaven.tables import LiveTable
 from jobs.cli import main_of
 from jobs.logs import start_logs
+from jobs.stopping import stopped_by_signals
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -69,7 +67,7 @@ def deephaven(
         send_wait_time_millis=send_wait_ms,
         schema=load_transport_schema(schema),
     )
-    with server, _stopped_by_signals() as stop:
+    with server, stopped_by_signals() as stop:
         _announce(server, host, tables)
         changers = [Changer(each, f"{seed}/{name}") for name, each in tables.items()]
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
@@ -106,22 +104,6 @@ def _change(changers: list[Changer], pace: Pace, stop: threading.Event, server: 
 
         keep_changing(changers, pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
     return made
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set, and put back what they did before."""
-    stop = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,8 @@ def expand(ranges: Longs, rows: int) -> Longs:
         _check_total(last - first + 1, rows)
         keys: Longs = np.arange(rows) + first
         return keys
+    if len(ranges) == rows and bool((ranges[:, 0] == ranges[:, 1]).all()):
+        return ranges[:, 0].copy()  # rows here and there: the usual small change
     steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the rows; never overflows
     if steps.max(initial=0) >= max(rows, 1):
         _check_total(sum(steps.tolist()) + len(ranges), rows)
