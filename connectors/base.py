@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from conf.model import Commit, Reconnect, Table
 
@@ -158,6 +158,10 @@ class Survey(NamedTuple):
     """Counts worth telling, by name: ``truncated_nanoseconds`` and the like."""
 
 
+NOT_SURVEYED: Final = Survey(None, None, None, 0, None, None, 0, {})
+"""Stands for the survey of a replacing cut that needs none: only its notes would have been used."""
+
+
 class Decoder(Protocol):
     """Turns landed frames into change rows, in Spark."""
 
@@ -169,6 +173,9 @@ class Decoder(Protocol):
 
     def survey(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> Survey:
         """Look through the cut once. Runs one Spark job; writes nothing; never raises on bad bytes."""
+
+    def tells_notes(self, context: Any, cut: Cut, table: Table) -> bool:
+        """Tell whether the survey may find notes. If not, a replacing cut is surveyed only once it has failed."""
 
     def changes(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
         """Return change rows (`transforms.changes`). Lazy; bad bytes become rows with ``error``, never exceptions."""

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from conf.errors import DuplicateKey, NullKey, SchemaDrift, SilverfoldError, UndecodableFrame, WireError
+from conf.errors import ApplyError, DuplicateKey, NullKey, SchemaDrift, SilverfoldError, UndecodableFrame, WireError
 from conf.model import Settings
-from connectors.base import Connector, ControlFrame, Cut, Feed, Kind
+from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import files_between, mean_frame_bytes, read_frames, read_small_columns
 from pipelines.cuts import CutRow, record, restore
 from pipelines.held import Hold, hold, release
@@ -123,15 +124,13 @@ class FeedBuild:
         table = self.tables[name]
         context = table.decoder.context(frame for frame in self._control if frame.frame_seq <= cut.last)
         frames = self._frames(table, cut)
-        survey = table.survey(frames, context, cut)
-        if survey.bad_position is not None:
-            raise UndecodableFrame(
-                table=name,
-                position=survey.bad_position,
-                cause_class=survey.bad_class or "",
-                reason=survey.bad_reason or "",
-            )
-        row = table.apply(frames, context, cut, survey)
+        survey = _surveyed(table, frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
+        try:
+            row = table.apply(frames, context, cut, survey)
+        except ApplyError:
+            if survey is NOT_SURVEYED:
+                _surveyed(table, frames, context, cut)  # names the frame that is to blame, if one is
+            raise
         self._planner.applied(name, cut.last)
         self._release(name, cut)
         if row is None:
@@ -173,3 +172,16 @@ class FeedBuild:
 
     def _rules(self, name: str) -> StreamRules:
         return StreamRules.of(self.connector, self.feed.tables[name], applied=self.tables[name].position())
+
+
+def _surveyed(table: SilverTable, frames: DataFrame, context: Any, cut: Cut) -> Survey:
+    """Return the survey of a cut all of whose frames can be decoded. Raises UndecodableFrame, which names the first."""
+    survey = table.survey(frames, context, cut)
+    if survey.bad_position is not None:
+        raise UndecodableFrame(
+            table=table.name,
+            position=survey.bad_position,
+            cause_class=survey.bad_class or "",
+            reason=survey.bad_reason or "",
+        )
+    return survey

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
@@ -87,6 +87,10 @@ class SilverTable:
         found = None if opened is None else opened.transaction_version(self.app_id)
         return -1 if found is None else found
 
+    def needs_survey(self, context: Any, cut: Cut) -> bool:
+        """Tell whether the cut must be surveyed before it is applied; one that replaces may do without."""
+        return not cut.replaces or self.decoder.tells_notes(context, cut, self.table)
+
     def survey(self, frames: DataFrame, context: Any, cut: Cut) -> Survey:
         """Look through the cut before anything is written. Runs one Spark job.
 
@@ -97,17 +101,21 @@ class SilverTable:
             return self.decoder.survey(frames, context, cut, self.table)
 
     def apply(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> CutRow | None:
-        """Apply a surveyed cut in one commit. Safe to repeat.
+        """Apply a cut in one commit. Safe to repeat.
+
+        Args:
+            survey: `connectors.base.NOT_SURVEYED` where none is needed.
 
         Returns:
             What the commit did; None when another applier had already gone this far.
 
         Raises:
-            ApplyError: The cut cannot be applied; the table stands as it was. Subclasses say why.
+            ApplyError: The cut cannot be applied; the table stands as it was. Subclasses say why. Of a cut that was not
+                surveyed it may be a frame that cannot be decoded: its survey names it.
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
         row = self.decoder.row_type(context, cut, self.table)
-        changes = complete(self.decoder.changes(frames, context, cut, self.table))
+        changes = complete(self.decoder.changes(frames, context, cut, self.table)).where(_decoded())
         with named_errors(self.name):
             self._ensure(changes, row)
             self._write(changes, frames, context, cut, survey)
@@ -201,6 +209,12 @@ def _cut_row(opened: DeltaTable, position: int) -> CutRow | None:
     """Return what the commit that reached the position did, unless it is too long ago."""
     commits = (from_commit(commit) for commit in opened.history(_RECENT_COMMITS))
     return next((row for row in commits if row is not None and row.last_position == position), None)
+
+
+def _decoded() -> Column:
+    """Return TRUE, or fail: a row that tells of a frame that cannot be decoded is no change."""
+    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("boolean")
+    return F.when(F.col("error").isNotNull(), failed).otherwise(F.lit(True))
 
 
 def _identity(changes: DataFrame) -> list[str]:

@@ -90,6 +90,10 @@ class DeephavenDecoder:
         facts = _carrying_rows(frames).mapInArrow(survey, from_arrow_schema(_FACTS))
         return _joined(facts.collect())
 
+    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
+        """Tell whether a column may lose nanoseconds."""
+        return any(column.drops_nanoseconds for column in self._columns(context, cut, table))
+
     def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
         """Return net changes, one per row key; for a log one per update and row key, without removals. Lazy."""
         assert isinstance(table, DeephavenTable)

@@ -37,6 +37,11 @@ class SilverColumn:
         """The column as an Arrow field."""
         return pa.field(self.info.name, self.arrow)
 
+    @property
+    def drops_nanoseconds(self) -> bool:
+        """Tell whether the silver type counts microseconds."""
+        return self.arrow in (_TIMESTAMP, pa.list_(_TIMESTAMP))
+
     def convert(self, values: pa.Array) -> tuple[pa.Array, int]:
         """Return decoded values in the silver type, and how many of them lost nanoseconds.
 

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.errors import PositionGap, SilverfoldError
-from connectors.base import Frame
+from connectors.base import Frame, Kind
 from pipelines.batch import Batch
 from pipelines.held import Hold
 from pipelines.writer import BronzeWriter
@@ -184,6 +184,28 @@ def test_a_later_snapshot_heals(story: dict[str, Outcome], name: str):
 
     assert healed.rows[name] == {7: ("MSFT", 70)}
     assert (name in healed.errors, healed.holds[name]) == (False, [])
+
+
+def test_a_snapshot_with_a_bad_frame_leaves_the_old_state_and_names_the_frame(spark: SparkSession, warehouse: Path):
+    built = Built(spark, warehouse, {"t": table()})
+    history = LandedHistory({"t": COLUMNS})
+    history.connect()
+    history.snapshot("t", SNAPSHOT)
+    before = built.land_and_build(history)
+    history.close()
+    history.connect()
+    history.begin("t", Kind.SNAPSHOT)
+    history.inside("t", VECTORS["bad-range-count"].body, Kind.SNAPSHOT)
+    history.end("t", Kind.SNAPSHOT)
+
+    last = built.land(history)
+
+    errors = built.build()
+
+    (held,) = built.holds("t")
+    assert (before, held.position, errors["t"].error_class) == ({}, last - 1, "UNDECODABLE_FRAME")
+    assert "range-count" in str(errors["t"])
+    assert shown(built, "t") == {1: ("AAPL", 10), 2: ("IBM", 20)}
 
 
 def test_two_rows_of_one_key_are_told_apart_by_a_later_update(spark: SparkSession, warehouse: Path):
