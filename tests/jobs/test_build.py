@@ -57,7 +57,7 @@ main_of("build")
 """When it reaches the step, or has done it, the process is gone."""
 
 STEPS = [
-    ("pipelines.silver", "SilverTable.survey", True),
+    ("pipelines.silver", "SilverTable.apply", False),
     ("pipelines.silver", "merge", False),
     ("pipelines.build", "record", False),
     ("pipelines.build", "record", True),
