@@ -83,6 +83,13 @@ def wait_for_snapshot(places, epoch=1):
         time.sleep(0.05)
 
 
+def wait_for_rows(places, table):
+    deadline = time.monotonic() + PATIENCE
+    while replay(landed(places), "baskets").keys() != table.rows().keys():
+        assert time.monotonic() < deadline, "the last rows did not land"
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly_with_everything_landed(conf, places, table, number):
     with started(conf) as process:
@@ -118,6 +125,7 @@ def test_the_second_receiver_of_a_feed_fences_the_first(conf, places, table):
             wait_for_snapshot(places, epoch=2)
             keep_changing(table, until=lambda: first.poll() is not None)
             code, logged = ended(first)
+            wait_for_rows(places, table)
             second.send_signal(signal.SIGTERM)
             assert ended(second)[0] == 0
     assert code == 4, logged
