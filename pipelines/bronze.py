@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from pyarrow.parquet import FileMetaData
+from pyarrow.parquet import FileMetaData, ParquetFile
 
 from connectors.base import ControlFrame, Kind
 from pipelines.bronze_table import SCHEMA, actions, app_id
@@ -23,6 +23,9 @@ from pipelines.store import open_table
 SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
 
 _FILES_TO_MEASURE = 8
+
+_BYTES_AT_ONCE, _FRAMES_AT_ONCE = 1 << 20, 256
+"""How to read a file that may hold hundreds of megabytes of bodies for the sake of its first few."""
 
 
 def last_position(place: Place, feed: str) -> int:
@@ -60,8 +63,8 @@ def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[Contro
     if table is None:
         return
     wanted = (ds.field("frame_seq") > after) & (ds.field("kind") == kind.value)
-    for batch in _in_order(table, ControlFrame._fields, wanted):
-        yield from map(ControlFrame._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    for files in _overlapping(_files(table, wanted)):
+        yield from sorted(frame for file in files for frame in _few_frames(file.fragment, wanted))
 
 
 def files_between(place: Place, first: int, last: int) -> list[str]:
@@ -85,6 +88,20 @@ def mean_frame_bytes(place: Place) -> float:
     footers = [file.fragment.metadata for file in _files(table, ds.scalar(True))[-_FILES_TO_MEASURE:]]
     frames = sum(footer.num_rows for footer in footers)
     return sum(map(_body_bytes, footers)) / frames if frames else 0.0
+
+
+def _few_frames(fragment: ds.ParquetFileFragment, wanted: pc.Expression) -> Iterator[ControlFrame]:
+    """Yield the wanted frames of one file, reading no more bodies than lie before the last of them, and some."""
+    left = fragment.to_table(columns=["frame_seq"], filter=wanted).num_rows
+    if not left:
+        return
+    with ParquetFile(fragment.open(), buffer_size=_BYTES_AT_ONCE) as file:
+        for batch in file.iter_batches(batch_size=_FRAMES_AT_ONCE, columns=[*ControlFrame._fields, "kind"]):
+            found = pa.Table.from_batches([batch]).filter(wanted).select(ControlFrame._fields)
+            yield from map(ControlFrame._make, zip(*(column.to_pylist() for column in found.columns), strict=True))
+            left -= found.num_rows
+            if not left:
+                return
 
 
 class _File(NamedTuple):

@@ -32,6 +32,7 @@ from transforms.merge import (
     VACATED,
     Recorded,
     append,
+    create_empty,
     merge,
     net_rows,
     path_table,
@@ -117,33 +118,39 @@ class SilverTable:
         row = self.decoder.row_type(context, cut, self.table)
         changes = complete(self.decoder.changes(frames, context, cut, self.table)).where(_decoded())
         with named_errors(self.name):
-            self._ensure(changes, row)
-            self._write(changes, frames, context, cut, survey)
+            self._write(changes, row, frames, context=context, cut=cut, survey=survey)
         return self._read_back(cut)
 
-    def _write(self, changes: DataFrame, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
+    def _write(
+        self, changes: DataFrame, row: StructType, frames: DataFrame, *, context: Any, cut: Cut, survey: Survey
+    ) -> None:
         recorded = Recorded(self.app_id, cut.last, self._note(cut, survey).to_json())
+        check_names(row, reserved=_RESERVED, table=self.name)
+        wanted = self._schema(changes, row)
+        exists = open_table(self.place) is not None
+        if exists:
+            add_columns(self.session, self._target, self._current().schema, wanted, table=self.name)
         if self.connector.keeps_log(self.table):
             ranges = self.decoder.removed_ranges(frames, context, cut, self.table)
-            append(_log_rows(changes, ranges), self._target, recorded=recorded)
+            append(_columns(_log_rows(changes, ranges), wanted), self.place.url, recorded=recorded)
             return
         net = net_rows(changes)
         identity = _identity(changes)
         if cut.replaces:
-            self._replace(net.where(F.col(OP).isin(INSERT, SNAPSHOT)), identity, recorded)
-        else:
-            if survey.wide_ranges:
-                ranges = self.decoder.removed_ranges(frames, context, cut, self.table)
-                net = _with_ranges(net, self._current(), ranges, *identity)
-            self._patch(net, identity, recorded, survey)
-
-    def _replace(self, net: DataFrame, identity: Sequence[str], recorded: Recorded) -> None:
-        keys = self.table.keys or tuple(identity)
-        rows = unique_rows(net, keys=keys) if self.table.keys else net
-        if self.position() < 0:
-            append(rows.drop(OP, PRESENT), self._target, recorded=recorded)
-        else:
-            replace(rows, self._target, keys=keys, recorded=recorded)
+            keys = self.table.keys or tuple(identity)
+            whole = net.where(F.col(OP).isin(INSERT, SNAPSHOT))
+            rows = unique_rows(whole, keys=keys) if self.table.keys else whole
+            if self.position() < 0:
+                append(_columns(rows, wanted), self.place.url, recorded=recorded)
+            else:
+                replace(rows, self._target, keys=keys, recorded=recorded)
+            return
+        if not exists:
+            create_empty(self.session, wanted, self._target)
+        if survey.wide_ranges:
+            ranges = self.decoder.removed_ranges(frames, context, cut, self.table)
+            net = _with_ranges(net, self._current(), ranges, *identity)
+        self._patch(net, identity, recorded, survey)
 
     def _patch(self, net: DataFrame, identity: Sequence[str], recorded: Recorded, survey: Survey) -> None:
         upsert = not self.connector.has_snapshots(self.table)
@@ -163,19 +170,6 @@ class SilverTable:
 
     def _current(self) -> DataFrame:
         return self.session.read.format("delta").load(self.place.url)
-
-    def _ensure(self, changes: DataFrame, row: StructType) -> None:
-        """Create the table, or add the columns the source has got since."""
-        check_names(row, reserved=_RESERVED, table=self.name)
-        wanted = self._schema(changes, row)
-        if open_table(self.place) is not None:
-            add_columns(self.session, self._target, self._current().schema, wanted, table=self.name)
-            return
-        columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in wanted)
-        self.session.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._target} ({columns}) USING DELTA "
-            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-        )
 
     def _schema(self, changes: DataFrame, row: StructType) -> StructType:
         position = StructField(POSITION, LongType())
@@ -235,6 +229,10 @@ def _log_rows(changes: DataFrame, ranges: DataFrame) -> DataFrame:
         F.col("last_key").alias(LAST_KEY),
     )
     return net.unionByName(removed, allowMissingColumns=True)
+
+
+def _columns(rows: DataFrame, wanted: StructType) -> DataFrame:
+    return rows.select([quoted(name) for name in wanted.names])
 
 
 def _with_ranges(net: DataFrame, current: DataFrame, ranges: DataFrame, row_key: str) -> DataFrame:

@@ -96,6 +96,7 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
 def stop_spark(session: SparkSession) -> None:
     """Stop a session that `start_spark` started, and wait until its JVM is gone: nothing of it writes any more."""
     gateway = SparkContext._gateway
+    session.sparkContext.setLogLevel("OFF")  # tasks that still run lose what they work on, and would say so
     session.stop()
     if gateway is None or gateway.proc is None:  # spark-submit's JVM ends with this process
         return

@@ -31,6 +31,9 @@ _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _SOURCE = "silverfold_net_rows"
 
+_PROPERTIES = {"delta.enableDeletionVectors": "true"}
+"""Deletion vectors make a MERGE cost by its rows, not by the files they are in."""
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -134,13 +137,20 @@ def replace(net: DataFrame, target: str, *, keys: Sequence[str], recorded: Recor
     )
 
 
-def append(rows: DataFrame, target: str, *, recorded: Recorded) -> None:
-    """Add rows to the target in one commit: a log of changes, or the first rows of an empty table.
+def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
+    """Add rows to the Delta table at a path or URL, in one commit which makes the table where there is none.
 
-    The rows carry the target's columns by name.
+    For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
     """
-    listed = ", ".join(quoted(name) for name in rows.columns)
-    _run(rows, f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {_SOURCE}", recorded)
+    with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
+        rows.write.format("delta").options(**_PROPERTIES).mode("append").save(path)
+
+
+def create_empty(session: SparkSession, schema: StructType, target: str) -> None:
+    """Make the target without rows or position, to merge into. Does nothing where it exists."""
+    columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
+    session.sql(f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING DELTA TBLPROPERTIES ({properties})")
 
 
 def _run(rows: DataFrame, statement: str, recorded: Recorded) -> None:

@@ -20,7 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Longs: TypeAlias = npt.NDArray[np.int64]
+Offsets: TypeAlias = npt.NDArray[np.uint16]
 Places: TypeAlias = npt.NDArray[np.intp] | slice
+_Piece: TypeAlias = tuple[int, int, int, int, bytes, bytes, bytes]
 
 BLOCK_BITS = 16
 BLOCK_ROWS = 1 << BLOCK_BITS
@@ -47,7 +49,7 @@ PIECE = pa.schema(
         ("block", pa.int64()),
         ("column", pa.int32()),  # index in the table's columns, or one of the three above
         ("runs", pa.binary()),  # int64 quadruples: update, phase, position, rows
-        ("offsets", pa.binary()),  # uint16 per row: row key minus the block's first
+        ("offsets", pa.binary()),  # uint16 per row: row key minus the block's first; only the first of consecutive keys
         ("values", pa.binary()),  # Arrow record batch of one column; error: "class\0reason"
     ]
 )
@@ -87,7 +89,7 @@ class BlockCutter:
     rows: int = 0
     """Rows taken so far, once for each column: how much memory the pieces will need."""
     _changes: dict[tuple[int, int], list[Change]] = field(default_factory=dict)
-    _rows: list[tuple[int, int, int, int, bytes, bytes, bytes]] = field(default_factory=list)
+    _rows: list[_Piece] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
         """Take one message's rows of one column, or its narrow removals.
@@ -96,7 +98,9 @@ class BlockCutter:
         """
         update = change.update if self.by_update else 0
         self.rows += len(change.keys)
-        if len(change.keys) >= _LARGE:
+        if len(change.keys) >= _LARGE and _contiguous(change.keys):
+            self._rows += self._slice(change, update)
+        elif len(change.keys) >= _LARGE:
             self._rows += self._cut(change.column, update, [change])
         elif len(change.keys):
             self._changes.setdefault((change.column, update), []).append(change)
@@ -122,9 +126,20 @@ class BlockCutter:
             [pa.array(values, kind.type) for values, kind in zip(columns, PIECE, strict=True)], schema=PIECE
         )
 
-    def _cut(
-        self, column: int, update: int, changes: Sequence[Change]
-    ) -> Iterator[tuple[int, int, int, int, bytes, bytes, bytes]]:
+    def _slice(self, change: Change, update: int) -> Iterator[_Piece]:
+        """Cut a message of consecutive keys: nothing is looked at row by row."""
+        first, rows, start = int(change.keys[0]), len(change.keys), 0
+        while start < rows:
+            block, offset = divmod(first + start, BLOCK_ROWS)
+            count = min(rows - start, BLOCK_ROWS - offset)
+            run = np.array([change.update, change.phase, change.position, count], np.int64)
+            values = None if change.values is None else change.values.slice(start, count)
+            yield self._piece(
+                change.column, update, block, runs=run, offsets=np.array([offset], np.uint16), values=values
+            )
+            start += count
+
+    def _cut(self, column: int, update: int, changes: Sequence[Change]) -> Iterator[_Piece]:
         keys, run_of, values = _joined(changes)
         blocks = keys >> BLOCK_BITS
         starts = _starts(blocks)
@@ -135,16 +150,16 @@ class BlockCutter:
             starts = _starts(blocks)
         heads = np.array([(c.update, c.phase, c.position, 0) for c in changes], np.int64)
         for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
-            block = int(blocks[start])
-            yield (
-                block % self.parts,
-                update,
-                block,
-                column,
-                _runs(heads, run_of[start:end]).tobytes(),
-                (keys[start:end] & (BLOCK_ROWS - 1)).astype(np.uint16).tobytes(),
-                b"" if values is None else _pack(values.slice(start, end - start)),
-            )
+            runs = _runs(heads, run_of[start:end])
+            offsets = (keys[start:end] & (BLOCK_ROWS - 1)).astype(np.uint16)
+            mine = None if values is None else values.slice(start, end - start)
+            yield self._piece(column, update, int(blocks[start]), runs=runs, offsets=offsets, values=mine)
+
+    def _piece(
+        self, column: int, update: int, block: int, *, runs: Longs, offsets: Offsets, values: pa.Array | None
+    ) -> _Piece:
+        packed = b"" if values is None else _pack(values)
+        return block % self.parts, update, block, column, runs.tobytes(), offsets.tobytes(), packed
 
 
 def _joined(changes: Sequence[Change]) -> tuple[Longs, npt.NDArray[np.intp], pa.Array | None]:
@@ -199,7 +214,7 @@ class Column:
 def gather(pieces: Sequence[tuple[bytes, bytes, bytes]], kind: pa.DataType | None) -> Column:
     """Join the pieces of one column and sort their rows by update, phase and position."""
     runs = np.concatenate([np.frombuffer(runs, np.int64) for runs, _, _ in pieces]).reshape(-1, 4)
-    offsets = np.concatenate([np.frombuffer(packed, np.uint16) for _, packed, _ in pieces]).astype(np.intp)
+    offsets = np.concatenate([_offsets(packed, runs) for runs, packed, _ in pieces])
     values = None if kind is None else pa.concat_arrays([_unpack(packed, kind) for _, _, packed in pieces])
     update, phase, position = (np.repeat(runs[:, i], runs[:, 3]) for i in range(3))
     if _contiguous(offsets):
@@ -212,6 +227,13 @@ def gather(pieces: Sequence[tuple[bytes, bytes, bytes]], kind: pa.DataType | Non
         offsets, update, phase, position = offsets[rows], update[rows], phase[rows], position[rows]
         values = None if values is None else values.take(pa.array(rows))
     return Column(offsets, update, phase, position, values)
+
+
+def _offsets(packed: bytes, runs: bytes) -> npt.NDArray[np.intp]:
+    """Return the offsets of a piece's rows."""
+    offsets = np.frombuffer(packed, np.uint16).astype(np.intp)
+    rows = int(np.frombuffer(runs, np.int64)[3::4].sum())
+    return offsets if len(offsets) == rows else np.arange(offsets[0], offsets[0] + rows)
 
 
 def _contiguous(numbers: npt.NDArray[np.integer[Any]]) -> bool:
@@ -251,7 +273,7 @@ def assemble(
     by_column: dict[int, list[tuple[bytes, bytes, bytes]]] = {}
     for column, runs, offsets, values in pieces:
         by_column.setdefault(column, []).append((runs, offsets, values))
-    touched = _Touched(offsets for found in by_column.values() for _, offsets, _ in found)
+    touched = _Touched(_offsets(offsets, runs) for found in by_column.values() for runs, offsets, _ in found)
     board = _Board(touched.offsets + (block << BLOCK_BITS))
     cells: dict[int, _Cells] = {}
     for column, found in by_column.items():
@@ -267,10 +289,10 @@ def assemble(
 class _Touched:
     """The rows of a block that any column speaks of, and each one's place among them."""
 
-    def __init__(self, packed_offsets: Iterable[bytes]) -> None:
+    def __init__(self, offsets_of_pieces: Iterable[npt.NDArray[np.intp]]) -> None:
         touched = np.zeros(BLOCK_ROWS, np.bool_)
-        for packed in packed_offsets:
-            touched[np.frombuffer(packed, np.uint16)] = True
+        for offsets in offsets_of_pieces:
+            touched[offsets] = True
         self.offsets = np.flatnonzero(touched)
         self._places = np.empty(BLOCK_ROWS, np.intp)  # only what is touched is ever written or read
         self._places[self.offsets] = np.arange(len(self.offsets))

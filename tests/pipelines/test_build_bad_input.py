@@ -208,6 +208,20 @@ def test_a_snapshot_with_a_bad_frame_leaves_the_old_state_and_names_the_frame(sp
     assert shown(built, "t") == {1: ("AAPL", 10), 2: ("IBM", 20)}
 
 
+def test_a_first_snapshot_with_a_bad_frame_makes_no_table(spark: SparkSession, warehouse: Path):
+    built = Built(spark, warehouse, {"t": table()})
+    history = LandedHistory({"t": COLUMNS})
+    history.connect()
+    history.begin("t", Kind.SNAPSHOT)
+    history.inside("t", VECTORS["bad-range-count"].body, Kind.SNAPSHOT)
+    history.end("t", Kind.SNAPSHOT)
+
+    errors = built.land_and_build(history)
+
+    assert errors["t"].error_class == "UNDECODABLE_FRAME"
+    assert not built.exists("t")
+
+
 def test_two_rows_of_one_key_are_told_apart_by_a_later_update(spark: SparkSession, warehouse: Path):
     built = Built(spark, warehouse, {"quotes": table(keys=("Sym",))})
     history = LandedHistory({"quotes": COLUMNS})

@@ -24,7 +24,7 @@ SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
 BEFORE, AFTER = False, True
 DEATHS_IN_THE_SNAPSHOT = [
     (SilverTable, "position", AFTER),
-    (SilverTable, "_ensure", AFTER),
+    (pipelines.silver, "check_names", AFTER),
     (pipelines.silver, "append", BEFORE),
     (pipelines.silver, "append", AFTER),
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from conf.model import Commit
 from connectors.base import Boundary, Frame, Kind, mark
 from connectors.deephaven import control
 from connectors.deephaven.encoding import encode_column, encode_removed
@@ -19,6 +20,8 @@ from pipelines.places import Place
 from pipelines.writer import BronzeWriter
 
 BUFFER = 65_536
+
+_COMMIT_BYTES = Commit().max_bytes
 
 
 def ranges_of(keys: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -142,14 +145,17 @@ class LandedHistory:
         self._add(mark("closed", epoch=self.epoch, reason=reason))
 
     def land(self, place: Place, feed: str, *, received_at: int = 1_700_000_000_000_000) -> int:
-        """Commit everything appended since the last call; return the last position."""
+        """Commit what was appended since the last call, in commits of a receiver's size; return the last position."""
         writer = BronzeWriter(place, feed, token="history")
         batch = Batch(writer.last + 1)
         for epoch, frame in self.frames:
             batch.add([frame], epoch, received_at)
-        if self.frames:
+            if batch.size >= _COMMIT_BYTES:
+                writer.append(batch.prepare().table)
+                batch = Batch(writer.last + 1)
+        if len(batch):
             writer.append(batch.prepare().table)
-            self.frames.clear()
+        self.frames.clear()
         return writer.last
 
     def _add(self, frame: Frame) -> None:
