@@ -21,7 +21,7 @@ def table(spark: SparkSession, tmp_path: Path) -> str:
     target = path_table(str(tmp_path / "quotes"))
     spark.sql(f"CREATE TABLE {target} ({TABLE}) USING DELTA TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     rows = spark.createDataFrame([("AAPL", 1.0, 10, 5), ("IBM", 2.0, 20, 5), ("MSFT", None, 30, 5)], TABLE)
-    append(rows, target, recorded=Recorded(APP, 5, "first"))
+    append(rows, str(tmp_path / "quotes"), recorded=Recorded(APP, 5, "first"))
     return target
 
 

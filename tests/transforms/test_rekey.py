@@ -22,7 +22,7 @@ def table(spark: SparkSession, tmp_path: Path) -> str:
     target = path_table(str(tmp_path / "quotes"))
     spark.sql(f"CREATE TABLE {target} ({TABLE}) USING DELTA")
     rows = spark.createDataFrame([(1, "A", 1.0, 5), (2, "B", 2.0, 5), (3, "C", 3.0, 5)], TABLE)
-    append(rows, target, recorded=Recorded(APP, 5))
+    append(rows, str(tmp_path / "quotes"), recorded=Recorded(APP, 5))
     return target
 
 
