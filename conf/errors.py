@@ -18,7 +18,7 @@
     ├── PositionGap               bronze lacks positions: first, last
     ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
-        ├── DuplicateKey  NullKey  SchemaDrift  PositionNotRecorded  UndecodableFrame
+        ├── DuplicateKey  NullKey  UnusableKey  Unexplained  SchemaDrift  PositionNotRecorded  UndecodableFrame
 
 Errors carry what happened as attributes; the message is built from them.
 """
@@ -237,6 +237,18 @@ class NullKey(ApplyError):
     """A row of the source has a NULL in its configured key."""
 
     error_class = "NULL_KEY"
+
+
+class UnusableKey(ApplyError):
+    """A key is of a type by whose values rows cannot be told apart. Name other ``keys``."""
+
+    error_class = "UNUSABLE_KEY"
+
+
+class Unexplained(ApplyError):
+    """A change is of a row that is not there, or begins one that is, and the table's settings do not let that pass."""
+
+    error_class = "UNEXPLAINED"
 
 
 class SchemaDrift(ApplyError):

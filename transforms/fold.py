@@ -1,0 +1,135 @@
+"""Folds change rows: any number per key become one, which does at once what they did one after another.
+
+Order is the landing order, or the source's own where the two differ (``by_sequence``). What a key's changes come to::
+
+    insert, snapshot   the row begins from blank: a column it does not carry is NULL
+    update             patches the columns it carries; absent is not NULL
+    delete             ends the row; an update after it patches nothing (with ``upsert`` it begins a row)
+
+so the last insert, snapshot or delete decides what the row is, and after it each column's last value. A row that only
+was updated stays an update, with the columns sent by any of its updates. Pure DataFrame operations: one shuffle, one
+aggregation, nothing collected. Changes that move a key are for `transforms.moves`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from conf.errors import UnusableKey
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete
+from transforms.merge import quoted
+
+_REFUSED = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType, T.NullType)
+_RESETS = (INSERT, SNAPSHOT, DELETE)
+
+
+def check_key(key: T.StructType, *, table: str) -> None:
+    """Refuse a key by whose values rows cannot be told apart for certain.
+
+    Raises:
+        UnusableKey: A field is a float (two spellings of zero, and NaN), or not an atomic type.
+    """
+    for field in key:
+        if isinstance(field.dataType, _REFUSED):
+            raise UnusableKey(f"{field.name} is {field.dataType.simpleString()}, which cannot be a key", table=table)
+
+
+def fold(
+    changes: DataFrame, *, by_sequence: bool = False, upsert: bool = False, whole: bool = False, replaces: bool = False
+) -> DataFrame:
+    """Return at most one change row per key (`transforms.changes`); rows with ``error`` come to one row without key.
+
+    Lazy; one shuffle.
+
+    Args:
+        changes: Change rows without key moves.
+        by_sequence: Order by ``sequence``; of equal ones, as of redeliveries, any is as good.
+        upsert: An update after a delete begins a row.
+        whole: The caller knows that no row is partial: inserts, snapshots and deletes, or updates with every column.
+            The same result, twice as fast.
+        replaces: Snapshot rows come before all others, wherever they landed: the changes overlay them.
+
+    Returns:
+        Change rows. ``frame_seq`` and ``sequence`` are the largest of the key's changes, ``ordinal`` and ``old_key``
+        are NULL, ``present`` is NULL unless the row is a partial update.
+    """
+    ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
+    grouped = ordered.groupBy("key").agg(
+        F.max("frame_seq").alias("frame_seq"),
+        F.max("sequence").alias("sequence"),
+        F.max("source_time").alias("source_time"),
+        F.min(F.when(F.col("error").isNotNull(), F.struct("frame_seq", "error"))).alias("wrong"),
+        *(_last_rows() if whole else _last_cells(_row(changes))),
+    )
+    net = _of_last_rows(grouped, upsert=upsert) if whole else _of_last_cells(grouped, _row(changes), upsert=upsert)
+    return complete(net.withColumn("error", F.col("wrong.error")))
+
+
+def _order(*, by_sequence: bool, replaces: bool) -> Column:
+    overlay = [(F.col("op") != SNAPSHOT).alias("overlay")] if replaces else []
+    return F.struct(*overlay, *(["sequence"] if by_sequence else []), "frame_seq", "ordinal")
+
+
+def _row(changes: DataFrame) -> T.StructType:
+    row = changes.schema["row"].dataType
+    assert isinstance(row, T.StructType)
+    return row
+
+
+def _last_rows() -> list[Column]:
+    reset = F.col("op").isin(*_RESETS)
+    return [
+        F.max_by(F.struct("op", "row"), F.col("order")).alias("last"),
+        F.max(F.when(reset, F.struct("order", "op"))).alias("reset"),
+    ]
+
+
+def _of_last_rows(grouped: DataFrame, *, upsert: bool) -> DataFrame:
+    op = _net_op(F.col("last.op") == UPDATE, upsert=upsert)
+    row = F.when(op != DELETE, F.col("last.row"))
+    return grouped.select("frame_seq", "key", "sequence", "source_time", "wrong", op.alias("op"), row.alias("row"))
+
+
+def _last_cells(row: T.StructType) -> list[Column]:
+    """Aggregate, for each column, its last value beside its order: a row that begins or ends speaks of every column."""
+    reset = F.col("op").isin(*_RESETS)
+    present = F.col("present")
+
+    def last(at: int, name: str) -> Column:
+        sent = reset | present.isNull() | F.array_contains(present, name)
+        said = reset & present.isNotNull() & ~F.array_contains(present, name)
+        value = F.when(~said, F.col(f"row.{quoted(name)}"))
+        return F.max(F.when(sent, F.struct("order", value.alias("value")))).alias(f"cell_{at}")
+
+    return [
+        F.max("order").alias("last"),
+        F.max(F.when(reset, F.struct("order", "op"))).alias("reset"),
+        *(last(at, name) for at, name in enumerate(row.names)),
+    ]
+
+
+def _of_last_cells(grouped: DataFrame, row: T.StructType, *, upsert: bool) -> DataFrame:
+    after = F.col("reset").isNull() | (F.col("last") > F.col("reset.order"))
+    op = _net_op(after, upsert=upsert)
+    cells = [(F.col(f"cell_{at}"), field.name) for at, field in enumerate(row)]
+    values = F.struct(*(cell["value"].alias(name) for cell, name in cells))
+    sent = F.array_compact(F.array(*(F.when(cell.isNotNull(), F.lit(name)) for cell, name in cells)))
+    partial = (op == UPDATE) & (F.size(sent) < len(cells))
+    return grouped.select(
+        "frame_seq",
+        "key",
+        "sequence",
+        "source_time",
+        "wrong",
+        op.alias("op"),
+        F.when(op != DELETE, values).alias("row"),
+        F.when(partial, sent).alias("present"),
+    )
+
+
+def _net_op(updated_last: Column, *, upsert: bool) -> Column:
+    """Return what the key's changes come to: the last reset, unless there is none or, for an upsert, updates follow."""
+    begins_again = (F.col("reset.op") == DELETE) & updated_last & F.lit(upsert)
+    return F.when(F.col("reset").isNull(), F.lit(UPDATE)).when(begins_again, F.lit(INSERT)).otherwise(F.col("reset.op"))

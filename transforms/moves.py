@@ -1,0 +1,271 @@
+"""Resolves changes that move a row to another key, over a whole cut: chains, swaps and cycles included.
+
+A move takes the row at ``old_key`` to ``key``; the columns nobody sent go with it. Where a row comes to a key that is
+taken, the row that stood there is *displaced*: the next move or delete of the same frame at that key means it. So 14→15
+with 15→14 in one frame swaps two rows, 1→2, 2→3, 3→1 turns three round, and 1→2, 2→3 with nobody at 2 takes one row to
+3. A displaced row that its frame says no more of is overwritten.
+
+A row's way through a cut depends on what stood where, step by step. Only that is followed in order, in one Python
+worker that sees the keys of the changes concerned and nothing else of them (`Follower`); it gives each change the
+number of the row it is of. Values stay with the executors: changes are folded by that number, and completed from the
+rows as they stood. Changes on keys that no move touches are folded as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete
+from transforms.fold import fold
+from transforms.merge import quoted
+
+Key: TypeAlias = tuple[Any, ...]
+
+_IDENTITY = ("frame_seq", "ordinal")
+
+
+class Step(NamedTuple):
+    """One change, as far as rows' ways are concerned."""
+
+    frame_seq: int
+    op: str
+    key: Key
+    old_key: Key | None
+    stood: bool
+    """A row stood at ``key`` before the cut."""
+    old_stood: bool
+    """A row stood at ``old_key`` before the cut."""
+
+
+class Place(NamedTuple):
+    """What a key comes to."""
+
+    key: Key
+    number: int | None
+    """Number of the row that stands there now; None when a row that stood there is gone."""
+    root: Key | None
+    """Where that row stood before the cut; None for a row that began in it."""
+    frame_seq: int
+    """Position of the last change that took a row from there or brought one."""
+
+
+@dataclass
+class Follower:
+    """Follows rows from key to key, change by change in order.
+
+    Args:
+        upsert: An update of a row that is not there begins one.
+    """
+
+    upsert: bool = False
+    _at: dict[Key, int] = field(default_factory=dict)
+    _displaced: dict[Key, int] = field(default_factory=dict)
+    _roots: list[Key | None] = field(default_factory=list)
+    _stood: dict[Key, bool] = field(default_factory=dict)
+    _touched: dict[Key, int] = field(default_factory=dict)
+    _changed: set[int] = field(default_factory=set)
+    _frame: int | None = None
+
+    def follow(self, step: Step) -> int | None:
+        """Return the number of the row the change is of; None when it is of no row, or ends one."""
+        if step.frame_seq != self._frame:
+            self._frame = step.frame_seq
+            self._displaced.clear()
+        self._meet(step.key, step.stood)
+        if step.old_key is not None:
+            self._meet(step.old_key, step.old_stood)
+        number = self._row_of(step)
+        if number is not None:
+            self._changed.add(number)
+        return number
+
+    def places(self) -> Iterator[Place]:
+        """Yield what has become of every key whose row changed, came or went."""
+        for key, stood in self._stood.items():
+            number = self._at.get(key)
+            if number in self._changed:
+                yield Place(key, number, self._roots[number], self._touched.get(key, -1))
+            elif number is None and stood:
+                yield Place(key, None, None, self._touched[key])
+
+    def _row_of(self, step: Step) -> int | None:
+        if step.op in (INSERT, SNAPSHOT):
+            return self._put(step, self._begin(None))
+        if step.op == DELETE:
+            self._take(step.key, step.frame_seq)
+            return None
+        if step.old_key is not None:
+            return self._move(step, step.old_key)
+        number = self._at.get(step.key)
+        return self._put(step, self._begin(None)) if number is None and self.upsert else number
+
+    def _move(self, step: Step, old_key: Key) -> int | None:
+        number = self._take(old_key, step.frame_seq)
+        if number is None and not self.upsert:
+            return None
+        standing = self._at.get(step.key)
+        if standing is not None:
+            self._displaced[step.key] = standing
+        return self._put(step, self._begin(None) if number is None else number)
+
+    def _put(self, step: Step, number: int) -> int:
+        self._at[step.key] = number
+        self._touched[step.key] = step.frame_seq
+        return number
+
+    def _take(self, key: Key, frame_seq: int) -> int | None:
+        self._touched[key] = frame_seq
+        if key in self._displaced:
+            return self._displaced.pop(key)
+        return self._at.pop(key, None)
+
+    def _begin(self, root: Key | None) -> int:
+        self._roots.append(root)
+        return len(self._roots) - 1
+
+    def _meet(self, key: Key, stood: bool) -> None:
+        """Let a row stand at a key heard of for the first time, if one did before the cut."""
+        if key not in self._stood:
+            self._stood[key] = stood
+            if stood:
+                self._at[key] = self._begin(key)
+
+
+def resolve(
+    changes: DataFrame, current: DataFrame | None, *, upsert: bool = False, replaces: bool = False
+) -> DataFrame:
+    """Fold change rows some of which move keys: as `transforms.fold.fold`, in landing order, with every move resolved.
+
+    Lazy; several shuffles, of which only those by key carry rows of keys that no move touches.
+
+    Args:
+        changes: Change rows. ``ordinal`` tells those of one frame apart.
+        current: The silver table before the cut, with the columns of ``row`` and ``key``; None for one without rows.
+        upsert: An update of a row that is not there begins one.
+        replaces: As for `fold`; ``current`` is not looked at then.
+
+    Returns:
+        Change rows, at most one per key. A row on a key that a move touches is whole: an insert or a delete.
+    """
+    listed = complete(changes).withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
+    moved = listed.where(F.col("old_key").isNotNull())
+    touched = moved.select(F.explode(F.array("key", "old_key")).alias("key")).distinct()
+    others = fold(listed.join(touched, "key", "left_anti"), upsert=upsert, replaces=replaces)
+    concerned = listed.join(touched, "key", "left_semi")
+    stood = _stood(touched, None if replaces else current)
+    followed = _followed(concerned, stood, upsert=upsert, replaces=replaces)
+    numbered = concerned.drop("old_key", "key").join(followed.where("place IS NULL"), list(_IDENTITY))
+    net = fold(numbered.withColumn("key", F.struct("number")), replaces=replaces)
+    return others.unionByName(_at_places(followed.where("place IS NOT NULL"), net, None if replaces else current))
+
+
+def _stood(touched: DataFrame, current: DataFrame | None) -> DataFrame:
+    """Return each touched key, and whether a row stood there before the cut."""
+    if current is None:
+        return touched.withColumn("stood", F.lit(False))
+    keys = current.select(_struct(_fields(touched, "key")).alias("key"), F.lit(True).alias("found"))
+    return touched.join(keys, "key", "left").select("key", F.col("found").isNotNull().alias("stood"))
+
+
+def _struct(kind: T.StructType) -> Column:
+    """Return columns of silver as the struct they are in change rows."""
+    return F.struct(*(F.col(quoted(name)) for name in kind.names)).cast(kind)
+
+
+def _fields(frame: DataFrame, name: str) -> T.StructType:
+    kind = frame.schema[name].dataType
+    assert isinstance(kind, T.StructType)
+    return kind
+
+
+def _followed(concerned: DataFrame, stood: DataFrame, *, upsert: bool, replaces: bool) -> DataFrame:
+    """Run the follower: one row per change (``place`` NULL), then one per place."""
+    key = concerned.schema["key"].dataType
+    steps = (
+        concerned.select(*_IDENTITY, "op", "key", "old_key")
+        .join(stood, "key")
+        .join(stood.select(F.col("key").alias("old_key"), F.col("stood").alias("old_stood")), "old_key", "left")
+    )
+    first = [F.col("op") != SNAPSHOT] if replaces else []
+    in_order = steps.repartition(1).sortWithinPartitions(*first, *_IDENTITY)
+    row = T.StructType().add("number", T.LongType()).add("frame_seq", T.LongType()).add("ordinal", T.IntegerType())
+    schema = row.add("place", T.StructType().add("key", key).add("root", key))
+    names = ["op", "key", "old_key", "stood", "old_stood"]
+    return in_order.select(*_IDENTITY, *names).mapInArrow(_Follow(upsert), schema)
+
+
+@dataclass(frozen=True)
+class _Follow:
+    """The follower over Arrow batches."""
+
+    upsert: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        follower, key = Follower(upsert=self.upsert), None
+        for batch in batches:
+            key = batch.schema.field("key").type
+            yield _batch([self._numbered(follower, row) for row in batch.to_pylist()], key)
+        if key is not None:
+            yield _batch([_placed(place, key.names) for place in follower.places()], key)
+
+    @staticmethod
+    def _numbered(follower: Follower, row: Mapping[str, Any]) -> dict[str, Any]:
+        old_key = None if row["old_key"] is None else tuple(row["old_key"].values())
+        step = Step(
+            row["frame_seq"], row["op"], tuple(row["key"].values()), old_key, row["stood"], bool(row["old_stood"])
+        )
+        number = follower.follow(step)
+        return {"number": number, "frame_seq": row["frame_seq"], "ordinal": row["ordinal"], "place": None}
+
+
+def _placed(place: Place, names: list[str]) -> dict[str, Any]:
+    key, root = (None if at is None else dict(zip(names, at, strict=True)) for at in (place.key, place.root))
+    return {
+        "number": place.number,
+        "frame_seq": place.frame_seq,
+        "ordinal": None,
+        "place": {"key": key, "root": root},
+    }
+
+
+def _batch(rows: list[dict[str, Any]], key: pa.DataType) -> pa.RecordBatch:
+    place = pa.struct([("key", key), ("root", key)])
+    schema = pa.schema([("number", pa.int64()), ("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("place", place)])
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _at_places(places: DataFrame, net: DataFrame, current: DataFrame | None) -> DataFrame:
+    """Put the folded rows where they stand now, completed from the rows they were before the cut."""
+    at = places.select("number", "place.*", F.col("frame_seq").alias("touched_at"))
+    key, row = _fields(at, "key"), _fields(net, "row")
+    folded = net.select("key.number", "frame_seq", "op", "row", "present", "source_time")
+    if current is None:
+        base = at.select("root", F.lit(None).cast(row).alias("base")).limit(0)
+    else:
+        base = current.select(_struct(key).alias("root"), _struct(row).alias("base"))
+    joined = at.join(folded, "number", "left").join(base, "root", "left")
+    kept = (F.col("op") == UPDATE) & F.coalesce(F.col("present").isNotNull(), F.lit(False))
+
+    def cell(name: str) -> Column:
+        if name in key.names:
+            return F.col(f"key.{quoted(name)}")
+        unsent = kept & ~F.array_contains("present", name)
+        return F.when(unsent, F.col(f"base.{quoted(name)}")).otherwise(F.col(f"row.{quoted(name)}"))
+
+    stands = F.col("number").isNotNull()
+    return complete(
+        joined.select(
+            F.greatest("frame_seq", "touched_at").alias("frame_seq"),
+            F.when(stands, F.lit(INSERT)).otherwise(F.lit(DELETE)).alias("op"),
+            "key",
+            F.when(stands, F.struct(*(cell(name).alias(name) for name in row.names))).alias("row"),
+            "source_time",
+        )
+    )
