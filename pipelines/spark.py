@@ -156,10 +156,10 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 def _end_half_started(interrupt: BaseException) -> None:
     """End the JVM whose start was interrupted: pyspark keeps it in a local variable only, and it never ends itself."""
     for frame, _line in walk_tb(interrupt.__traceback__):
-        process = frame.f_locals.get("proc")
-        if isinstance(process, Popen):
-            process.kill()
-            process.wait()
+        for process in (frame.f_locals.get("proc"), frame.f_locals.get("self")):  # started, or just being started
+            if isinstance(process, Popen) and process.returncode is None:
+                process.kill()
+                process.wait()
 
 
 def _explained(output: str, told: str) -> SparkUnavailable:

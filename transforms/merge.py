@@ -102,10 +102,10 @@ def merge(
     assignments = [f"t.{quoted(c)} = {_sent(c, f's.{quoted(c)}', f't.{quoted(c)}')}" for c in values]
     inserting = [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
     listed = ", ".join(f"'{op}'" for op in inserting)
-    _run(
+    run_once(
         net,
         f"""
-        MERGE INTO {target} AS t USING {_SOURCE} AS s ON {_same_key(keys, key_range)}
+        MERGE INTO {target} AS t USING {{source}} AS s ON {same_key(keys, key_range)}
         {_taken(identity)}
         WHEN MATCHED AND s.{POSITION} > t.{POSITION} AND s.{OP} = '{DELETE}' THEN DELETE
         WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN
@@ -124,10 +124,10 @@ def replace(net: DataFrame, target: str, *, keys: Sequence[str], recorded: Recor
     columns = _table_columns(net)
     values = [name for name in columns if name not in keys]
     differs = " OR ".join(f"NOT (t.{quoted(c)} <=> s.{quoted(c)})" for c in values) or "FALSE"
-    _run(
+    run_once(
         net,
         f"""
-        MERGE INTO {target} AS t USING {_SOURCE} AS s ON {_same_key(keys, None)}
+        MERGE INTO {target} AS t USING {{source}} AS s ON {same_key(keys)}
         WHEN MATCHED AND ({differs}) THEN
           UPDATE SET {", ".join(f"t.{quoted(c)} = s.{quoted(c)}" for c in [*values, POSITION])}
         WHEN NOT MATCHED THEN {_insert(columns)}
@@ -153,12 +153,17 @@ def create_empty(session: SparkSession, schema: StructType, target: str) -> None
     session.sql(f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING DELTA TBLPROPERTIES ({properties})")
 
 
-def _run(rows: DataFrame, statement: str, recorded: Recorded) -> None:
+def run_once(rows: DataFrame, statement: str, recorded: Recorded) -> None:
+    """Run a statement over some rows in one commit that carries the position: where it is recorded, nothing happens.
+
+    Args:
+        statement: SQL with ``{source}`` where the rows are to stand.
+    """
     session = rows.sparkSession
     rows.createOrReplaceTempView(_SOURCE)
     try:
         with named_errors(recorded.app_id), _recording(session, recorded):
-            session.sql(statement).collect()
+            session.sql(statement.replace("{source}", _SOURCE)).collect()
     finally:
         session.catalog.dropTempView(_SOURCE)
 
@@ -200,7 +205,8 @@ def _sent(name: str, sent: str, kept: str) -> str:
     return f"IF(s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, '{literal}'), {sent}, {kept})"
 
 
-def _same_key(keys: Sequence[str], key_range: tuple[int, int] | None) -> str:
+def same_key(keys: Sequence[str], key_range: tuple[int, int] | None = None) -> str:
+    """Return the condition that target ``t`` and source ``s`` have the same key, inside a range if one is given."""
     same = [f"t.{quoted(key)} = s.{quoted(key)}" for key in keys]
     if key_range is not None:
         (key,) = keys
