@@ -157,7 +157,7 @@ def _end_half_started(interrupt: BaseException) -> None:
     """End the JVM whose start was interrupted: pyspark keeps it in a local variable only, and it never ends itself."""
     for frame, _line in walk_tb(interrupt.__traceback__):
         for process in (frame.f_locals.get("proc"), frame.f_locals.get("self")):  # started, or just being started
-            if isinstance(process, Popen) and process.returncode is None:
+            if isinstance(process, Popen) and process.pid and process.returncode is None:
                 process.kill()
                 process.wait()
 
