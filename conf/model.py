@@ -56,6 +56,7 @@ class Table(Strict):
 
     source: str = Field(min_length=1)
     keys: tuple[str, ...] = ()
+    on_bad_frame: Literal["hold", "skip"] = "hold"
 
 
 class FeedSettings(Strict):

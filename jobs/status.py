@@ -8,6 +8,7 @@ with its ``tables``. What every key means is said beside it in `pipelines.status
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _COLOURS = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
 
+_NAMED = 10
+"""Skipped positions that are named to people; scripts get them all."""
+
 
 def status(
     ctx: typer.Context,
@@ -36,8 +40,10 @@ def status(
     not applied, and the age of the oldest.
 
     States of a table: synced; behind (a cut is ready: run build); waiting_for_snapshot; waiting_for_update_end;
-    not_built; held (a frame cannot be decoded, or a cut not applied: the reason stands below); stopped (bronze
-    lacks positions).
+    not_built; held (a frame cannot be decoded, or a cut not applied: the reason stands below, and `silverfold
+    quarantine` is what to do about it); stopped (bronze lacks positions).
+
+    A table is *degraded* when it went on without frames that cannot be decoded, until a snapshot passes them.
     """
     from pipelines.places import Places  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.status import Status, read_status  # noqa: PLC0415 - as above
@@ -69,6 +75,16 @@ def show(status: Status, out: TextIO) -> None:
             if table.fault is not None:
                 fault = f"{table.table}: {table.state.value} at position {table.fault.position}: "
                 console.print(Text(f"{fault}{table.fault.error_class}: {table.fault.reason}", "red"))
+            if table.degraded:
+                left_out = positions(table.skipped_positions)
+                console.print(Text(f"{table.table}: degraded until a snapshot: went on without {left_out}", "yellow"))
+
+
+def positions(found: Sequence[int]) -> str:
+    """Name the first few positions, and how many more there are."""
+    named = ", ".join(map(str, found[:_NAMED]))
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"position{'s' if len(found) > 1 else ''} {named}{more}"
 
 
 def duration(seconds: float) -> str:
@@ -114,7 +130,7 @@ def _cells(table: TableStatus, now: datetime) -> list[Text]:
     numbers = (table.epoch, table.landed_position, table.applied_position, lag, table.rows)
     return [
         Text(table.table),
-        Text(table.state.value, _COLOURS.get(table.state.value, "")),
+        Text(table.state.value, _COLOURS.get(table.state.value, "")).append(", degraded" * table.degraded, "yellow"),
         *(Text("-" if number is None else str(number)) for number in numbers),
         Text(_last_cut(table, now)),
     ]

@@ -1,13 +1,14 @@
 """Builds a feed's silver tables: reads what has landed, plans, surveys, applies; cut by cut, table by table.
 
 Tables are independent: each has its own position, its own session and its own fate. A table that meets a frame it
-cannot decode *holds* at the last good update until a later snapshot passes the frame; the others go on.
+cannot decode *holds* at the last good update until a later snapshot passes the frame, a fixed decoder reads it, or it
+is skipped (`pipelines.quarantine`): then all of its update but that frame is applied. The others go on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,14 +24,18 @@ from conf.model import Settings
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import files_between, mean_frame_bytes, read_frames, read_small_columns
 from pipelines.cuts import CutRow, record, restore
-from pipelines.held import Hold, hold, release
+from pipelines.held import Hold
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner, StreamRules
+from pipelines.quarantine import Quarantine
 from pipelines.silver import SilverTable
 from pipelines.stops import Stops
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
 """What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
+
+_SKIPPED_FRAMES = "skipped_frames"
+"""Note of a cut that some frames were left out of: how many."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Step:
 
     table: str
     plan: Plan | None
-    """What was planned; None when bronze lacks positions."""
+    """What was planned; None when bronze lacks positions, or the quarantine could not be written."""
     applied: CutRow | None = None
     """The cut that was applied; None when there was none, or another process had applied it."""
     error: SilverfoldError | None = None
@@ -75,14 +80,19 @@ class FeedBuild:
         self._stops = {name: Stops() for name in self.tables}
         self._frame_bytes = 0.0
         restore(self._places, self.feed.name, list(self.tables))
+        self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
 
     def refresh(self) -> None:
-        """Take in what has landed since the last time: bronze's small columns, and control frames."""
+        """Take in what has landed since the last time, and what people decided about tables that hold."""
         after = self._control[-1].frame_seq if self._control else -1
         for batch in read_small_columns(self._bronze, after=self._planner.start - 1):
             self._planner.advance(batch)
         self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
         self._frame_bytes = self._frame_bytes or mean_frame_bytes(self._bronze)
+        for name, stops in self._stops.items():
+            if stops.fault is not None and self._quarantine[name].look():
+                stops.keep(self._quarantine[name].holding)
+                self._planner.applied(name, self.tables[name].position())  # another process may have gone on
 
     def step(self) -> list[Step]:
         """Apply at most one cut to every table; return what came of it, one for each table. Runs Spark jobs."""
@@ -90,6 +100,12 @@ class FeedBuild:
             return list(pool.map(self._step, self.tables))
 
     def _step(self, name: str) -> Step:
+        try:
+            return self._attempt(name)
+        except SilverfoldError as error:  # what the table could not take could not be noted: the next step tries again
+            return Step(name, None, error=error)
+
+    def _attempt(self, name: str) -> Step:
         began, plan = self.clock(), None
         try:
             plan = self._plan(name)
@@ -123,55 +139,70 @@ class FeedBuild:
     def _apply(self, name: str, plan: Plan, cut: Cut, began: float) -> CutRow | None:
         table = self.tables[name]
         context = table.decoder.context(frame for frame in self._control if frame.frame_seq <= cut.last)
-        frames = self._frames(table, cut)
+        left_out = self._quarantine[name].left_out(cut)
+        frames = self._frames(table, cut, left_out)
         survey = _surveyed(table, frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
         try:
-            row = table.apply(frames, context, cut, survey)
+            row = table.apply(frames, context, cut, _telling(survey, left_out))
         except ApplyError:
             if survey is NOT_SURVEYED:
                 _surveyed(table, frames, context, cut)  # names the frame that is to blame, if one is
             raise
         self._planner.applied(name, cut.last)
-        self._release(name, cut)
+        self._stops[name].passed(cut.last)
+        self._quarantine[name].passed(cut, left_out, now=self._now())
         if row is None:
             return None
         row = replace(row, landed_at=plan.cut_landed_at, seconds=self.clock() - began)
         record(self._places, self.feed.name, row)
         return row
 
-    def _frames(self, table: SilverTable, cut: Cut) -> DataFrame:
+    def _frames(self, table: SilverTable, cut: Cut, left_out: Sequence[int]) -> DataFrame:
         spans = reduce(or_, (F.col("frame_seq").between(first, last) for first, last in cut.spans))
         files = files_between(self._bronze, cut.spans[0][0], cut.spans[-1][1])
         frames = table.session.read.schema(_FRAME).parquet(*files)
         wanted = F.col("kind").isin(Kind.SNAPSHOT.value, Kind.DATA.value) & (F.col("stream") == cut.stream)
-        return frames.where(spans & wanted)
+        return frames.where(spans & wanted & ~F.col("frame_seq").isin(*left_out))
 
     def _failed(self, name: str, plan: Plan, fault: SilverfoldError) -> Step:
-        """Stop before what the table cannot take: a frame when it is known, else an update, found by halves."""
+        """Stop before what the table cannot take: a frame when it is known, else an update, found by halves.
+
+        A frame that is to be skipped is no stop: the next step leaves it out.
+        """
         cut, stops = plan.cut, self._stops[name]
         assert cut is not None
         halved = isinstance(fault, DuplicateKey | NullKey) and stops.halve(cut) is not None
         if halved and self._plan(name).cut is not None:
             return Step(name, plan, moved=True)
         before = fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0]
-        stops.hold(before, cut, fault)
         found = Hold(
             position=before,
             update_position=max((begin for begin in cut.begins if begin <= before), default=before),
             error_class=fault.error_class,
             reason=str(fault),
-            found_at=datetime.fromtimestamp(self.clock(), UTC),
+            found_at=self._now(),
         )
-        hold(self._places, self.feed.name, name, found)
+        if self._quarantine[name].take(found, now=self._now(), is_frame=isinstance(fault, UndecodableFrame)):
+            return Step(name, plan, moved=True)
+        stops.hold(before, cut, fault)
         return Step(name, plan, error=fault, moved=True)
 
-    def _release(self, name: str, cut: Cut) -> None:
-        self._stops[name].passed(cut.last)
-        now = datetime.fromtimestamp(self.clock(), UTC)
-        release(self._places, self.feed.name, name, through=cut.last, now=now)
+    def _opened_quarantine(self, name: str) -> Quarantine:
+        skips = self.feed.tables[name].on_bad_frame == "skip"
+        opened = Quarantine(self._places, self.feed.name, name, skips)
+        opened.catch_up(now=self._now())
+        return opened
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock(), UTC)
 
     def _rules(self, name: str) -> StreamRules:
         return StreamRules.of(self.connector, self.feed.tables[name], applied=self.tables[name].position())
+
+
+def _telling(survey: Survey, left_out: Sequence[int]) -> Survey:
+    """Add to the notes of a cut how many frames are left out of it."""
+    return survey._replace(notes={**survey.notes, _SKIPPED_FRAMES: len(left_out)}) if left_out else survey
 
 
 def _surveyed(table: SilverTable, frames: DataFrame, context: Any, cut: Cut) -> Survey:

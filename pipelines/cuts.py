@@ -121,6 +121,17 @@ def app_id(feed: str, table: str) -> str:
     return f"apply/{feed}/{table}"
 
 
+def position_reached(places: Places, feed: str, table: str) -> int:
+    """Return the position a silver table has reached, from its own log; -1 for none. Raises StoreUnavailable."""
+    place = places.silver(feed, table)
+    opened = open_table(place)
+    if opened is None:
+        return -1
+    with naming_the_store(place):
+        found = opened.transaction_version(app_id(feed, table))
+    return -1 if found is None else found
+
+
 def record(places: Places, feed: str, row: CutRow) -> None:
     """Add one cut to the list. Raises StoreUnavailable."""
     ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row)])

@@ -1,19 +1,27 @@
-"""What a silver table could not take: held positions, with the reason, in ``_silverfold/<feed>/quarantine/<table>``.
+"""What a silver table could not take: quarantined positions, in the ledger ``_silverfold/<feed>/quarantine/<table>``.
 
-A frame that cannot be decoded holds its table at the last good update. The ledger is a log of events: a row without
-``resolved_at`` says that a position is held, one with it that the hold is over. Of each position the newest counts.
+A frame that cannot be decoded holds its table at the last good update. The ledger is a log of events, of each position
+the newest counts::
+
+    held ──┬──▶ passed         a fixed decoder read it, or a snapshot made it needless
+           └──▶ skipped ──┬──▶ passed         a snapshot made it needless
+                          └──▶ skip undone    it holds again, as before
+
+Clocks of several machines write events: an event is never noted as older than the one it follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 
 import pyarrow as pa
 
 from pipelines import ledger
 from pipelines.places import Places
+from pipelines.store import open_table
 
 SCHEMA = pa.schema(
     [
@@ -29,6 +37,21 @@ SCHEMA = pa.schema(
 
 PASSED = "passed"
 """The table went beyond the position: a fixed decoder read it, or a snapshot made it needless."""
+SKIPPED = "skipped"
+"""The frame is left out of what is decoded; with it left out the table is degraded until a snapshot passes."""
+UNDONE = "skip undone"
+"""The frame is not left out after all: it holds again."""
+
+
+class HoldState(StrEnum):
+    """How a quarantined position stands."""
+
+    HOLDING = "holding"
+    """The table stands before it."""
+    SKIPPED = "skipped"
+    """The table goes on, or went on, without the frame."""
+    RESOLVED = "resolved"
+    """It is over: the table took it, or a snapshot made it needless."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +62,8 @@ class Hold:
         position: frame_seq of the bad frame.
         update_position: Position of the first frame of the update it belongs to: the table stands before it.
         error_class: Stable name of what is wrong (`conf.errors`).
-        resolution: How it ended; None while it holds.
+        resolved_at: When the newest event was that did more than hold.
+        resolution: What it did: `PASSED`, `SKIPPED` or `UNDONE`; None when there was none.
     """
 
     position: int
@@ -50,6 +74,17 @@ class Hold:
     resolved_at: datetime | None = None
     resolution: str | None = None
 
+    @property
+    def holds(self) -> bool:
+        """The table may not go on, as far as the ledger knows."""
+        return self.resolution in (None, UNDONE)
+
+    def state(self, applied: int) -> HoldState:
+        """Say how it stands with a table that has reached a position, whether or not its builder lived to note it."""
+        if self.resolution == SKIPPED:
+            return HoldState.SKIPPED
+        return HoldState.HOLDING if self.holds and self.position > applied else HoldState.RESOLVED
+
 
 def hold(places: Places, feed: str, table: str, found: Hold) -> None:
     """Note that a position holds the table. Safe to repeat: what is noted already is not noted again.
@@ -57,42 +92,87 @@ def hold(places: Places, feed: str, table: str, found: Hold) -> None:
     Raises:
         StoreUnavailable: The quarantine cannot be read or written now.
     """
-    same = (found.position, found.error_class, found.reason)
-    if same in {(known.position, known.error_class, known.reason) for known in holds(places, feed, table)}:
-        return
-    ledger.append(places.quarantine(feed, table), SCHEMA, [asdict(found)])
+    known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position)
+    if known is None:
+        _note(places, feed, table, [found])
+    elif not known.holds or (known.error_class, known.reason) != (found.error_class, found.reason):
+        _note(places, feed, table, [replace(found, found_at=_after(known, found.found_at))])
 
 
 def holds(places: Places, feed: str, table: str) -> Sequence[Hold]:
     """Return what holds the table now, by position; nothing when it is not held. Raises StoreUnavailable."""
-    return [known for known in _newest(places, feed, table) if known.resolved_at is None]
+    return [known for known in quarantined(places, feed, table) if known.holds]
+
+
+def skip(places: Places, feed: str, table: str, found: Hold, *, now: datetime) -> None:
+    """Note that a frame is to be left out. Safe to repeat. Raises StoreUnavailable.
+
+    Args:
+        found: The frame, whether it was noted before or not.
+    """
+    known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position, found)
+    if known.resolution != SKIPPED:
+        _note(places, feed, table, [_ended(replace(found, found_at=known.found_at), known, SKIPPED, now)])
+
+
+def undo_skip(places: Places, feed: str, table: str, skipped: Hold, *, now: datetime) -> None:
+    """Note that a skipped frame is to be decoded after all: it holds again. Raises StoreUnavailable."""
+    _note(places, feed, table, [_ended(skipped, skipped, UNDONE, now)])
 
 
 def release(
-    places: Places, feed: str, table: str, *, through: int, now: datetime, resolution: str = PASSED
+    places: Places,
+    feed: str,
+    table: str,
+    *,
+    through: int,
+    now: datetime,
+    resolution: str = PASSED,
+    needless: Collection[int] = (),
 ) -> Sequence[Hold]:
-    """End every hold up to and including a position; return those that ended. Safe to repeat.
+    """End every hold up to and including a position; return what ended. Safe to repeat.
+
+    Args:
+        needless: Skipped positions that a snapshot has passed: they end too.
 
     Raises:
         StoreUnavailable: The quarantine cannot be read or written now.
     """
     over = [
-        replace(known, resolved_at=now, resolution=resolution)
-        for known in holds(places, feed, table)
-        if known.position <= through
+        _ended(known, known, resolution, now)
+        for known in quarantined(places, feed, table)
+        if (known.holds and known.position <= through) or (known.resolution == SKIPPED and known.position in needless)
     ]
     if over:
-        ledger.append(places.quarantine(feed, table), SCHEMA, [asdict(ended) for ended in over])
+        _note(places, feed, table, over)
     return over
 
 
-def _newest(places: Places, feed: str, table: str) -> list[Hold]:
-    """Return the newest event of each position, by position."""
+def quarantined(places: Places, feed: str, table: str) -> Sequence[Hold]:
+    """Return the newest event of every position ever quarantined, by position. Raises StoreUnavailable."""
     events = ledger.read(places.quarantine(feed, table), SCHEMA).to_pylist()
     newest: dict[int, Hold] = {}
     for event in sorted((Hold(**event) for event in events), key=_when):
         newest[event.position] = event
     return [newest[position] for position in sorted(newest)]
+
+
+def version(places: Places, feed: str, table: str) -> int:
+    """Return a number that grows with the ledger, from its log alone; -1 before the first event."""
+    opened = open_table(places.quarantine(feed, table))
+    return -1 if opened is None else opened.version()
+
+
+def _note(places: Places, feed: str, table: str, events: Sequence[Hold]) -> None:
+    ledger.append(places.quarantine(feed, table), SCHEMA, [asdict(event) for event in events])
+
+
+def _ended(found: Hold, known: Hold, resolution: str, now: datetime) -> Hold:
+    return replace(found, resolved_at=_after(known, now), resolution=resolution)
+
+
+def _after(known: Hold, now: datetime) -> datetime:
+    return max(now, _when(known)[0] + timedelta(microseconds=1))
 
 
 def _when(event: Hold) -> tuple[datetime, bool]:

@@ -20,7 +20,7 @@ from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.bronze import read_small_columns
 from pipelines.cuts import CutRow, app_id, last_cuts
-from pipelines.held import Hold, holds
+from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, connection_marks
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner, State, StreamRules
@@ -94,6 +94,10 @@ class TableStatus(_Report):
     rows: int | None
     """Null when there is no table, or its files do not tell."""
     last_cut: LastCut | None
+    degraded: bool = False
+    """The table went on without frames that cannot be decoded: its rows may differ from the source's."""
+    skipped_positions: tuple[int, ...] = ()
+    """Those frames; none unless ``degraded``. A snapshot that passes them ends it."""
 
 
 class ReceiverState(StrEnum):
@@ -148,12 +152,13 @@ class Built:
     Args:
         applied: Position in the table's own log; -1 for none.
         exists: There is a table.
+        quarantined: The newest event of each quarantined position, by position.
     """
 
     exists: bool = False
     applied: int = -1
     rows: int | None = None
-    holds: Sequence[Hold] = ()
+    quarantined: Sequence[Hold] = ()
     last_cut: CutRow | None = None
 
 
@@ -184,11 +189,11 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
 
 def read_built(places: Places, feed: str, table: str, last_cut: CutRow | None) -> Built:
     """Read what the store knows of one silver table. Raises StoreUnavailable."""
-    held = holds(places, feed, table)
+    held = quarantined(places, feed, table)
     place = places.silver(feed, table)
     opened = open_table(place)
     if opened is None:
-        return Built(holds=held)
+        return Built(quarantined=held)
     with naming_the_store(place):
         applied = opened.transaction_version(app_id(feed, table))
         return Built(True, -1 if applied is None else applied, count_rows(opened), held, last_cut)
@@ -212,6 +217,7 @@ def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: d
     """
     fault = _fault(built, planned)
     plan = planned if isinstance(planned, Plan) else None
+    skipped = tuple(each.position for each in built.quarantined if _left_out(each, built.applied))
     oldest = plan.oldest_waiting if plan else None
     return TableStatus(
         table=name,
@@ -224,6 +230,8 @@ def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: d
         lag_seconds=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
         rows=built.rows,
         last_cut=_last_cut(built.last_cut),
+        degraded=bool(skipped),
+        skipped_positions=skipped,
     )
 
 
@@ -254,10 +262,14 @@ def _planned(planner: Planner, table: str) -> Plan | PositionGap:
 def _fault(built: Built, planned: Plan | PositionGap) -> Fault | None:
     if isinstance(planned, PositionGap):
         return Fault(error_class=planned.error_class, reason=str(planned), position=planned.first, since=None)
-    for hold in built.holds:
-        if hold.position > built.applied:  # else the builder passed it, and died before it could say so
+    for hold in built.quarantined:
+        if hold.state(built.applied) is HoldState.HOLDING:
             return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
     return None
+
+
+def _left_out(found: Hold, applied: int) -> bool:
+    return found.state(applied) is HoldState.SKIPPED and found.position <= applied
 
 
 def _state(built: Built, planned: Plan | PositionGap, fault: Fault | None) -> TableState:

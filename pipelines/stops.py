@@ -8,6 +8,7 @@ landed, all of it is tried at once. So a table's rows do not depend on when its 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from conf.errors import DuplicateKey, NullKey, SilverfoldError
@@ -56,6 +57,10 @@ class Stops:
         self._longest = max(self._longest, cut.last)
         self._half = cut.begins[len(cut.begins) // 2]
         return self._half
+
+    def keep(self, positions: Collection[int]) -> None:
+        """Forget the stops at all but some positions: the others are over by what people or other builds did."""
+        self._stops = {at: stop for at, stop in self._stops.items() if at in positions}
 
     def passed(self, position: int) -> None:
         """Forget what the table has passed."""

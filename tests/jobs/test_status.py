@@ -76,6 +76,8 @@ STATUS = Status(
                     lag_seconds=0.0,
                     rows=None,
                     last_cut=None,
+                    degraded=True,
+                    skipped_positions=tuple(range(1, 13)),
                 ),
             ),
         ),
@@ -98,7 +100,8 @@ def printed() -> str:
         "3 updates, 4.2 s",
         "3 h 5 min ago, version 8: +5 -1",
         "quotes: held at position 117: TRUNCATED_MESSAGE: [group] ends at byte 40",
-        "not_built",
+        "not_built, degraded",
+        "trades: degraded until a snapshot: went on without positions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more",
     ],
 )
 def test_people_are_told_how_things_stand(printed: str, told: str):
@@ -123,6 +126,8 @@ def test_the_keys_for_scripts_stay():
         "lag_seconds",
         "rows",
         "last_cut",
+        "degraded",
+        "skipped_positions",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.held import Hold, hold, holds, release
+from pipelines.held import Hold, HoldState, hold, holds, quarantined, release, skip, undo_skip, version
 from pipelines.places import Places
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -91,3 +91,81 @@ def test_a_position_released_may_hold_again(places: Places):
     hold(places, "market", "quotes", again)
 
     assert holds(places, "market", "quotes") == [again]
+
+
+SKIPPED = replace(BAD_FRAME, resolved_at=ONE, resolution="skipped")
+LATER = datetime(2024, 5, 1, 15, tzinfo=UTC)
+
+
+def test_a_skipped_frame_holds_no_longer_and_is_remembered(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+
+    skip(places, "market", "quotes", BAD_FRAME, now=ONE)
+
+    assert holds(places, "market", "quotes") == []
+    assert quarantined(places, "market", "quotes") == [SKIPPED]
+
+
+def test_skipping_twice_writes_once(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=ONE)
+
+    skip(places, "market", "quotes", BAD_FRAME, now=LATER)
+
+    assert quarantined(places, "market", "quotes") == [SKIPPED]
+    assert version(places, "market", "quotes") == 1  # after the one that made the ledger
+
+
+def test_a_skip_undone_holds_as_before(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=ONE)
+
+    undo_skip(places, "market", "quotes", SKIPPED, now=LATER)
+
+    assert holds(places, "market", "quotes") == [replace(BAD_FRAME, resolved_at=LATER, resolution="skip undone")]
+    assert quarantined(places, "market", "quotes")[0].state(applied=14) is HoldState.HOLDING
+
+
+def test_what_holds_again_after_an_undone_skip_is_not_noted_anew(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=ONE)
+    undo_skip(places, "market", "quotes", SKIPPED, now=LATER)
+    before = version(places, "market", "quotes")
+
+    hold(places, "market", "quotes", replace(BAD_FRAME, found_at=LATER))
+
+    assert version(places, "market", "quotes") == before
+
+
+def test_a_skip_noted_by_a_clock_that_is_behind_still_counts(places: Places):
+    hold(places, "market", "quotes", BAD_FRAME)
+
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON - timedelta(minutes=5))
+
+    assert [each.resolution for each in quarantined(places, "market", "quotes")] == ["skipped"]
+
+
+def test_going_beyond_a_skipped_frame_does_not_end_its_skip(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=ONE)
+
+    assert release(places, "market", "quotes", through=30, now=LATER) == []
+    assert quarantined(places, "market", "quotes") == [SKIPPED]
+
+
+def test_a_snapshot_that_makes_a_skipped_frame_needless_ends_its_skip(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=ONE)
+
+    release(places, "market", "quotes", through=30, now=LATER, needless=[17])
+
+    assert quarantined(places, "market", "quotes") == [replace(SKIPPED, resolved_at=LATER, resolution="passed")]
+
+
+@pytest.mark.parametrize(
+    ("event", "applied", "state"),
+    [
+        (BAD_FRAME, 14, HoldState.HOLDING),
+        (BAD_FRAME, 20, HoldState.RESOLVED),  # its builder died before it could note it
+        (SKIPPED, 14, HoldState.SKIPPED),
+        (SKIPPED, 20, HoldState.SKIPPED),
+        (replace(BAD_FRAME, resolved_at=ONE, resolution="passed"), 20, HoldState.RESOLVED),
+    ],
+)
+def test_a_quarantined_position_holds_is_skipped_or_is_over(event: Hold, applied: int, state: HoldState):
+    assert event.state(applied) is state

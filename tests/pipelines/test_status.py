@@ -164,7 +164,7 @@ def test_a_table_without_a_silver_table_is_not_built():
 
 
 def test_a_held_table_says_where_and_why():
-    told = table_status("quotes", replace(BUILT, holds=[BAD_FRAME]), SYNCED, now=NOW)
+    told = table_status("quotes", replace(BUILT, quarantined=[BAD_FRAME]), SYNCED, now=NOW)
 
     assert (told.state, told.fault) == (
         TableState.HELD,
@@ -173,9 +173,33 @@ def test_a_held_table_says_where_and_why():
 
 
 def test_a_table_that_went_beyond_what_held_it_is_not_held():
-    told = table_status("quotes", replace(BUILT, applied=8, holds=[BAD_FRAME]), SYNCED, now=NOW)
+    told = table_status("quotes", replace(BUILT, applied=8, quarantined=[BAD_FRAME]), SYNCED, now=NOW)
 
     assert (told.state, told.fault) == (TableState.SYNCED, None)
+
+
+SKIPPED = replace(BAD_FRAME, resolved_at=NOW, resolution="skipped")
+
+
+def test_a_table_that_went_on_without_a_frame_is_degraded_and_names_it():
+    told = table_status("quotes", replace(BUILT, applied=8, quarantined=[SKIPPED]), SYNCED, now=NOW)
+
+    assert (told.state, told.fault) == (TableState.SYNCED, None)
+    assert (told.degraded, told.skipped_positions) == (True, (7,))
+
+
+def test_a_table_that_is_still_before_a_skipped_frame_is_neither_held_nor_degraded():
+    told = table_status("quotes", replace(BUILT, applied=4, quarantined=[SKIPPED]), SYNCED, now=NOW)
+
+    assert (told.fault, told.degraded, told.skipped_positions) == (None, False, ())
+
+
+def test_a_snapshot_that_passed_a_skipped_frame_ends_the_degradation():
+    passed = replace(SKIPPED, resolution="passed")
+
+    told = table_status("quotes", replace(BUILT, applied=30, quarantined=[passed]), SYNCED, now=NOW)
+
+    assert (told.degraded, told.skipped_positions) == (False, ())
 
 
 def test_missing_positions_stop_a_table_and_are_named():

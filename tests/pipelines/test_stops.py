@@ -108,3 +108,13 @@ def test_what_lies_ahead_is_remembered():
     stops.passed(12)
 
     assert (stops.within(FOUR), stops.fault) == (14, BAD)
+
+
+def test_stops_that_are_over_elsewhere_are_forgotten():
+    stops = Stops()
+    stops.hold(14, FOUR, BAD)
+    stops.hold(20, FOUR, SchemaDrift("column gone", table="quotes"))
+
+    stops.keep({20})
+
+    assert (stops.within(FOUR), stops.within(cut((10, 12), (13, 15)))) == (20, None)
