@@ -46,8 +46,12 @@ JOBS = {
     "simulate": Job("jobs.simulate:app", "Run a connector's own source, and keep its tables changing."),
     "receive": Job("jobs.receive:receive", "Land a feed's frames in bronze, until stopped."),
     "build": Job("jobs.build:build", "Bring a feed's silver tables up to what has landed."),
+    "verify": Job("jobs.verify:verify", "Compare silver tables with what bronze, or the source, says they must hold."),
     "sql": Job("jobs.sql:sql", "Run a query over the silver tables, by table name."),
     "status": Job("jobs.status:status", "Show, per feed and table, what has landed and what is applied."),
+    "quarantine": Job(
+        "jobs.quarantine:app", "See what silver tables could not take; try it again, or go on without it."
+    ),
     "config": Job("jobs.config:app", "Look at the settings."),
 }
 

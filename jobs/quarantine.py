@@ -1,0 +1,239 @@
+"""``silverfold quarantine``: what silver tables could not take, and what to do about it.
+
+``list --json`` prints one array; each object has ``table``, ``position``, ``update_position``, ``state``,
+``error_class``, ``reason``, ``found_at``, ``resolved_at`` and ``resolution``, as `pipelines.held.Hold` says; names and
+meanings stay.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from conf.errors import ConfigError, SilverfoldError, UndecodableFrame
+from jobs.cli import main_of
+from jobs.console import console_on
+from jobs.context import invocation
+from jobs.status import positions
+from jobs.stopping import stopped_by_signals
+
+if TYPE_CHECKING:
+    from conf.model import Settings
+    from connectors.base import Connector, Feed
+    from pipelines.held import Hold
+    from pipelines.quarantine import Quarantined
+
+app = typer.Typer(no_args_is_help=True)
+
+FeedName = Annotated[str, typer.Argument(metavar="FEED", help="Name of the feed.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Name of the silver table.")]
+
+
+class Outcome(NamedTuple):
+    """What trying again did for one table."""
+
+    table: str
+    passed: Sequence[int]
+    """Positions it has gone beyond."""
+    holds: str | None
+    """What holds it now; None when nothing does."""
+
+
+@app.callback()
+def quarantine() -> None:
+    """See what silver tables could not take; try it again, or go on without it."""
+
+
+@app.command("list")
+def listed(
+    ctx: typer.Context,
+    feed: FeedName,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array, for scripts.")] = False,
+    resolved: Annotated[bool, typer.Option("--all", help="Also what is over.")] = False,
+) -> None:
+    """List what holds the feed's tables, and the frames that were skipped.
+
+    States: *holding*: the table stands before it. *skipped*: the table goes on, or went on, without the frame, until a
+    snapshot passes it. *resolved*, with --all: the table took it, or a snapshot made it needless.
+
+    Reads the store alone.
+    """
+    from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
+
+    run = invocation(ctx)
+    settings = run.settings()
+    _, opened = run.feed(feed, settings)
+    found = read_quarantine(run.places(settings), feed, opened.tables)
+    wanted = [row for row in found if resolved or not row.is_over]
+    show(wanted, sys.stdout, as_json=as_json)
+
+
+@app.command()
+def retry(
+    ctx: typer.Context,
+    feed: FeedName,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table.", show_default=False)] = None,
+) -> None:
+    """Build the tables that hold, now: after a fix they go on where they stand, update by update, in order.
+
+    Safe beside a build that follows, which goes on from where this ends. A frame that was skipped stays skipped.
+    Exit code 1 when a table still holds.
+    """
+    from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
+
+    run = invocation(ctx)
+    settings = run.settings()
+    connector, opened = run.feed(feed, settings)
+    places, asked = run.places(settings), only(opened, [table] if table else list(opened.tables))
+    before = read_quarantine(places, feed, asked.tables)
+    names = list(dict.fromkeys(row.table for row in before if row.ahead))
+    if not names:
+        print(f"silverfold: nothing holds {f'table {table}' if table else f'a table of feed {feed}'}")
+        return
+    faults = _build(settings, connector, only(opened, names))
+    outcomes = compared(before, read_quarantine(places, feed, names), faults)
+    for outcome in outcomes:
+        print(f"silverfold: {told(outcome)}")
+    if any(outcome.holds for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+@app.command()
+def skip(
+    ctx: typer.Context,
+    feed: FeedName,
+    table: TableName,
+    position: Annotated[int, typer.Argument(metavar="POSITION", help="The frame, as list shows it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Decode it after all; it must not be passed yet.")] = False,
+) -> None:
+    """Go on without a frame that holds a table.
+
+    All of its update but this frame is applied, by the build that follows or the next one. The table is degraded
+    until a snapshot passes the frame. Exit code 2 when the position is not a frame that holds the table.
+    """
+    from pipelines import held  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - as above
+
+    run = invocation(ctx)
+    settings = run.settings()
+    _, opened = run.feed(feed, settings)
+    places, now = run.places(settings), datetime.now(UTC)
+    found = read_quarantine(places, feed, only(opened, [table]).tables)
+    if undo:
+        held.undo_skip(places, feed, table, undoable(found, table, position), now=now)
+        print(f"silverfold: {table}: frame {position} holds it again")
+    else:
+        held.skip(places, feed, table, skippable(found, table, position), now=now)
+        print(f"silverfold: {table}: the build goes on without frame {position}; degraded until a snapshot passes it")
+
+
+def only(feed: Feed, tables: Sequence[str]) -> Feed:
+    """Return the feed with some of its tables. Raises ConfigError when it lacks one."""
+    for table in tables:
+        if table not in feed.tables:
+            raise _refused("TABLE", table, ", ".join(feed.tables))
+    return replace(feed, tables={table: feed.tables[table] for table in tables})
+
+
+def skippable(found: Sequence[Quarantined], table: str, position: int) -> Hold:
+    """Return what is noted of a frame that holds the table. Raises ConfigError when it does not, or is no frame."""
+    holding = {row.hold.position: row.hold for row in found if row.holds}
+    if position not in holding:
+        held = ", ".join(map(str, holding))
+        raise _refused("POSITION", position, f"{held}, which holds {table}" if held else f"none: nothing holds {table}")
+    hold = holding[position]
+    if hold.error_class != UndecodableFrame.error_class:
+        raise _refused("POSITION", position, f"a frame that cannot be decoded; {table} holds for {hold.error_class}")
+    return hold
+
+
+def undoable(found: Sequence[Quarantined], table: str, position: int) -> Hold:
+    """Return what is noted of a skipped frame the table has not passed. Raises ConfigError when there is none."""
+    skipped = {row.hold.position: row.hold for row in found if row.ahead and not row.holds}
+    if position not in skipped:
+        ahead = ", ".join(map(str, skipped)) or "none"
+        raise _refused("POSITION", position, f"a skipped frame that {table} has yet to pass: {ahead}")
+    return skipped[position]
+
+
+def compared(
+    before: Sequence[Quarantined], after: Sequence[Quarantined], faults: Mapping[str, SilverfoldError]
+) -> list[Outcome]:
+    """Return what became of every table that held or was to skip.
+
+    Args:
+        faults: What the build says holds which table.
+    """
+    outcomes = []
+    for table in dict.fromkeys(row.table for row in before if row.ahead):
+        ahead = {row.hold.position for row in after if row.table == table and row.ahead}
+        passed = [r.hold.position for r in before if r.table == table and r.ahead and r.hold.position not in ahead]
+        noted = (row.hold.reason for row in after if row.table == table and row.holds)
+        holds = str(faults[table]) if table in faults else next(noted, None)
+        outcomes.append(Outcome(table, passed, holds))
+    return outcomes
+
+
+def told(outcome: Outcome) -> str:
+    """Return the outcome as people say it."""
+    passed = f"went beyond {positions(outcome.passed)}" if outcome.passed else ""
+    holds = "" if outcome.holds is None else f"holds: {outcome.holds}"
+    return f"{outcome.table} {' and '.join(filter(None, (passed, holds))) or 'stands where it stood'}"
+
+
+def show(found: Sequence[Quarantined], out: TextIO, *, as_json: bool) -> None:
+    """Print quarantined positions."""
+    if as_json:
+        print(json.dumps([_plain(row) for row in found], indent=2), file=out)
+        return
+    table = Table("table", "position", "update", "state", "class", "since", "reason", header_style="bold")
+    for row in found:
+        hold = row.hold
+        since = f"{hold.found_at:%Y-%m-%d %H:%M:%S} UTC"
+        numbers = (str(hold.position), str(hold.update_position))
+        cells = (row.table, *numbers, row.state.value, hold.error_class, since, hold.reason)
+        table.add_row(*map(Text, cells))
+    console_on(out).print(table if found else "nothing is quarantined", markup=False)
+
+
+def _plain(row: Quarantined) -> dict[str, Any]:
+    known = {name: getattr(row.hold, name) for name in ("position", "update_position", "error_class", "reason")}
+    ended = row.hold.resolved_at
+    return {
+        "table": row.table,
+        **known,
+        "state": row.state.value,
+        "found_at": row.hold.found_at.isoformat(),
+        "resolved_at": None if ended is None else ended.isoformat(),
+        "resolution": row.hold.resolution,
+    }
+
+
+def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str, SilverfoldError]:
+    """Build the feed's tables up to what has landed; return what holds which."""
+    from jobs.build import run as build  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
+    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+
+    with stopped_by_signals() as stop:
+        with Console(stderr=True).status("starting Spark"):
+            spark = start_spark(settings, app=f"silverfold quarantine retry {feed.name}")
+        feed_build = FeedBuild(spark, settings, connector, feed)
+        return build(feed_build, stop, follow=False, poll_seconds=settings.build.poll_ms / 1000)
+
+
+def _refused(key: str, found: object, allowed: str) -> ConfigError:
+    return ConfigError(file="command line", key=key, found=found, allowed=allowed)
+
+
+if __name__ == "__main__":
+    main_of("quarantine")

@@ -1,0 +1,148 @@
+"""What a running build knows of the quarantine, without Spark: what it does is in ``test_build_quarantine.py``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from connectors.base import Cut
+from pipelines.cuts import CutRow, record
+from pipelines.held import SKIPPED, UNDONE, Hold, HoldState, quarantined, skip, undo_skip
+from pipelines.places import Places
+from pipelines.quarantine import Quarantine, Quarantined, read_quarantine
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
+BAD_FRAME = Hold(
+    position=17, update_position=15, error_class="UNDECODABLE_FRAME", reason="group ends at byte 40", found_at=NOON
+)
+THROUGH_IT = Cut("quotes", 1, 14, 19, ((15, 19),), (15,), (19,), replaces=False)
+SNAPSHOT_AFTER = Cut("quotes", 2, 19, 40, ((30, 40),), (30,), (40,), replaces=True)
+SNAPSHOT_WITH_IT = Cut("quotes", 1, -1, 40, ((15, 40),), (15,), (40,), replaces=True)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(str(tmp_path))
+
+
+def opened(places: Places, *, skips: bool = False) -> Quarantine:
+    quarantine = Quarantine(places, "market", "quotes", skips)
+    quarantine.catch_up(now=NOON)
+    return quarantine
+
+
+def resolutions(places: Places) -> list[str | None]:
+    return [each.resolution for each in quarantined(places, "market", "quotes")]
+
+
+def test_what_nobody_skipped_holds(places: Places):
+    quarantine = opened(places)
+
+    went_on = quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+
+    assert (went_on, quarantine.left_out(THROUGH_IT), resolutions(places)) == (False, (), [None])
+
+
+def test_a_table_set_to_skip_goes_on_without_the_frame(places: Places):
+    quarantine = opened(places, skips=True)
+
+    went_on = quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+
+    assert (went_on, quarantine.left_out(THROUGH_IT), resolutions(places)) == (True, (17,), [SKIPPED])
+
+
+def test_only_a_frame_can_be_skipped(places: Places):
+    assert opened(places, skips=True).take(BAD_FRAME, now=NOON, is_frame=False) is False
+    assert resolutions(places) == [None]
+
+
+def test_a_look_reads_only_what_is_new(places: Places):
+    quarantine = opened(places)
+    quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+
+    looks = [quarantine.look(), quarantine.look()]
+    skip(places, "market", "quotes", BAD_FRAME, now=LATER)
+
+    assert (looks, quarantine.look(), quarantine.left_out(THROUGH_IT)) == ([True, False], True, (17,))
+
+
+def test_a_frame_outside_the_cut_is_not_left_out_of_it(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+
+    assert opened(places).left_out(SNAPSHOT_AFTER) == ()
+
+
+def test_a_skip_undone_while_the_cut_was_applied_without_the_frame_counts_again(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+    quarantine = opened(places)
+    left_out = quarantine.left_out(THROUGH_IT)
+    (skipped,) = quarantined(places, "market", "quotes")
+    undo_skip(places, "market", "quotes", skipped, now=LATER)
+    assert resolutions(places) == [UNDONE]
+
+    quarantine.passed(THROUGH_IT, left_out, now=LATER)
+
+    assert resolutions(places) == [SKIPPED]
+
+
+def test_a_snapshot_beyond_a_skipped_frame_ends_the_skip(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+    quarantine = opened(places)
+
+    quarantine.passed(SNAPSHOT_AFTER, quarantine.left_out(SNAPSHOT_AFTER), now=LATER)
+
+    assert resolutions(places) == ["passed"]
+
+
+def test_a_snapshot_that_lacks_the_skipped_frame_does_not_end_the_skip(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+    quarantine = opened(places)
+
+    quarantine.passed(SNAPSHOT_WITH_IT, quarantine.left_out(SNAPSHOT_WITH_IT), now=LATER)
+
+    assert resolutions(places) == [SKIPPED]
+
+
+@pytest.mark.parametrize(("first_position", "resolution"), [(30, "passed"), (15, SKIPPED)])
+def test_what_a_builder_could_not_note_before_it_died_is_noted_by_the_next(
+    places: Places, first_position: int, resolution: str
+):
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+    record(places, "market", replacing(first_position))
+
+    opened(places)
+
+    assert resolutions(places) == [resolution]
+
+
+def replacing(first_position: int) -> CutRow:
+    return CutRow(
+        table="quotes",
+        delta_version=3,
+        epoch=2,
+        first_position=first_position,
+        last_position=40,
+        replaced=True,
+        updates=1,
+        inserted=1,
+        updated=0,
+        deleted=0,
+        ignored=0,
+        landed_at=None,
+        committed_at=NOON,
+        seconds=None,
+        notes={},
+    )
+
+
+def test_what_is_quarantined_stands_beside_its_table(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=LATER)
+
+    (quotes,) = read_quarantine(places, "market", ["quotes", "trades"])
+
+    assert quotes == Quarantined("quotes", quarantined(places, "market", "quotes")[0], applied=-1)
+    assert (quotes.state, quotes.holds, quotes.is_over, quotes.ahead) == (HoldState.SKIPPED, False, False, True)
+    assert quotes._replace(applied=17).ahead is False
