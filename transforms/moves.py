@@ -13,7 +13,7 @@ rows as they stood. Changes on keys that no move touches are folded as ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -74,7 +74,7 @@ class Follower:
     _frame: int | None = None
 
     def follow(self, step: Step) -> int | None:
-        """Return the number of the row the change is of; None when it is of no row, or ends one."""
+        """Return the number of the row the change is of; None when it is of none."""
         if step.frame_seq != self._frame:
             self._frame = step.frame_seq
             self._displaced.clear()
@@ -95,12 +95,15 @@ class Follower:
             elif number is None and stood:
                 yield Place(key, None, None, self._touched[key])
 
+    def root(self, number: int | None) -> Key | None:
+        """Return where a row stood before the cut; None for one that began in it."""
+        return None if number is None else self._roots[number]
+
     def _row_of(self, step: Step) -> int | None:
         if step.op in (INSERT, SNAPSHOT):
             return self._put(step, self._begin(None))
         if step.op == DELETE:
-            self._take(step.key, step.frame_seq)
-            return None
+            return self._take(step.key, step.frame_seq)
         if step.old_key is not None:
             return self._move(step, step.old_key)
         number = self._at.get(step.key)
@@ -154,16 +157,37 @@ def resolve(
     Returns:
         Change rows, at most one per key. A row on a key that a move touches is whole: an insert or a delete.
     """
+    found = follow(changes, current, upsert=upsert, replaces=replaces)
+    others = fold(found.others, upsert=upsert, replaces=replaces)
+    numbered = found.numbered.drop("old_key", "root").withColumn("key", F.struct("number"))
+    net = fold(numbered, replaces=replaces)
+    return others.unionByName(_at_places(found.places, net, None if replaces else current))
+
+
+class Followed(NamedTuple):
+    """Change rows, told apart by whether a move touches their key."""
+
+    others: DataFrame
+    """Those that no move touches."""
+    numbered: DataFrame
+    """The rest, with ``number`` and ``root``: which row they are of, and its key before the cut (NULL: begun in it)."""
+    places: DataFrame
+    """What has become of the keys that a move touches: the columns of `Place`."""
+
+
+def follow(changes: DataFrame, current: DataFrame | None, *, upsert: bool = False, replaces: bool = False) -> Followed:
+    """Find out which row each change is of. Lazy. Arguments as of `resolve`."""
     listed = complete(changes).withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
     moved = listed.where(F.col("old_key").isNotNull())
     touched = moved.select(F.explode(F.array("key", "old_key")).alias("key")).distinct()
-    others = fold(listed.join(touched, "key", "left_anti"), upsert=upsert, replaces=replaces)
     concerned = listed.join(touched, "key", "left_semi")
-    stood = _stood(touched, None if replaces else current)
-    followed = _followed(concerned, stood, upsert=upsert, replaces=replaces)
-    numbered = concerned.drop("old_key", "key").join(followed.where("place IS NULL"), list(_IDENTITY))
-    net = fold(numbered.withColumn("key", F.struct("number")), replaces=replaces)
-    return others.unionByName(_at_places(followed.where("place IS NOT NULL"), net, None if replaces else current))
+    found = _run(concerned, _stood(touched, None if replaces else current), upsert=upsert, replaces=replaces)
+    of_changes = found.where("ordinal IS NOT NULL").select(*_IDENTITY, "number", "root")
+    return Followed(
+        others=listed.join(touched, "key", "left_anti"),
+        numbered=concerned.join(of_changes, list(_IDENTITY)),
+        places=found.where("ordinal IS NULL").drop("ordinal"),
+    )
 
 
 def _stood(touched: DataFrame, current: DataFrame | None) -> DataFrame:
@@ -185,8 +209,8 @@ def _fields(frame: DataFrame, name: str) -> T.StructType:
     return kind
 
 
-def _followed(concerned: DataFrame, stood: DataFrame, *, upsert: bool, replaces: bool) -> DataFrame:
-    """Run the follower: one row per change (``place`` NULL), then one per place."""
+def _run(concerned: DataFrame, stood: DataFrame, *, upsert: bool, replaces: bool) -> DataFrame:
+    """Run the follower: a row for each change, then one for each place, which has no ``ordinal``."""
     key = concerned.schema["key"].dataType
     steps = (
         concerned.select(*_IDENTITY, "op", "key", "old_key")
@@ -195,15 +219,14 @@ def _followed(concerned: DataFrame, stood: DataFrame, *, upsert: bool, replaces:
     )
     first = [F.col("op") != SNAPSHOT] if replaces else []
     in_order = steps.repartition(1).sortWithinPartitions(*first, *_IDENTITY)
-    row = T.StructType().add("number", T.LongType()).add("frame_seq", T.LongType()).add("ordinal", T.IntegerType())
-    schema = row.add("place", T.StructType().add("key", key).add("root", key))
+    found = T.StructType().add("frame_seq", T.LongType()).add("ordinal", T.IntegerType()).add("number", T.LongType())
     names = ["op", "key", "old_key", "stood", "old_stood"]
-    return in_order.select(*_IDENTITY, *names).mapInArrow(_Follow(upsert), schema)
+    return in_order.select(*_IDENTITY, *names).mapInArrow(_Run(upsert), found.add("root", key).add("key", key))
 
 
 @dataclass(frozen=True)
-class _Follow:
-    """The follower over Arrow batches."""
+class _Run:
+    """A follower over Arrow batches."""
 
     upsert: bool
 
@@ -211,39 +234,33 @@ class _Follow:
         follower, key = Follower(upsert=self.upsert), None
         for batch in batches:
             key = batch.schema.field("key").type
-            yield _batch([self._numbered(follower, row) for row in batch.to_pylist()], key)
+            yield _found([_followed(follower, row) for row in batch.to_pylist()], key)
         if key is not None:
-            yield _batch([_placed(place, key.names) for place in follower.places()], key)
-
-    @staticmethod
-    def _numbered(follower: Follower, row: Mapping[str, Any]) -> dict[str, Any]:
-        old_key = None if row["old_key"] is None else tuple(row["old_key"].values())
-        step = Step(
-            row["frame_seq"], row["op"], tuple(row["key"].values()), old_key, row["stood"], bool(row["old_stood"])
-        )
-        number = follower.follow(step)
-        return {"number": number, "frame_seq": row["frame_seq"], "ordinal": row["ordinal"], "place": None}
+            yield _found([(at.frame_seq, None, at.number, at.root, at.key) for at in follower.places()], key)
 
 
-def _placed(place: Place, names: list[str]) -> dict[str, Any]:
-    key, root = (None if at is None else dict(zip(names, at, strict=True)) for at in (place.key, place.root))
-    return {
-        "number": place.number,
-        "frame_seq": place.frame_seq,
-        "ordinal": None,
-        "place": {"key": key, "root": root},
-    }
+_Found: TypeAlias = tuple[int, int | None, int | None, Key | None, Key | None]
 
 
-def _batch(rows: list[dict[str, Any]], key: pa.DataType) -> pa.RecordBatch:
-    place = pa.struct([("key", key), ("root", key)])
-    schema = pa.schema([("number", pa.int64()), ("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("place", place)])
-    return pa.RecordBatch.from_pylist(rows, schema=schema)
+def _followed(follower: Follower, row: Mapping[str, Any]) -> _Found:
+    old_key = None if row["old_key"] is None else tuple(row["old_key"].values())
+    key = tuple(row["key"].values())
+    number = follower.follow(Step(row["frame_seq"], row["op"], key, old_key, row["stood"], bool(row["old_stood"])))
+    return row["frame_seq"], row["ordinal"], number, follower.root(number), key
+
+
+def _found(rows: Sequence[_Found], key: pa.DataType) -> pa.RecordBatch:
+    frames, ordinals, numbers, roots, keys = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    columns = [pa.array(frames, pa.int64()), pa.array(ordinals, pa.int32()), pa.array(numbers, pa.int64())]
+    spelt = [[None if k is None else dict(zip(key.names, k, strict=True)) for k in named] for named in (roots, keys)]
+    return pa.RecordBatch.from_arrays(
+        [*columns, *(pa.array(named, key) for named in spelt)], names=["frame_seq", "ordinal", "number", "root", "key"]
+    )
 
 
 def _at_places(places: DataFrame, net: DataFrame, current: DataFrame | None) -> DataFrame:
     """Put the folded rows where they stand now, completed from the rows they were before the cut."""
-    at = places.select("number", "place.*", F.col("frame_seq").alias("touched_at"))
+    at = places.withColumnRenamed("frame_seq", "touched_at")
     key, row = _fields(at, "key"), _fields(net, "row")
     folded = net.select("key.number", "frame_seq", "op", "row", "present", "source_time")
     if current is None:
