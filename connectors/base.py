@@ -1,16 +1,19 @@
 """What a connector is: the types that cross between a source, bronze and the engine.
 
 A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder`
-turns the landed frames of one `Cut` into change rows (`transforms.changes`). Both come from a `Connector`,
-which is found by name in `connectors.registry`.
+turns the landed frames of one `Cut` into change rows (`transforms.changes`). A `PlainReader` reads the same frames
+by another way, and a `Watch` asks the source itself: what silver is verified by. All come from a `Connector`, which
+is found by name in `connectors.registry`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from conf.model import Commit, Reconnect, Table
@@ -184,6 +187,77 @@ class Decoder(Protocol):
         """Return the wide ranges of the survey: ``first_key``, ``last_key``, ``frame_seq``, ``update``. Lazy."""
 
 
+class PlainChange(NamedTuple):
+    """One change in plain Python: what `silverfold verify` folds, row by row."""
+
+    op: Literal["insert", "update", "delete"]
+    position: int
+    """frame_seq of the last frame that took part in it; 0 where nothing landed."""
+    key: tuple[Any, ...]
+    """Values of `PlainReader.keys`."""
+    row: Mapping[str, Any] = MappingProxyType({})
+    """The columns that were sent, each value as Arrow gives silver's to Python; nothing for a delete."""
+    last_key: tuple[Any, ...] | None = None
+    """Of a deleted range the last key, whose first is ``key``, both inclusive; None where one row is meant."""
+
+
+class PlainUpdate(NamedTuple):
+    """One whole update of a source, in order of effect."""
+
+    snapshot: bool
+    """Its rows are all there are: what stood before is gone."""
+    changes: Sequence[PlainChange]
+
+
+class PlainReader(Protocol):
+    """Reads one stream's landed frames in landing order, in plain Python: no Spark, nothing of what a build runs.
+
+    Only the wire codec may be shared with the connector's `Decoder`: each is there to find the other's mistakes.
+    """
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns by which the source names a row."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The source's columns, as the last control frame of the stream tells; none before it."""
+
+    def control(self, frame: ControlFrame) -> None:
+        """Take a control frame, of this or any stream."""
+
+    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+        """Return the changes of one whole update, in order of effect.
+
+        Args:
+            frames: Position and body of each of its frames, the first and the last included.
+
+        Raises:
+            WireError, ProtocolError: A frame cannot be read.
+        """
+
+
+class Watch(Protocol):
+    """A subscription of its own to one table of the source, beside the receiver's: a snapshot, then updates."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """As `PlainReader.keys`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The source's columns; none before the first update."""
+
+    def take(self, seconds: float) -> Sequence[PlainUpdate]:
+        """Return the whole updates that have come since the last call, in order.
+
+        Waits for the first of them, at most so long.
+
+        Raises:
+            SourceRefused, SourceUnavailable, ProtocolError: There will be no more.
+        """
+
+
 class Problem(NamedTuple):
     """A setting that is wrong though the models allow it."""
 
@@ -230,3 +304,13 @@ class Connector(Protocol):
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
+
+    def plain(self, feed: Feed, table: str) -> PlainReader:
+        """Return a reader of the landed frames of one table's stream."""
+
+    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+        """Subscribe to a table whose stream has snapshots, as its settings say, until the block ends.
+
+        Raises:
+            SourceUnavailable: The source cannot be reached.
+        """

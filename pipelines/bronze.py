@@ -21,6 +21,7 @@ from pipelines.places import Place
 from pipelines.store import open_table
 
 SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
+STREAM_COLUMNS = ("frame_seq", "epoch", "kind", "boundary", "body")
 
 _FILES_TO_MEASURE = 8
 
@@ -65,6 +66,18 @@ def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[Contro
     wanted = (ds.field("frame_seq") > after) & (ds.field("kind") == kind.value)
     for files in _overlapping(_files(table, wanted)):
         yield from sorted(frame for file in files for frame in _few_frames(file.fragment, wanted))
+
+
+def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """Yield a stream's frames in an inclusive range of positions, in order: `STREAM_COLUMNS`, bodies included.
+
+    Memory holds a part of one file. Empty when the table does not exist yet.
+    """
+    table = open_table(place)
+    if table is not None:
+        position = ds.field("frame_seq")
+        wanted = (position >= first) & (position <= last) & (ds.field("stream") == stream)
+        yield from _in_order(table, STREAM_COLUMNS, wanted)
 
 
 def files_between(place: Place, first: int, last: int) -> list[str]:

@@ -1,7 +1,9 @@
 """The bronze table of a feed: every frame as it was received, in landing order.
 
 One append-only Delta table per feed, written by `pipelines.writer`. Its log holds the position reached, beside the
-rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``. `pipelines.bronze` reads it.
+rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``. `pipelines.bronze` reads it. Retention
+(`pipelines.retention`) drops the oldest frames, and records in the same commit from where on all are kept:
+``Transaction("retain/<feed>", first frame_seq kept)``.
 """
 
 from __future__ import annotations
@@ -38,6 +40,22 @@ _CONFIGURATION = {
 def app_id(feed: str) -> str:
     """Return the name under which the table's log records the feed's position."""
     return f"receive/{feed}"
+
+
+def retention_id(feed: str) -> str:
+    """Return the name under which the table's log records from where on its frames are kept (`pipelines.retention`)."""
+    return f"retain/{feed}"
+
+
+def retained_from(place: Place, feed: str) -> int:
+    """Return the position from which every frame is kept; below it only some control frames are. 0 when all are.
+
+    Raises:
+        StoreUnavailable: The table's log cannot be read now.
+    """
+    table = open_table(place)
+    found = None if table is None else table.transaction_version(retention_id(feed))
+    return 0 if found is None else found
 
 
 def create(place: Place) -> DeltaTable:

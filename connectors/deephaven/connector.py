@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
 from conf.errors import SchemaError
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Problem, Receiver
+from connectors.base import Connector, Decoder, Feed, PlainReader, Problem, Receiver, Watch
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.schemas import BUILTIN, load_roles
 from connectors.transport import parse_address
+
+if TYPE_CHECKING:
+    from connectors.deephaven.plain import PlainValues
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,11 @@ class DeephavenConnector:
             parse_address(feed.address)
         except ValueError as error:
             yield Problem("address", feed.address, str(error))
-        assert isinstance(feed.options, DeephavenOptions)
+        schema = _options(feed).schema_
         try:
-            load_roles(feed.options.schema_)
+            load_roles(schema)
         except SchemaError as error:
-            yield Problem("options.schema", feed.options.schema_, f"{BUILTIN}, or a schema of the transport: {error}")
+            yield Problem("options.schema", schema, f"{BUILTIN}, or a schema of the transport: {error}")
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
@@ -63,6 +67,31 @@ class DeephavenConnector:
         from connectors.deephaven.decode import DeephavenDecoder  # noqa: PLC0415 - a receiver must not load Spark
 
         return DeephavenDecoder(feed)
+
+    def plain(self, feed: Feed, table: str) -> PlainReader:
+        """Return a reader of the landed frames of one table's stream."""
+        from connectors.deephaven.plain import DeephavenPlainReader  # noqa: PLC0415 - only what verifies needs it
+
+        return DeephavenPlainReader(table, _values(feed, table), load_roles(_options(feed).schema_))
+
+    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+        """Subscribe to a table as its settings say, until the block ends. Raises SourceUnavailable."""
+        from connectors.deephaven.watch import DeephavenWatch  # noqa: PLC0415 - only what verifies needs a client
+
+        return DeephavenWatch(feed, _values(feed, table))
+
+
+def _options(feed: Feed) -> DeephavenOptions:
+    assert isinstance(feed.options, DeephavenOptions)
+    return feed.options
+
+
+def _values(feed: Feed, table: str) -> PlainValues:
+    from connectors.deephaven.plain import PlainValues  # noqa: PLC0415 - only what verifies needs it
+
+    settings = feed.tables[table]
+    assert isinstance(settings, DeephavenTable)
+    return PlainValues(_options(feed), settings)
 
 
 CONNECTOR: Connector = DeephavenConnector()

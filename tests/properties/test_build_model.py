@@ -23,6 +23,7 @@ from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.silver import SilverTable
 from pipelines.store import open_table
+from pipelines.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.silver_model import ModelTable
@@ -244,6 +245,7 @@ class Telling:
                 assert sorted(found, key=repr) == sorted(model.changes, key=repr)
             else:
                 assert self.built.rows(name) == model.rows
+            assert verify_table(self.built.places, CONNECTOR, self.built.feed, name).verdict is Verdict.EQUAL
             cuts = read_cuts(self.built.places, FEED, table=name)
             positions = [cut.last_position for cut in cuts]
             assert positions == sorted(set(positions)), "each cut is listed once"

@@ -10,6 +10,8 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 
 from conf.errors import SilverfoldError
+from connectors.deephaven.connector import CONNECTOR
+from pipelines.verify import Verdict, verify_table
 from tests.support.building import FEED, Built
 from tests.support.scenario import Expected, read
 
@@ -27,6 +29,7 @@ def test_a_build_after_every_part_shows_the_table_of_that_part(spark, warehouse:
         for name, table in expected.items():
             assert_rows(built, name, table)
             assert table.written is None or written(built, name, table.written) == table.written
+            assert verify_table(built.places, CONNECTOR, built.feed, name).verdict is Verdict.EQUAL
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -1,0 +1,139 @@
+"""``silverfold verify``: whether silver holds what the landed frames say, or what the source says now.
+
+With ``--json`` one object is printed, whose names and meanings stay: ``at``, ``warehouse``, ``feed``, ``against``,
+``equal`` and ``tables``. What every key means is said beside it in `pipelines.verify`: `Verification`,
+`TableVerification`, `DifferingRange`, `Difference`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from conf.errors import ConfigError
+from jobs.cli import main_of
+from jobs.console import console_on
+from jobs.context import invocation
+
+if TYPE_CHECKING:
+    from connectors.base import Connector, Feed
+    from pipelines.places import Places
+    from pipelines.verify import TableVerification, Verification
+
+_COLOURS = {"equal": "green", "different": "red", "unknown": "red", "not_built": "yellow"}
+_LONGEST = 60
+
+
+def verify(
+    ctx: typer.Context,
+    feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
+    *,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given several times.")
+    ] = None,
+    against_source: Annotated[
+        bool, typer.Option("--against-source", help="Compare with the source itself instead of with bronze.")
+    ] = False,
+    patience: Annotated[
+        float, typer.Option(min=0.0, help="With --against-source: seconds in which silver must be found to be it.")
+    ] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
+) -> None:
+    """Compare silver tables with what bronze, or the source, says they must hold.
+
+    Bronze is folded anew in plain Python, from the last whole snapshot up to the position the table has reached, by
+    code that shares nothing with the build but the wire codec; silver is read without Spark. Row counts, keys and a
+    hash of every column for each range of keys are compared, and where they differ, cells.
+
+    `--against-source` subscribes for itself and looks for the moment at which the source's table was what silver is:
+    see `silverfold verify` in the README for what that proves. Run `receive` and `build --follow` beside it, or let
+    the source rest. Tables without snapshots cannot be compared so.
+
+    Safe beside everything else. Holds a table's rows in memory, at about a kilobyte each.
+
+    Exit code 1 when a table differs or cannot be verified, 3 when the store or the source is unavailable.
+    """
+    from pipelines.verify import summed_up  # noqa: PLC0415 - --help must not load what jobs run on
+
+    run = invocation(ctx)
+    settings, now = run.settings(), datetime.now(UTC)
+    connector, opened = run.feed(feed, settings)
+    tables = _chosen(opened, table or ())
+    places = run.places(settings)
+    each = _verified(places, connector, opened, tables, patience if against_source else None)
+    found = summed_up(places, feed, "source" if against_source else "bronze", list(each), now)
+    if as_json:
+        print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
+    else:
+        show(found, sys.stdout)
+    if not found.equal:
+        raise typer.Exit(1)
+
+
+def show(found: Verification, out: TextIO) -> None:
+    """Print what was found for people: a line a table, and the first differences."""
+    console = console_on(out)
+    for table in found.tables:
+        console.print(_line(table, found.against))
+        if table.differences:
+            console.print(_differences(table))
+
+
+def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
+    for name in wanted:
+        if name not in feed.tables:
+            raise ConfigError(file="command line", key="--table", found=name, allowed=", ".join(sorted(feed.tables)))
+    return [name for name in feed.tables if not wanted or name in wanted]
+
+
+def _verified(
+    places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
+) -> Iterator[TableVerification]:
+    from pipelines.against import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.verify import verify_table  # noqa: PLC0415 - as above
+
+    for name in tables:
+        with Console(stderr=True).status(f"verifying {name}"):
+            if patience is None:
+                yield verify_table(places, connector, feed, name)
+            else:
+                yield verify_against_source(places, connector, feed, name, patience=patience)
+
+
+def _line(table: TableVerification, against: str) -> Text:
+    text = Text.assemble(f"{table.table}: ", (table.verdict.value, _COLOURS[table.verdict.value]))
+    if table.reason is not None:
+        text.append(f": {table.reason}")
+    if table.expected_rows is not None:
+        text.append(f": {table.found_rows:,} rows at position {table.position}, version {table.delta_version}")
+        text.append(f"; {against} says {table.expected_rows:,}")
+    counts = (("missing", table.missing_rows), ("too many", table.extra_rows), ("cells differ", table.different_cells))
+    for name, count in counts:
+        if count:
+            text.append(f"; {count:,} {name}")
+    return text
+
+
+def _differences(table: TableVerification) -> Table:
+    shown = Table("key", "column", "expected", "found", header_style="bold", title="the first", title_justify="left")
+    for each in table.differences:
+        key = ", ".join(f"{name}={_text(value)}" for name, value in each.key.items())
+        shown.add_row(*map(Text, (key, each.column or "whole row", _text(each.expected), _text(each.found))))
+    return shown
+
+
+def _text(value: Any) -> str:
+    text = "NULL" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+if __name__ == "__main__":
+    main_of("verify")

@@ -1,0 +1,205 @@
+"""Compares rows in Python with a table in Arrow: by counts, keys, and a hash for each column and range of keys.
+
+Both sides are sorted by key and cut into ranges of `RANGE_ROWS` expected rows. Ranges whose keys and hashes agree are
+equal; only in others are cells looked at, and a cell differs only if its values do: NaN equals NaN, null only null,
+and a value of another Python type is another value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+Row: TypeAlias = Mapping[str, Any]
+Key: TypeAlias = tuple[Any, ...]
+
+RANGE_ROWS: Final = 65_536
+SHOWN: Final = 10
+"""How many differences are kept to be shown, and as many ranges."""
+
+
+class Cell(NamedTuple):
+    """One cell that differs, or a whole row that is on one side only."""
+
+    key: Key
+    column: str | None
+    """None: the whole row, which is `None` on the side that lacks it."""
+    expected: Any
+    found: Any
+
+
+class KeyRange(NamedTuple):
+    """A range of keys in which something differs; both ends inclusive, by the order of the keys."""
+
+    first: Key
+    last: Key
+    expected_rows: int
+    found_rows: int
+    columns: tuple[str, ...]
+    """Columns whose hashes differ."""
+
+
+@dataclass
+class Comparison:
+    """What comparing found.
+
+    Args:
+        missing: Rows that are expected and not there.
+        extra: Rows that are there and not expected; a key that is there twice is one too many.
+        cells: Cells that differ, of rows that both sides have.
+        ranges: The first ranges that differ.
+        first: The first differences, by key.
+    """
+
+    expected_rows: int
+    found_rows: int
+    missing: int = 0
+    extra: int = 0
+    cells: int = 0
+    ranges: list[KeyRange] = field(default_factory=list)
+    first: list[Cell] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """Tell whether nothing differs."""
+        return not (self.missing or self.extra or self.cells)
+
+
+def compare(keys: Sequence[str], columns: Sequence[str], expected: Sequence[Row], found: pa.Table) -> Comparison:
+    """Return what differs.
+
+    Args:
+        keys: Columns that name a row.
+        columns: Columns that count, keys included. One that a row or the table lacks is null there. Columns that only
+            ``found`` has must be null throughout.
+        found: Any order.
+    """
+    left, right = _Expected(keys, expected), _Found(keys, found)
+    names = [*columns, *(name for name in found.column_names if name not in columns)]
+    result = Comparison(len(left.keys), len(right.keys))
+    for mine, theirs in _ranges(left.keys, right.keys):
+        differing = [name for name in names if _hash(left.values(name, mine)) != _hash(right.values(name, theirs))]
+        if differing or left.keys[mine] != right.keys[theirs]:
+            _look_closer(result, left, right, (mine, theirs), differing)
+    return result
+
+
+class _Side:
+    """Rows in order of their keys."""
+
+    keys: list[Any]
+    """As they sort: a null comes before any value."""
+
+    def values(self, name: str, rows: slice) -> list[Any]:
+        raise NotImplementedError
+
+    def at(self, index: int, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self.values(name, slice(index, index + 1))[0] for name in names}
+
+
+class _Expected(_Side):
+    def __init__(self, keys: Sequence[str], rows: Sequence[Row]) -> None:
+        self._rows = sorted(rows, key=lambda row: _order([row.get(name) for name in keys]))
+        self.keys = [_order([row.get(name) for name in keys]) for row in self._rows]
+
+    def values(self, name: str, rows: slice) -> list[Any]:
+        return [row.get(name) for row in self._rows[rows]]
+
+
+class _Found(_Side):
+    def __init__(self, keys: Sequence[str], table: pa.Table) -> None:
+        named = [table[name].to_pylist() if name in table.column_names else [None] * table.num_rows for name in keys]
+        unsorted = [_order(key) for key in zip(*named, strict=True)]
+        order = sorted(range(len(unsorted)), key=unsorted.__getitem__)
+        self._table = table.take(pa.array(order, pa.int64()))
+        self.keys = [unsorted[index] for index in order]
+
+    def values(self, name: str, rows: slice) -> list[Any]:
+        if name not in self._table.column_names:
+            return [None] * len(range(*rows.indices(len(self.keys))))
+        found: list[Any] = self._table[name].slice(rows.start, rows.stop - rows.start).to_pylist()
+        return found
+
+
+def _order(key: Sequence[Any]) -> Any:
+    return tuple((value is not None, value) for value in key)
+
+
+def _plain(key: Any) -> Key:
+    return tuple(value for _, value in key)
+
+
+def _ranges(expected: Sequence[Any], found: Sequence[Any]) -> Iterator[tuple[slice, slice]]:
+    """Cut both sides at the same keys."""
+    starts = [0, *range(RANGE_ROWS, len(expected), RANGE_ROWS)]
+    theirs = [0, *(bisect_left(found, expected[start]) for start in starts[1:])]
+    ends, their_ends = [*starts[1:], len(expected)], [*theirs[1:], len(found)]
+    for start, end, first, last in zip(starts, ends, theirs, their_ends, strict=True):
+        yield slice(start, end), slice(first, last)
+
+
+def _hash(values: Sequence[Any]) -> bytes:
+    return hashlib.sha256(repr(values).encode()).digest()
+
+
+def _look_closer(
+    result: Comparison, left: _Side, right: _Side, rows: tuple[slice, slice], differing: Sequence[str]
+) -> None:
+    """Count what differs in one range, cell by cell; note the first."""
+    before = (result.missing, result.extra, result.cells)
+    mine, theirs = rows[0].start, rows[1].start
+    while mine < rows[0].stop or theirs < rows[1].stop:
+        side = _side(
+            left.keys[mine] if mine < rows[0].stop else None, right.keys[theirs] if theirs < rows[1].stop else None
+        )
+        if side < 0:
+            result.missing += 1
+            _note(result, Cell(_plain(left.keys[mine]), None, left.at(mine, differing), None))
+            mine += 1
+        elif side > 0:
+            result.extra += 1
+            _note(result, Cell(_plain(right.keys[theirs]), None, None, right.at(theirs, differing)))
+            theirs += 1
+        else:
+            _compare_cells(result, left.keys[mine], left.at(mine, differing), right.at(theirs, differing))
+            mine, theirs = mine + 1, theirs + 1
+    if before != (result.missing, result.extra, result.cells) and len(result.ranges) < SHOWN:
+        result.ranges.append(_key_range(left, right, rows, differing))
+
+
+def _side(mine: Any, theirs: Any) -> int:
+    """Return -1 when the next key is on our side only, 1 when on theirs only, 0 when on both; None: a side is done."""
+    if mine is None or theirs is None:
+        return 1 if mine is None else -1
+    return int(mine > theirs) - int(mine < theirs)
+
+
+def _compare_cells(result: Comparison, key: Any, expected: Row, found: Row) -> None:
+    for name, value in expected.items():
+        if not same(value, found[name]):
+            result.cells += 1
+            _note(result, Cell(_plain(key), name, value, found[name]))
+
+
+def _note(result: Comparison, cell: Cell) -> None:
+    if len(result.first) < SHOWN:
+        result.first.append(cell)
+
+
+def _key_range(left: _Side, right: _Side, rows: tuple[slice, slice], differing: Sequence[str]) -> KeyRange:
+    mine, theirs = left.keys[rows[0]], right.keys[rows[1]]
+    ends = [*mine[:1], *mine[-1:], *theirs[:1], *theirs[-1:]]
+    return KeyRange(_plain(min(ends)), _plain(max(ends)), len(mine), len(theirs), tuple(differing))
+
+
+def same(expected: Any, found: Any) -> bool:
+    """Tell whether two values are one: 1 is not True, and not 1.0."""
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(same, expected, found))
+    both_nan = expected != expected and found != found  # noqa: PLR0124 - what NaN is
+    return type(expected) is type(found) and bool(both_nan or expected == found)

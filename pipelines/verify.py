@@ -1,0 +1,266 @@
+"""Verifies silver: folds bronze anew by another way (`pipelines.expected`) and compares (`pipelines.compare`).
+
+Neither side needs the other's code to be right, and silver is read by delta-rs, without the Spark that wrote it. A
+table is compared at the position it had reached when it was opened; builds and receivers may go on meanwhile.
+
+The models here are what ``silverfold verify --json`` prints: their names and meanings stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pydantic import BaseModel, ConfigDict
+
+from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
+from connectors.base import Connector, Feed
+from pipelines.compare import Comparison, Key, compare
+from pipelines.cuts import app_id, last_cuts
+from pipelines.expected import Expected, fold_bronze
+from pipelines.held import SKIPPED, quarantined
+from pipelines.places import Place, Places
+from pipelines.store import naming_the_store, open_table
+
+
+class Verdict(StrEnum):
+    """What verifying a table found."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    NOT_BUILT = "not_built"
+    """There is no silver table yet: nothing to verify."""
+    UNKNOWN = "unknown"
+    """It cannot be told; ``reason`` says why."""
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Difference(_Report):
+    """One cell that differs, or a whole row that one side lacks. Values that JSON has no form for are text."""
+
+    key: dict[str, Any]
+    column: str | None
+    """Null: the whole row; the side that lacks it is null, the other shows the columns that differ in its range."""
+    expected: Any
+    found: Any
+
+
+class DifferingRange(_Report):
+    """A range of keys in which something differs, both ends inclusive."""
+
+    first_key: dict[str, Any]
+    last_key: dict[str, Any]
+    expected_rows: int
+    found_rows: int
+    columns: tuple[str, ...]
+    """Columns whose hashes over the range differ."""
+
+
+class TableVerification(_Report):
+    """One silver table."""
+
+    table: str
+    verdict: Verdict
+    reason: str | None
+    """Null unless ``verdict`` is ``unknown``, or ``different`` for a table that is gone."""
+    position: int | None
+    """Position the table had reached: what was expected is bronze up to and including it."""
+    delta_version: int | None
+    """Version of the table that was compared."""
+    folded_from: int | None
+    """Position from which bronze was folded: the last whole snapshot, if there is one."""
+    expected_rows: int | None
+    found_rows: int | None
+    missing_rows: int | None
+    extra_rows: int | None
+    different_cells: int | None
+    ranges: tuple[DifferingRange, ...]
+    """The first ranges that differ."""
+    differences: tuple[Difference, ...]
+    """The first differences, by key."""
+
+
+class Verification(_Report):
+    """Everything ``silverfold verify --json`` prints."""
+
+    at: datetime
+    """When it began."""
+    warehouse: str
+    feed: str
+    against: Literal["bronze", "source"]
+    equal: bool
+    """No table is ``different`` or ``unknown``."""
+    tables: tuple[TableVerification, ...]
+
+
+class Silver(NamedTuple):
+    """A silver table as it stood at one version."""
+
+    position: int
+    """-1 when none is recorded."""
+    version: int
+    rows: pa.Table
+
+
+def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
+    """Compare one silver table with what bronze says it must hold.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    silver = read_silver(places.silver(feed.name, table), app_id(feed.name, table))
+    if silver is None:
+        return _not_built(places, feed.name, table)
+    left_out = {each.position for each in quarantined(places, feed.name, table) if each.resolution == SKIPPED}
+    bronze = places.bronze(feed.name)
+    try:
+        with naming_the_store(bronze):
+            expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out)
+    except (PositionGap, WireError, ProtocolError) as error:
+        return unknown(table, str(error), silver)
+    return compared(table, expected, silver, keeps_log=connector.keeps_log(feed.tables[table]))
+
+
+def read_silver(place: Place, app: str) -> Silver | None:
+    """Return a silver table with its position, both of one version; None when there is none. Raises StoreUnavailable.
+
+    Args:
+        app: Whose position it is (`pipelines.cuts.app_id`).
+    """
+    opened = open_table(place)
+    if opened is None:
+        return None
+    with naming_the_store(place):
+        position = opened.transaction_version(app)
+        rows = _all_rows(place, opened)
+        plain = pa.schema([each.with_type(_without_views(each.type)) for each in rows.schema])
+        return Silver(-1 if position is None else position, opened.version(), rows.cast(plain))
+
+
+def _all_rows(place: Place, opened: DeltaTable) -> pa.Table:
+    try:
+        return pa.RecordBatchReader.from_stream(opened.scan()).read_all()
+    except pa.ArrowException as error:  # which hides what the store said
+        raise StoreUnavailable(f"{place}: {error}") from error
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Return the type in a form that rows can be picked from: Arrow has no such thing for views yet."""
+    if pa.types.is_list(kind):
+        return pa.list_(_without_views(kind.value_type))
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def compared(table: str, expected: Expected, silver: Silver, *, keeps_log: bool = False) -> TableVerification:
+    """Return what comparing expected rows with silver's found.
+
+    Args:
+        keeps_log: ``_position`` counts. A table's state has it too, but where a row was written last says nothing of
+            what it is: a snapshot leaves equal rows as they are.
+    """
+    found = silver.rows if keeps_log else silver.rows.drop_columns(["_position"])
+    result = compare(expected.keys, expected.columns, expected.rows, found)
+    return TableVerification(
+        table=table,
+        verdict=Verdict.EQUAL if result.equal else Verdict.DIFFERENT,
+        reason=None,
+        position=_position(silver.position),
+        delta_version=silver.version,
+        folded_from=expected.begins,
+        expected_rows=result.expected_rows,
+        found_rows=result.found_rows,
+        missing_rows=result.missing,
+        extra_rows=result.extra,
+        different_cells=result.cells,
+        ranges=_ranges(expected.keys, result),
+        differences=_differences(expected.keys, result),
+    )
+
+
+def unknown(
+    table: str, reason: str | None, silver: Silver | None = None, verdict: Verdict = Verdict.UNKNOWN
+) -> TableVerification:
+    """Return that nothing was compared, and why."""
+    return TableVerification(
+        table=table,
+        verdict=verdict,
+        reason=reason,
+        position=_position(silver.position) if silver else None,
+        delta_version=silver.version if silver else None,
+        folded_from=None,
+        expected_rows=None,
+        found_rows=silver.rows.num_rows if silver else None,
+        missing_rows=None,
+        extra_rows=None,
+        different_cells=None,
+        ranges=(),
+        differences=(),
+    )
+
+
+def summed_up(
+    places: Places, feed: str, against: Literal["bronze", "source"], tables: Sequence[TableVerification], at: datetime
+) -> Verification:
+    """Return the verdict on a feed."""
+    equal = all(table.verdict in (Verdict.EQUAL, Verdict.NOT_BUILT) for table in tables)
+    return Verification(
+        at=at, warehouse=places.warehouse, feed=feed, against=against, equal=equal, tables=tuple(tables)
+    )
+
+
+def _not_built(places: Places, feed: str, table: str) -> TableVerification:
+    cut = last_cuts(places, feed).get(table)
+    if cut is None:
+        return unknown(table, None, verdict=Verdict.NOT_BUILT)
+    gone = f"the table is gone: it had reached position {cut.last_position}"
+    return unknown(table, gone, verdict=Verdict.DIFFERENT)
+
+
+def _ranges(keys: Sequence[str], result: Comparison) -> tuple[DifferingRange, ...]:
+    return tuple(
+        DifferingRange(
+            first_key=_named(keys, each.first),
+            last_key=_named(keys, each.last),
+            expected_rows=each.expected_rows,
+            found_rows=each.found_rows,
+            columns=each.columns,
+        )
+        for each in result.ranges
+    )
+
+
+def _differences(keys: Sequence[str], result: Comparison) -> tuple[Difference, ...]:
+    return tuple(
+        Difference(
+            key=_named(keys, each.key), column=each.column, expected=_shown(each.expected), found=_shown(each.found)
+        )
+        for each in result.first
+    )
+
+
+def _named(keys: Sequence[str], key: Key) -> dict[str, Any]:
+    return {name: _shown(value) for name, value in zip(keys, key, strict=True)}
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: _shown(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shown(part) for part in value]
+    plain = value is None or isinstance(value, bool | int | str)
+    return value if plain or (isinstance(value, float) and math.isfinite(value)) else str(value)
+
+
+def _position(position: int) -> int | None:
+    return None if position < 0 else position

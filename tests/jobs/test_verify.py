@@ -1,0 +1,189 @@
+"""The verify command: its exit codes, what it prints, and what scripts depend on."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs import cli
+from jobs.verify import show
+from pipelines.places import Places
+from pipelines.verify import Difference, DifferingRange, TableVerification, Verdict, Verification
+from tests.support.landed_history import LandedHistory
+from tests.support.written_silver import write_silver
+
+SCHEMA = pa.schema([("_row_key", pa.int64()), ("Qty", pa.int64()), ("_position", pa.int64())])
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A feed whose tables hold row 1 with 5; silver of quotes has it so, there is none of trades."""
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "feeds/market.toml").write_text(
+        'connector = "deephaven"\naddress = "127.0.0.1:1"\n'
+        '[tables.quotes]\nsource = "Quotes"\n[tables.trades]\nsource = "Trades"\n'
+    )
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(tmp_path / "lake"))
+    history = LandedHistory({"quotes": {"Qty": "Long"}, "trades": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("quotes", {1: {"Qty": 5}})
+    places = Places(str(tmp_path / "lake"))
+    history.land(places.bronze("market"), "market")
+    write(tmp_path, 5)
+    return tmp_path
+
+
+def write(conf: Path, qty: int) -> None:
+    row = {"_row_key": 1, "Qty": qty, "_position": 5}
+    write_silver(Places(str(conf / "lake")), "market", "quotes", [row], position=6, schema=SCHEMA)
+
+
+def exits(conf: Path, *arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(conf), "verify", "market", *arguments])
+    return left.value.code
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_equal_tables_end_with_0(conf: Path, capsys: pytest.CaptureFixture[str]):
+    assert exits(conf, "--json") == 0
+
+    found = told(capsys)
+    assert (found["equal"], found["against"], found["feed"]) == (True, "bronze", "market")
+    assert [(table["table"], table["verdict"]) for table in found["tables"]] == [
+        ("quotes", "equal"),
+        ("trades", "not_built"),
+    ]
+
+
+def test_a_difference_ends_with_1_and_is_named(conf: Path, capsys: pytest.CaptureFixture[str]):
+    write(conf, 6)
+
+    assert exits(conf, "--json") == 1
+
+    (quotes, _) = told(capsys)["tables"]
+    assert quotes["differences"] == [{"key": {"_row_key": 1}, "column": "Qty", "expected": 5, "found": 6}]
+
+
+def test_one_table_can_be_chosen(conf: Path, capsys: pytest.CaptureFixture[str]):
+    write(conf, 6)
+
+    assert exits(conf, "--table", "trades", "--json") == 0
+    assert [table["table"] for table in told(capsys)["tables"]] == ["trades"]
+
+
+def test_a_table_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):
+    assert exits(conf, "--table", "quote") == 2
+    assert "found 'quote', allowed: quotes, trades" in capsys.readouterr().err
+
+
+def test_a_store_that_cannot_be_read_ends_with_3(conf: Path, capsys: pytest.CaptureFixture[str]):
+    for file in (conf / "lake/silver/market/quotes").glob("*.parquet"):
+        file.unlink()
+
+    assert exits(conf) == 3
+    assert "silver/market/quotes" in capsys.readouterr().err
+
+
+def test_a_source_that_cannot_be_reached_ends_with_3(conf: Path, capsys: pytest.CaptureFixture[str]):
+    assert exits(conf, "--against-source") == 3
+    assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_the_command_never_loads_spark(conf: Path):
+    program = (
+        "import sys\nfrom jobs import cli\n"
+        "try:\n    cli.main(sys.argv[1:])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "sys.exit(3 if 'pyspark' in sys.modules else 0)"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", program, "--conf", conf, "verify", "market"], check=False, timeout=60)
+
+    assert ran.returncode == 0
+
+
+FOUND = Verification(
+    at=datetime(2024, 5, 1, tzinfo=UTC),
+    warehouse="/data",
+    feed="market",
+    against="bronze",
+    equal=False,
+    tables=(
+        TableVerification(
+            table="quotes",
+            verdict=Verdict.DIFFERENT,
+            reason=None,
+            position=90,
+            delta_version=7,
+            folded_from=3,
+            expected_rows=1000,
+            found_rows=1001,
+            missing_rows=0,
+            extra_rows=1,
+            different_cells=2,
+            ranges=(
+                DifferingRange(
+                    first_key={"_row_key": 0},
+                    last_key={"_row_key": 999},
+                    expected_rows=1000,
+                    found_rows=1001,
+                    columns=("Bid",),
+                ),
+            ),
+            differences=(Difference(key={"_row_key": 4}, column="Bid", expected=None, found="[x]"),),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "quotes: different: 1,001 rows at position 90, version 7; bronze says 1,000; 1 too many; 2 cells differ",
+        "_row_key=4",
+        "NULL",
+        '"[x]"',
+    ],
+)
+def test_people_are_told_what_differs(said: str):
+    out = io.StringIO()
+    show(FOUND, out)
+
+    assert said in out.getvalue()
+
+
+def test_the_keys_for_scripts_stay():
+    found = FOUND.model_dump(mode="json")
+    (table,) = found["tables"]
+
+    assert list(found) == ["at", "warehouse", "feed", "against", "equal", "tables"]
+    assert list(table) == [
+        "table",
+        "verdict",
+        "reason",
+        "position",
+        "delta_version",
+        "folded_from",
+        "expected_rows",
+        "found_rows",
+        "missing_rows",
+        "extra_rows",
+        "different_cells",
+        "ranges",
+        "differences",
+    ]
+    assert list(table["ranges"][0]) == ["first_key", "last_key", "expected_rows", "found_rows", "columns"]
+    assert list(table["differences"][0]) == ["key", "column", "expected", "found"]
+    assert [verdict.value for verdict in Verdict] == ["equal", "different", "not_built", "unknown"]
