@@ -23,6 +23,7 @@ from conf.errors import ApplyError, DuplicateKey, NullKey, SchemaDrift, Silverfo
 from conf.model import Settings
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import files_between, mean_frame_bytes, read_frames, read_small_columns
+from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, record, restore
 from pipelines.held import Hold
 from pipelines.places import Places
@@ -59,6 +60,8 @@ class FeedBuild:
 
     Args:
         clock: Seconds since 1970.
+        places: Where tables are; by default where the settings say.
+        before: No table takes anything at or after this position; None for no such bound.
     """
 
     spark: SparkSession
@@ -66,16 +69,19 @@ class FeedBuild:
     connector: Connector
     feed: Feed
     clock: Callable[[], float] = time.time
+    places: Places | None = None
+    before: int | None = None
     tables: Mapping[str, SilverTable] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._places = Places(self.settings.warehouse, self.settings.storage())
+        self._places = self.places or Places(self.settings.warehouse, self.settings.storage())
         self._bronze = self._places.bronze(self.feed.name)
         self.tables = {
             name: SilverTable(self.spark, self.feed, self.connector, name, self._places.silver(self.feed.name, name))
             for name in self.feed.tables
         }
-        self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables})
+        floor = retained_from(self._bronze, self.feed.name)
+        self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables}, floor=floor)
         self._control: list[ControlFrame] = []
         self._stops = {name: Stops() for name in self.tables}
         self._frame_bytes = 0.0
@@ -122,7 +128,7 @@ class FeedBuild:
     def _plan(self, name: str) -> Plan:
         """Plan a cut that reaches nothing the table could not take before."""
         limits, bytes_each = self.settings.build.cut, self._frame_bytes
-        plan = self._planner.plan(name, limits, mean_frame_bytes=bytes_each)
+        plan = self._planner.plan(name, limits, before=self.before, mean_frame_bytes=bytes_each)
         while plan.cut is not None and (stop := self._stop_within(plan.cut)) is not None:
             plan = self._planner.plan(name, limits, before=stop, mean_frame_bytes=bytes_each)
         return plan

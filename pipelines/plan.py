@@ -105,20 +105,23 @@ class Planner:
     Args:
         feed: Name of the feed, for errors.
         streams: The streams that have a silver table.
+        floor: Position from which bronze is kept (`pipelines.bronze_table.retained_from`). A table that has taken
+            nothing yet begins there.
     """
 
-    def __init__(self, feed: str, streams: Mapping[str, StreamRules]) -> None:
+    def __init__(self, feed: str, streams: Mapping[str, StreamRules], *, floor: int = 0) -> None:
         self._feed = feed
         self._streams = {name: _Stream(rules) for name, rules in streams.items()}
         self._names = list(streams)
         self._epoch = 0
-        self._next = min((max(rules.applied, 0) for rules in streams.values()), default=0)
+        self._floor = floor
+        self._next = max(floor, min((max(rules.applied, 0) for rules in streams.values()), default=0))
         self._landed = -1
         self._holes: list[tuple[int, int]] = []
 
     @property
     def start(self) -> int:
-        """Position of the next frame to feed. At first: the smallest applied position, or 0.
+        """Position of the next frame to feed. At first: the smallest applied position, or the floor.
 
         It starts *at* an applied position, not after it, so that the epoch of that frame is learnt.
         """
@@ -201,6 +204,8 @@ class Planner:
             self._holes.append((int(positions[at]) + 1, int(positions[at + 1]) - 1))
 
     def _check_dense(self, state: _Stream) -> None:
+        if 0 <= state.applied < self._floor - 1:
+            raise PositionGap(feed=self._feed, first=state.applied + 1, last=self._floor - 1)
         for first, last in self._holes:
             if last >= state.applied:
                 raise PositionGap(feed=self._feed, first=first, last=last)

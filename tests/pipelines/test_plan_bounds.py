@@ -188,3 +188,34 @@ def test_a_table_moved_on_by_another_process_is_planned_from_there():
     cut = fed.plan("quotes", NO_LIMIT).cut
 
     assert cut == Cut("quotes", 2, 3, 4, spans=((4, 4),), begins=(4,), ends=(4,), replaces=False)
+
+
+def test_a_table_that_has_taken_nothing_begins_where_bronze_is_kept_from():
+    fed = Planner("market", {"quotes": TABLE}, floor=40)
+    fed.advance(bronze("1 - control none", start=2))  # kept, though it is below
+    fed.advance(bronze("1 quotes snapshot begin", "1 quotes snapshot end", start=40))
+
+    cut = fed.plan("quotes", NO_LIMIT).cut
+
+    assert fed.start == 42
+    assert cut == Cut("quotes", 1, -1, 41, spans=((40, 41),), begins=(40,), ends=(41,), replaces=True)
+
+
+def test_positions_missing_above_where_bronze_is_kept_from_stop_the_table():
+    fed = Planner("market", {"quotes": TABLE}, floor=40)
+    fed.advance(bronze("1 quotes data whole", start=42))
+
+    with pytest.raises(PositionGap) as stopped:
+        fed.plan("quotes", NO_LIMIT)
+
+    assert (stopped.value.first, stopped.value.last) == (40, 41)
+
+
+def test_a_table_that_stands_below_where_bronze_is_kept_from_is_stopped():
+    fed = Planner("market", {"quotes": StreamRules(has_snapshots=True, resync=True, applied=30)}, floor=40)
+    fed.advance(bronze("1 quotes data whole", start=40))
+
+    with pytest.raises(PositionGap) as stopped:
+        fed.plan("quotes", NO_LIMIT)
+
+    assert (stopped.value.first, stopped.value.last) == (31, 39)
