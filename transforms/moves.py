@@ -13,7 +13,7 @@ rows as they stood. Changes on keys that no move touches are folded as ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,6 +29,9 @@ from transforms.merge import quoted
 Key: TypeAlias = tuple[Any, ...]
 
 _IDENTITY = ("frame_seq", "ordinal")
+
+_AT_FRAME_END, _AT_LAST = -1, -2
+"""Stand for ``ordinal`` in what is found out of keys rather than of changes."""
 
 
 class Step(NamedTuple):
@@ -65,19 +68,23 @@ class Follower:
     """
 
     upsert: bool = False
+    moments: list[Place] = field(default_factory=list)
+    """What each key came to that a frame spoke of, at that frame's end; to be taken by the caller."""
     _at: dict[Key, int] = field(default_factory=dict)
     _displaced: dict[Key, int] = field(default_factory=dict)
     _roots: list[Key | None] = field(default_factory=list)
     _stood: dict[Key, bool] = field(default_factory=dict)
     _touched: dict[Key, int] = field(default_factory=dict)
     _changed: set[int] = field(default_factory=set)
-    _frame: int | None = None
+    _frame: int = -1
+    _spoken_of: dict[Key, None] = field(default_factory=dict)
 
     def follow(self, step: Step) -> int | None:
         """Return the number of the row the change is of; None when it is of none."""
         if step.frame_seq != self._frame:
+            self.end_frame()
             self._frame = step.frame_seq
-            self._displaced.clear()
+        self._spoken_of |= {step.key: None} if step.old_key is None else {step.key: None, step.old_key: None}
         self._meet(step.key, step.stood)
         if step.old_key is not None:
             self._meet(step.old_key, step.old_stood)
@@ -85,6 +92,14 @@ class Follower:
         if number is not None:
             self._changed.add(number)
         return number
+
+    def end_frame(self) -> None:
+        """Note that no more changes of the last frame follow."""
+        for key in self._spoken_of:
+            number = self._at.get(key)
+            self.moments.append(Place(key, number, self.root(number), self._frame))
+        self._spoken_of.clear()
+        self._displaced.clear()
 
     def places(self) -> Iterator[Place]:
         """Yield what has become of every key whose row changed, came or went."""
@@ -173,6 +188,8 @@ class Followed(NamedTuple):
     """The rest, with ``number`` and ``root``: which row they are of, and its key before the cut (NULL: begun in it)."""
     places: DataFrame
     """What has become of the keys that a move touches: the columns of `Place`."""
+    moments: DataFrame
+    """The same at the end of each frame, for the keys it speaks of; ``number`` is NULL where no row stands."""
 
 
 def follow(changes: DataFrame, current: DataFrame | None, *, upsert: bool = False, replaces: bool = False) -> Followed:
@@ -182,11 +199,12 @@ def follow(changes: DataFrame, current: DataFrame | None, *, upsert: bool = Fals
     touched = moved.select(F.explode(F.array("key", "old_key")).alias("key")).distinct()
     concerned = listed.join(touched, "key", "left_semi")
     found = _run(concerned, _stood(touched, None if replaces else current), upsert=upsert, replaces=replaces)
-    of_changes = found.where("ordinal IS NOT NULL").select(*_IDENTITY, "number", "root")
+    of_changes = found.where("ordinal >= 0").select(*_IDENTITY, "number", "root")
     return Followed(
         others=listed.join(touched, "key", "left_anti"),
         numbered=concerned.join(of_changes, list(_IDENTITY)),
-        places=found.where("ordinal IS NULL").drop("ordinal"),
+        places=found.where(F.col("ordinal") == _AT_LAST).drop("ordinal"),
+        moments=found.where(F.col("ordinal") == _AT_FRAME_END).drop("ordinal"),
     )
 
 
@@ -210,7 +228,7 @@ def _fields(frame: DataFrame, name: str) -> T.StructType:
 
 
 def _run(concerned: DataFrame, stood: DataFrame, *, upsert: bool, replaces: bool) -> DataFrame:
-    """Run the follower: a row for each change, then one for each place, which has no ``ordinal``."""
+    """Run the follower: a row for each change, and one for each place, of which ``ordinal`` tells the kind."""
     key = concerned.schema["key"].dataType
     steps = (
         concerned.select(*_IDENTITY, "op", "key", "old_key")
@@ -235,11 +253,19 @@ class _Run:
         for batch in batches:
             key = batch.schema.field("key").type
             yield _found([_followed(follower, row) for row in batch.to_pylist()], key)
+            yield _found(_told(_AT_FRAME_END, follower.moments), key)
+            follower.moments.clear()
         if key is not None:
-            yield _found([(at.frame_seq, None, at.number, at.root, at.key) for at in follower.places()], key)
+            follower.end_frame()
+            yield _found(_told(_AT_FRAME_END, follower.moments), key)
+            yield _found(_told(_AT_LAST, follower.places()), key)
 
 
-_Found: TypeAlias = tuple[int, int | None, int | None, Key | None, Key | None]
+def _told(kind: int, places: Iterable[Place]) -> list[_Found]:
+    return [(at.frame_seq, kind, at.number, at.root, at.key) for at in places]
+
+
+_Found: TypeAlias = tuple[int, int, int | None, Key | None, Key | None]
 
 
 def _followed(follower: Follower, row: Mapping[str, Any]) -> _Found:

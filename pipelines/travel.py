@@ -1,0 +1,215 @@
+"""Finds the versions of a feed's silver tables that show it as of one source position, or one moment.
+
+As of a position P, a table is read at the newest of its cuts that ends at or before P. It then stands where a build
+would stand that had seen bronze up to P and no further, unless that build would apply more:
+
+- all of the table's cuts end before what is missing: it has not reached P yet, and is not read at all;
+- a later cut has what is missing, in one commit with what came after P: no version shows P itself. The table is read
+  before that cut, and a note says so.
+
+Tables for which there is no note are consistent with each other: each has every update up to P, and none beyond.
+
+As of a moment, P is the newest position that every table which had been built by then can be read at without a note:
+everything up to P was committed by that moment. Builds apply what has landed to all tables before they look again, so
+there is such a position after nearly every look; a table that holds keeps P before what holds it.
+
+Reads the logs, the list of cuts and bronze's small columns between a table's cut and P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from conf.errors import PositionGap, QueryFailed
+from conf.model import CutLimits
+from connectors.base import Connector, Cut, Feed
+from pipelines.bronze import last_position, read_small_columns
+from pipelines.cuts import CutRow, app_id, current_cuts
+from pipelines.places import Places
+from pipelines.plan import Planner, StreamRules
+from pipelines.store import open_table
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """How a feed's tables show one position.
+
+    Args:
+        versions: Delta version of each table that can be read.
+        missing: Why a table cannot. One that is not built is in neither.
+        notes: What to know about tables that can be read, one line each.
+    """
+
+    feed: str
+    position: int
+    versions: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def as_of_position(places: Places, connector: Connector, feed: Feed, position: int) -> AsOf:
+    """Return how to read the feed's tables as of a position.
+
+    Raises:
+        QueryFailed: The position has not landed yet.
+        StoreUnavailable: A table cannot be read now.
+    """
+    landed = last_position(places.bronze(feed.name), feed.name)
+    if position > landed:
+        so_far = f"only up to position {landed}" if landed >= 0 else "nothing yet"
+        raise QueryFailed(
+            f"feed {feed.name} has landed {so_far}: there is no position {position}", condition="POSITION_NOT_LANDED"
+        )
+    return _Cuts.of(places, connector, feed).as_of(position)
+
+
+def as_of_moment(places: Places, connector: Connector, feed: Feed, moment: datetime) -> AsOf:
+    """Return how to read the feed's tables as of a moment: at one position, which all of them had reached by then.
+
+    Args:
+        moment: With a time zone.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    then = _Cuts.of(places, connector, feed, moment)
+    found = then.as_of(then.common_position())
+    late = {
+        table: f"table {table} of feed {feed.name} was not built yet at {moment.isoformat()}: "
+        f"its first cut was committed at {rows[0].committed_at.isoformat()}"
+        for table, rows in then.known.items()
+        if rows and not then.rows[table]
+    }
+    return replace(found, missing={**found.missing, **late})
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """The applied cuts of a feed's tables, those of each the oldest first.
+
+    Args:
+        known: All of them.
+        rows: Those that were there at the moment asked for.
+    """
+
+    places: Places
+    connector: Connector
+    feed: Feed
+    known: Mapping[str, Sequence[CutRow]]
+    rows: Mapping[str, Sequence[CutRow]]
+
+    @staticmethod
+    def of(places: Places, connector: Connector, feed: Feed, moment: datetime | None = None) -> _Cuts:
+        known = current_cuts(places, feed.name, list(feed.tables))
+        then = {
+            table: [row for row in rows if moment is None or row.committed_at <= moment]
+            for table, rows in known.items()
+        }
+        return _Cuts(places, connector, feed, known, then)
+
+    def common_position(self) -> int:
+        """Return the newest position at which no table lacks an update; -1 when there is none."""
+        position = max((rows[-1].last_position for rows in self.rows.values() if rows), default=-1)
+        while (since := self._lacking_since(position)) is not None:
+            position = since - 1
+        return position
+
+    def as_of(self, position: int) -> AsOf:
+        versions: dict[str, int] = {}
+        missing: dict[str, str] = {}
+        notes = []
+        for table, rows in self.rows.items():
+            row = _newest(rows, position)
+            why = self._why_missing(table, row, position)
+            if why is not None:
+                missing[table] = why
+            elif row is not None:
+                versions[table] = row.delta_version
+                notes += self._notes(table, row, position)
+        return AsOf(self.feed.name, position, versions, missing, tuple(notes))
+
+    def _lacking_since(self, position: int) -> int | None:
+        newest = ((table, _newest(rows, position)) for table, rows in self.rows.items())
+        found = (self._lacks(table, row, position) for table, row in newest if row is not None)
+        return next((since for since in found if since is not None), None)
+
+    def _lacks(self, table: str, row: CutRow, position: int) -> int | None:
+        """Return where the first update ends that a build would apply after a cut, had it seen bronze up to a position.
+
+        None when it would apply nothing. Where bronze no longer reaches back, the next cut tells, less exactly.
+        """
+        if row.last_position == position:
+            return None
+        try:
+            lacking = self._planned(table, row, position)
+        except PositionGap:
+            later = [each for each in self.known[table] if each.last_position > row.last_position]
+            if not later:
+                raise
+            since = later[0].last_position if later[0].updates == 1 else later[0].first_position
+            return since if since <= position else None
+        return None if lacking is None else min(lacking.ends)
+
+    def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
+        rules = StreamRules.of(self.connector, self.feed.tables[table], applied=row.last_position)
+        planner = Planner(self.feed.name, {table: rules})
+        for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
+            seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))
+            planner.advance(batch.slice(0, seen))
+            if seen < batch.num_rows:
+                break
+        return planner.plan(table, CutLimits()).cut
+
+    def _why_missing(self, table: str, row: CutRow | None, position: int) -> str | None:
+        """Return why a table cannot be read as of a position; None when it can, or was not built."""
+        name, rows = f"table {table} of feed {self.feed.name}", self.rows[table]
+        if row is None:
+            first = rows[0].last_position if rows else None
+            no_cut = f"{name} has no cut at or before position {position}: its first ends at position {first}"
+            return None if first is None else no_cut
+        if row is rows[-1]:
+            how = self._how_to_reach(table, row, position)
+            if how is not None:
+                return f"{name} has reached only position {row.last_position}, not {position}: {how}"
+        if self._is_there(table, row):
+            return None
+        return (
+            f"{name} cannot be read as of position {position} any more: "
+            f"the log of its version {row.delta_version} was cleaned up"
+        )
+
+    def _how_to_reach(self, table: str, row: CutRow, position: int) -> str | None:
+        """Return what to do about a table whose last cut is before a position; None when it lacks nothing there."""
+        try:
+            lacks = self._lacks(table, row, position)
+        except PositionGap as gap:
+            return str(gap)
+        return None if lacks is None else f"run `silverfold build {self.feed.name} --once`"
+
+    def _notes(self, table: str, row: CutRow, position: int) -> list[str]:
+        rows = self.rows[table]
+        if row is rows[-1] or self._lacks(table, row, position) is None:
+            return []
+        later = rows[rows.index(row) + 1].last_position
+        return [
+            f"table {table} of feed {self.feed.name} is read as of position {row.last_position}: "
+            f"what followed was applied in one commit, up to position {later}"
+        ]
+
+    def _is_there(self, table: str, row: CutRow) -> bool:
+        place = self.places.silver(self.feed.name, table)
+        try:
+            opened = DeltaTable(place.url, row.delta_version, storage_options=dict(place.storage_options))
+        except DeltaError:
+            return open_table(place) is None  # then the store is to blame, or nobody: the query will tell
+        return opened.transaction_version(app_id(self.feed.name, table)) == row.last_position
+
+
+def _newest(rows: Sequence[CutRow], position: int) -> CutRow | None:
+    return next((row for row in reversed(rows) if row.last_position <= position), None)

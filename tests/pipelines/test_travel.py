@@ -1,0 +1,258 @@
+"""Which versions show a position or a moment. Two tables take turns; seconds say when a cut was committed::
+
+position  1    2    3    4    5    6    7    8    9
+quotes    v0 ────── v1 ───────────      v2             at 10, 20, 40
+trades         v0 ─────── v1 ──────────      v2        at 11, 21, 60
+"""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from conf.errors import QueryFailed
+from pipelines.cuts import CommitNote, CutRow, record
+from pipelines.places import Places
+from pipelines.travel import AsOf, as_of_moment, as_of_position
+from tests.support.bronze_rows import BEGAN
+from tests.support.scripted_feed import Snapshots, feed, land
+
+FEED = feed("quotes", "trades")
+QUOTES = [(1, 1, 10), (3, 5, 20), (7, 7, 40)]
+TRADES = [(2, 2, 11), (4, 6, 21), (8, 8, 60)]
+"""First and last position of each cut, and when it was committed."""
+TRADES_BEFORE = (
+    "table trades of feed market is read as of position 2: what followed was applied in one commit, up to position 6"
+)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """The feed with all its cuts."""
+    places = Places(str(tmp_path))
+    land_all(places)
+    for table, cuts in (("quotes", QUOTES), ("trades", TRADES)):
+        apply(places, table, cuts)
+    return places
+
+
+def land_all(places: Places) -> None:
+    snapshots = ["1 - mark none", "1 quotes snapshot whole", "1 trades snapshot whole"]
+    land(places, *snapshots, *["1 quotes data whole", "1 trades data whole"] * 3, "1 - mark none")
+
+
+def apply(places: Places, table: str, cuts: list[tuple[int, int, int]], *, listed: bool = True) -> None:
+    """Commit to a silver table as a build does."""
+    for version, (first, last, seconds) in enumerate(cuts):
+        shared = {
+            "table": table,
+            "epoch": 1,
+            "first_position": first,
+            "last_position": last,
+            "replaced": version == 0,
+            "updates": 1 + (last - first) // 2,
+        }
+        write_deltalake(
+            places.silver("market", table).url,
+            pa.table({"n": [last]}),
+            mode="append",
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(f"apply/market/{table}", last)],
+                custom_metadata={"userMetadata": CommitNote(feed="market", **shared).to_json()},
+            ),
+        )
+        if listed:
+            record(places, "market", row(version, seconds, **shared))
+
+
+def row(version: int, seconds: int, **shared: object) -> CutRow:
+    counts = {"inserted": 1, "updated": 0, "deleted": 0, "ignored": 0, "seconds": None, "notes": {}}
+    return CutRow(delta_version=version, landed_at=None, committed_at=at(seconds), **counts, **shared)
+
+
+def at(seconds: float) -> datetime:
+    return BEGAN + timedelta(seconds=seconds)
+
+
+def position(places: Places, wanted: int) -> AsOf:
+    return as_of_position(places, Snapshots(), FEED, wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "versions"),
+    [(2, {"quotes": 0, "trades": 0}), (6, {"quotes": 1, "trades": 1}), (9, {"quotes": 2, "trades": 2})],
+)
+def test_tables_that_lack_nothing_at_a_position_are_read_without_a_note(
+    places: Places, wanted: int, versions: dict[str, int]
+):
+    assert position(places, wanted) == AsOf("market", wanted, versions)
+
+
+def test_a_table_whose_cut_goes_across_the_position_is_read_before_it_and_said_to_be(places: Places):
+    found = position(places, 5)
+
+    assert (found.versions, found.missing) == ({"quotes": 1, "trades": 0}, {})
+    assert found.notes == (TRADES_BEFORE,)
+
+
+def test_a_table_that_began_later_is_missing_and_says_when_it_began(places: Places):
+    found = position(places, 1)
+
+    assert (found.versions, found.missing) == (
+        {"quotes": 0},
+        {"trades": "table trades of feed market has no cut at or before position 1: its first ends at position 2"},
+    )
+
+
+def test_a_table_that_has_not_got_so_far_is_missing_and_says_how_far_it_got(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land_all(places)
+    apply(places, "quotes", QUOTES)
+    apply(places, "trades", TRADES[:2])
+
+    found = position(places, 8)
+
+    assert (found.versions, found.missing) == (
+        {"quotes": 2},
+        {
+            "trades": "table trades of feed market has reached only position 6, not 8: "
+            "run `silverfold build market --once`"
+        },
+    )
+
+
+def test_a_table_that_was_never_built_is_left_to_the_views(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land_all(places)
+    apply(places, "quotes", QUOTES)
+
+    assert position(places, 9) == AsOf("market", 9, {"quotes": 2})
+
+
+def test_a_position_that_has_not_landed_is_an_error(places: Places):
+    with pytest.raises(QueryFailed, match=r"^feed market has landed only up to position 9: there is no position 10$"):
+        position(places, 10)
+
+
+def test_a_feed_where_nothing_has_landed_has_no_positions(tmp_path: Path):
+    with pytest.raises(QueryFailed, match=r"^feed market has landed nothing yet: there is no position 0$"):
+        position(Places(str(tmp_path)), 0)
+
+
+def test_the_list_of_cuts_may_be_lost(places: Places):
+    before = [position(places, wanted) for wanted in range(10)]
+    shutil.rmtree(places.cuts("market").url)
+
+    after = [position(places, wanted) for wanted in range(10)]
+
+    assert after == before
+    assert not Path(places.cuts("market").url).exists(), "a reader does not write what the next build will"
+
+
+def test_the_list_of_cuts_may_lack_the_newest(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land_all(places)
+    apply(places, "quotes", QUOTES[:1])
+    apply(places, "trades", TRADES, listed=False)
+
+    assert position(places, 2) == AsOf("market", 2, {"quotes": 0, "trades": 0})
+
+
+def test_cuts_of_an_earlier_table_at_the_same_place_do_not_count(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land_all(places)
+    earlier = {"table": "quotes", "epoch": 1, "replaced": False, "updates": 1}
+    record(places, "market", row(1, 5, first_position=3, last_position=3, **earlier))
+    record(places, "market", row(4, 6, first_position=7, last_position=7, **earlier))
+    apply(places, "quotes", [(1, 5, 50), (7, 7, 60)])
+
+    found = [position(places, wanted).versions for wanted in (4, 5, 7)]
+
+    assert found == [{}, {"quotes": 0}, {"quotes": 1}]
+
+
+def test_a_version_whose_log_was_cleaned_up_says_so(places: Places):
+    quotes = Path(places.silver("market", "quotes").url)
+    DeltaTable(quotes).create_checkpoint()
+    for version in (0, 1):
+        (quotes / f"_delta_log/{version:020}.json").unlink()
+
+    found = position(places, 2)
+
+    assert found.versions == {"trades": 0}
+    assert found.missing == {
+        "quotes": "table quotes of feed market cannot be read as of position 2 any more: "
+        "the log of its version 0 was cleaned up"
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "common", "versions"),
+    [
+        (70, 8, {"quotes": 2, "trades": 2}),
+        (50, 7, {"quotes": 2, "trades": 1}),  # trades had nothing between 6 and 7
+        (30, 6, {"quotes": 1, "trades": 1}),
+        (20.5, 2, {"quotes": 0, "trades": 0}),  # trades lacked 4, and no version of quotes shows 3
+        (11, 2, {"quotes": 0, "trades": 0}),
+    ],
+)
+def test_a_moment_is_the_newest_position_at_which_no_table_lacked_anything(
+    places: Places, seconds: float, common: int, versions: dict[str, int]
+):
+    found = as_of_moment(places, Snapshots(), FEED, at(seconds))
+
+    assert found == AsOf("market", common, versions)
+
+
+def test_a_table_that_was_not_built_at_the_moment_does_not_hold_others_back(places: Places):
+    found = as_of_moment(places, Snapshots(), FEED, at(10.5))
+
+    assert (found.position, found.versions) == (1, {"quotes": 0})
+    assert found.missing == {
+        "trades": "table trades of feed market was not built yet at 2024-05-01T00:00:10.500000+00:00: "
+        "its first cut was committed at 2024-05-01T00:00:11+00:00"
+    }
+
+
+def test_before_anything_was_built_every_table_is_missing(places: Places):
+    found = as_of_moment(places, Snapshots(), FEED, at(5))
+
+    assert (found.versions, sorted(found.missing)) == ({}, ["quotes", "trades"])
+
+
+def test_what_a_table_lacks_now_is_not_shown_of_others_either(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land_all(places)
+    apply(places, "quotes", QUOTES)
+    apply(places, "trades", TRADES[:1])
+
+    found = as_of_moment(places, Snapshots(), FEED, at(1000))
+
+    assert found == AsOf("market", 2, {"quotes": 0, "trades": 0})
+
+
+def test_the_same_moment_gives_the_same_answer_once_more_is_built(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land_all(places)
+    apply(places, "quotes", QUOTES)
+    apply(places, "trades", TRADES[:1])
+    before = as_of_moment(places, Snapshots(), FEED, at(20.5))
+    shutil.rmtree(places.silver("market", "trades").url)
+    apply(places, "trades", TRADES)
+
+    assert as_of_moment(places, Snapshots(), FEED, at(20.5)) == before
+
+
+def test_where_bronze_no_longer_reaches_back_the_cuts_alone_decide(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land(places, "1 trades data whole", "1 - mark none", start=8)
+    apply(places, "quotes", QUOTES)
+    apply(places, "trades", TRADES)
+
+    assert position(places, 5) == AsOf("market", 5, {"quotes": 1, "trades": 0}, notes=(TRADES_BEFORE,))
+    assert as_of_moment(places, Snapshots(), FEED, at(30)).position == 6

@@ -1,0 +1,45 @@
+"""A feed whose bronze is written by hand, frame by frame: for what reads bronze's small columns and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from conf.model import Strict, Table
+from connectors.base import Feed
+from pipelines import bronze_table
+from pipelines.places import Places
+from tests.support.bronze_rows import rows, small_columns
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """As much of a connector as planning needs."""
+
+    name: str = "scripted"
+    continuity: str = "resync"
+
+    def has_snapshots(self, table: Table) -> bool:
+        return table.source != "Log"
+
+
+def feed(*tables: str) -> Feed:
+    return Feed("market", "scripted", "", Strict(), {name: Table(source=name.title()) for name in tables})
+
+
+def land(places: Places, *lines: str, start: int = 0, bodies: Sequence[bytes] = ()) -> None:
+    """Land frames written as lines; their bodies are empty unless given, from the first on."""
+    small = small_columns(rows(*lines, start=start))
+    all_bodies = [*bodies, *[b""] * (small.num_rows - len(bodies))]
+    last = Transaction(bronze_table.app_id("market"), start + small.num_rows - 1)
+    frames = small.append_column("source_position", pa.nulls(small.num_rows, pa.string()))
+    frames = frames.append_column("body", pa.array(all_bodies, pa.binary())).cast(bronze_table.SCHEMA)
+    write_deltalake(
+        bronze_table.create(places.bronze("market")),
+        frames,
+        mode="append",
+        commit_properties=CommitProperties(app_transactions=[last]),
+    )

@@ -1,0 +1,144 @@
+"""Every version of every row, exact at every cut: against a dictionary that is told one frame at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from chispa import assert_df_equality
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tests.support.change_model import Change, State, after
+from tests.transforms.test_fold import COLUMNS, FRAMES_EACH, KEY, ROW, Histories, change_rows, move, random_history
+from transforms.changes import change_type
+from transforms.history import END, START, Moments, keep_history
+from transforms.merge import Recorded
+
+VERSIONS = "history int, k int, a string, b bigint, __START_AT bigint, __END_AT bigint"
+STEPS = (2, 3, 6)
+"""Frames below which the cuts of a history end."""
+
+Version: TypeAlias = tuple[int, int, Any, Any, int, int | None]
+
+
+def versions(history: int, changes: Sequence[Change], *, below: int) -> Iterator[Version]:
+    """Tell what has been where from when to when. Each change leaves its frame in the row it makes."""
+    state: State = {}
+    open_at: dict[int, Version] = {}
+    for frame in range(below):
+        mine = [
+            c if c.op == "delete" else c._replace(sent={**c.sent, "at": frame}) for c in changes if c.frame == frame
+        ]
+        state = after(state, mine, columns=COLUMNS)
+        position = history * FRAMES_EACH + frame
+        for key in [k for k in open_at if k not in state or state[k]["at"] == frame]:
+            yield (*open_at.pop(key)[:-1], position)
+        for key, cells in state.items():
+            if cells["at"] == frame:
+                open_at[key] = (history, key, cells["a"], cells["b"], position, None)
+    yield from open_at.values()
+
+
+def expected(spark: SparkSession, histories: Histories, *, below: int) -> DataFrame:
+    rows = [version for n, (_, changes) in enumerate(histories) for version in versions(n, changes, below=below)]
+    return spark.createDataFrame(rows, VERSIONS)
+
+
+def read(spark: SparkSession, path: Path) -> DataFrame:
+    return spark.read.format("delta").load(str(path))
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_versions_are_exact_at_every_cut(spark: SparkSession, tmp_path: Path, moves: bool) -> None:
+    rng = random.Random(11 + moves)
+    histories: Histories = [({}, random_history(rng, moves=moves)[1]) for _ in range(150)]
+    changes = change_rows(spark.newSession(), histories).withColumn("frame", F.col("frame_seq") % FRAMES_EACH)
+    for number, (first, below) in enumerate(zip((0, *STEPS), STEPS, strict=False)):
+        cut = changes.where(F.col("frame").between(first, below - 1)).drop("frame")
+        for _ in range(2):  # a cut applied twice is applied once
+            keep_history(cut, str(tmp_path), recorded=Recorded("history/t", number), moves=moves)
+
+        assert_df_equality(
+            read(spark, tmp_path), expected(spark, histories, below=below), ignore_row_order=True, ignore_nullable=True
+        )
+
+
+def one(spark: SparkSession, path: Path, changes: Sequence[Change], version: int, **options: Any) -> list[Any]:
+    frame = change_rows(spark.newSession(), [({}, changes)])
+    keep_history(frame, str(path), recorded=Recorded("history/t", version), **options)
+    return sorted((r.k, r.a, r[START], r[END]) for r in read(spark, path).collect())
+
+
+def test_a_snapshot_closes_what_vanished_opens_what_is_new_and_leaves_what_is_equal(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def row(frame: int, op: str, k: int, a: str) -> Change:
+        return Change(frame, op, k, {"k": k, "a": a, "b": 0})
+
+    one(spark, tmp_path, [row(1, "insert", 1, "same"), row(1, "insert", 2, "gone"), row(1, "insert", 3, "old")], 1)
+    again = [row(7, "snapshot", 1, "same"), row(7, "snapshot", 3, "old"), row(7, "snapshot", 4, "new")]
+    later = [Change(6, "update", 3, {"a": "overlaid"}), Change(9, "update", 1, {"a": "later"})]
+
+    found = one(spark, tmp_path, [*again, *later], 9, moments=Moments(settled=8))
+
+    assert found == [
+        (1, "later", 9, None),
+        (1, "same", 1, 9),
+        (2, "gone", 1, 8),
+        (3, "old", 1, 7),
+        (3, "overlaid", 7, None),
+        (4, "new", 7, None),
+    ]
+
+
+def test_an_identical_snapshot_changes_no_version(spark: SparkSession, tmp_path: Path) -> None:
+    cells = {"k": 1, "a": "x", "b": 0}
+    before = one(spark, tmp_path, [Change(1, "insert", 1, cells)], 1)
+
+    found = one(spark, tmp_path, [Change(5, "snapshot", 1, cells)], 5, moments=Moments(settled=5))
+
+    assert found == before == [(1, "x", 1, None)]
+    metrics = DeltaTable(str(tmp_path)).history(1)[0]["operationMetrics"]
+    assert (metrics["numTargetRowsInserted"], metrics["numTargetRowsUpdated"]) == ("0", "0")
+
+
+def test_moves_after_a_snapshot_in_the_same_cut_carry_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    changes = [Change(3, "snapshot", 1, {"k": 1, "a": "x", "b": 0}), move(5, 1, 2), Change(6, "update", 2, {"b": 4})]
+
+    found = one(spark, tmp_path, changes, 6, moments=Moments(settled=4), moves=True)
+
+    assert found == [(1, "x", 3, 5), (2, "x", 5, 6), (2, "x", 6, None)]
+
+
+def test_in_the_order_of_the_source_late_changes_find_their_place(spark: SparkSession, tmp_path: Path) -> None:
+    kind = change_type(KEY, ROW)
+    key = {"history": 0, "k": 1}
+
+    def apply(version: int, *told: tuple[str, str, str | None]) -> list[Any]:
+        rows = [
+            {
+                "frame_seq": version,
+                "ordinal": at,
+                "op": op,
+                "key": key,
+                "row": None if op == "delete" else {"k": 1, "a": a, "b": None},
+                "sequence": sequence,
+            }
+            for at, (sequence, op, a) in enumerate(told)
+        ]
+        frame = spark.newSession().createDataFrame(rows, kind)
+        keep_history(frame, str(tmp_path), recorded=Recorded("h", version), moments=Moments(by_sequence=True))
+        return sorted((r.a, r[START], r[END]) for r in read(spark, tmp_path).collect())
+
+    first = apply(1, ("02", "insert", "b"), ("06", "insert", "f"), ("08", "delete", None))
+    second = apply(2, ("04", "insert", "d"), ("02", "insert", "b"), ("07", "insert", "g"))
+
+    assert first == [("b", "02", "06"), ("f", "06", "08")]
+    assert second == [("b", "02", "04"), ("d", "04", "06"), ("f", "06", "07"), ("g", "07", "08")]
+    assert T.StringType() == read(spark, tmp_path).schema[START].dataType

@@ -1,0 +1,256 @@
+"""Keeps every version of every row: slowly changing dimension type 2, as Spark's AUTO CDC stores it.
+
+A history table has the table's columns, then ``__START_AT`` and ``__END_AT``: the version is of the moments from the
+one up to, not including, the other; ``__END_AT`` is NULL for the version that stands. Moments are positions: of landed
+frames, or ``sequence`` where the source has an order of its own. All changes of a key in one moment make one version.
+
+A cut is one MERGE. The versions it may touch (those that stand, or in the source's order all that a late change may
+fall between) become changes again, take their place among the new ones, and the versions are drawn from all of them;
+so the table does not depend on where cuts end. Partial updates are completed from the version before, through key moves
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from transforms.changes import DELETE, INSERT, SNAPSHOT, complete
+from transforms.fold import fold
+from transforms.merge import POSITION, Recorded, create_empty, path_table, quoted, run_once, same_key
+from transforms.moves import follow, resolve
+
+START, END = "__START_AT", "__END_AT"
+
+_RESETS = (INSERT, SNAPSHOT, DELETE)
+_EVENT = ("line", "key", "moment", "op", "row", "present")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """How a cut's changes are told apart in time.
+
+    Args:
+        by_sequence: By ``sequence``, not by ``frame_seq``.
+        settled: In landing order: position up to which all changes, snapshot rows first, are one moment; the table then
+            is what they leave, and rows they do not name end at it. None where the cut replaces nothing.
+    """
+
+    by_sequence: bool = False
+    settled: int | None = None
+
+    @property
+    def column(self) -> str:
+        """The change rows' column that tells the moment."""
+        return "sequence" if self.by_sequence else "frame_seq"
+
+
+def keep_history(
+    changes: DataFrame,
+    path: str,
+    *,
+    recorded: Recorded,
+    moments: Moments = Moments(),
+    upsert: bool = False,
+    moves: bool = False,
+    tombstones: DataFrame | None = None,
+) -> None:
+    """Bring the history table at a path or URL up to the changes, in one commit. Runs Spark jobs; safe to repeat.
+
+    Args:
+        changes: Change rows (`transforms.changes`), any number per key; those with ``error`` are left out. Their
+            session carries the commit's settings.
+        upsert: An update of a row that is not there begins one.
+        moves: Some changes may move keys. Only in landing order.
+        tombstones: In the source's order: keys and ``_position`` of deletes whose rows' versions may not be there.
+
+    Raises:
+        ApplyError: Spark or Delta refused. The table stands as it was.
+    """
+    listed = complete(changes).where("error IS NULL").withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
+    key, row = _kind(listed, "key"), _kind(listed, "row")
+    create_empty(changes.sparkSession, _schema(key, row, listed.schema[moments.column].dataType), path_table(path))
+    history = changes.sparkSession.read.format("delta").load(path)
+    if moments.settled is None:
+        events = _events(listed, history.where(F.col(END).isNull()), moments.column, upsert=upsert, moves=moves)
+    else:
+        events = _after_snapshot(listed, history, moments.settled, upsert=upsert, moves=moves)
+    known = _known(history, events, by_sequence=moments.by_sequence)
+    buried = [] if tombstones is None else [_buried(tombstones, events)]
+    everything = reduce(DataFrame.unionByName, [events, known, *buried])
+    versions = _versions(_told_once(everything), row, upsert=upsert)
+    _merge(versions.select(*_flat(key, row), START, END), path, keys=key.names, recorded=recorded)
+
+
+def _kind(changes: DataFrame, name: str) -> T.StructType:
+    kind = changes.schema[name].dataType
+    assert isinstance(kind, T.StructType)
+    return kind
+
+
+def _schema(key: T.StructType, row: T.StructType, moment: T.DataType) -> T.StructType:
+    own = [field for field in key if field.name not in row.names]
+    return T.StructType([*own, *row, T.StructField(START, moment), T.StructField(END, moment)])
+
+
+def _flat(key: T.StructType, row: T.StructType) -> list[Column]:
+    own = [F.col(f"key.{quoted(name)}").alias(name) for name in key.names if name not in row.names]
+    return [*own, *(F.col(f"row.{quoted(name)}").alias(name) for name in row.names)]
+
+
+def _events(changes: DataFrame, current: DataFrame, moment: str, *, upsert: bool, moves: bool) -> DataFrame:
+    """Return what happens to each row in each moment.
+
+    Columns: ``line`` names the row (`_line`), ``key`` where it is at the moment's end, ``moment``, ``op``, ``row``,
+    ``present``, and ``known``: the version is in the table already.
+    """
+    if not moves:
+        lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
+        return _folded(lined, moment).withColumn("key", F.col("line.key")).transform(_event)
+    found = follow(changes, current, upsert=upsert)
+    number = F.when(F.col("root").isNull(), F.col("number"))
+    line = _line(number, F.col("root")).alias("line")
+    others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment)
+    mine = _folded(found.numbered.where("number IS NOT NULL").withColumn("line", line), moment)
+    stands = found.moments.where("number IS NOT NULL").select(line, "key", F.col("frame_seq").alias("moment"))
+    empty = found.moments.where("number IS NULL").select("key", F.col("frame_seq").alias("moment"))
+    return reduce(
+        DataFrame.unionByName,
+        [
+            others.withColumn("key", F.col("line.key")).transform(_event),
+            mine.join(stands, ["line", "moment"]).transform(_event),
+            _ends(empty.withColumn("line", _line(F.lit(-1), F.col("key"))), changes.schema["row"].dataType),
+        ],
+    )
+
+
+def _ends(at: DataFrame, row: T.DataType) -> DataFrame:
+    """Return the end of whatever row stood at each ``key``, at each ``moment``."""
+    return at.select(
+        "line",
+        "key",
+        "moment",
+        F.lit(DELETE).alias("op"),
+        F.lit(None).cast(row).alias("row"),
+        F.lit(None).cast("array<string>").alias("present"),
+    ).transform(_event)
+
+
+def _line(number: Column, key: Column) -> Column:
+    """Name a row: by its key before the cut, or where it began, or by a number where moves make that unclear."""
+    return F.struct(number.cast("long").alias("number"), key.alias("key"))
+
+
+def _folded(lined: DataFrame, moment: str) -> DataFrame:
+    """Fold the changes of each row and moment."""
+    net = fold(lined.withColumn("key", F.struct("line", F.col(moment).alias("moment"))))
+    return net.select("key.*", "op", "row", "present")
+
+
+def _event(events: DataFrame) -> DataFrame:
+    return events.select(*_EVENT, F.lit(False).alias("known"))
+
+
+def _after_snapshot(listed: DataFrame, history: DataFrame, settled: int, *, upsert: bool, moves: bool) -> DataFrame:
+    """Return what a snapshot and what overlays it make of the versions that stand, and what happens later."""
+    early = (F.col("frame_seq") <= settled) | (F.col("op") == SNAPSHOT)
+    first = listed.where(early)
+    net = resolve(first, None, replaces=True) if moves else fold(first, replaces=True)
+    stands = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
+    key, row = _kind(listed, "key"), _kind(listed, "row")
+    before = history.where(F.col(END).isNull()).select(_struct(key).alias("key"), _struct(row).alias("old"))
+    both = stands.join(before, "key", "full_outer")
+    same = F.col("row").isNotNull() & F.col("old").isNotNull() & F.col("row").eqNullSafe(F.col("old"))
+    differing = both.where(~same).select(
+        _line(F.lit(None), F.col("key")).alias("line"),
+        "key",
+        F.coalesce("moment", F.lit(settled)).alias("moment"),
+        F.when(F.col("row").isNull(), F.lit(DELETE)).otherwise(F.lit(INSERT)).alias("op"),
+        "row",
+        F.lit(None).cast("array<string>").alias("present"),
+    )
+    later = _events(listed.where(~early), stands.select(*_flat(key, row)), "frame_seq", upsert=upsert, moves=moves)
+    return differing.transform(_event).unionByName(later)
+
+
+def _struct(kind: T.StructType) -> Column:
+    return F.struct(*(F.col(quoted(name)) for name in kind.names)).cast(kind)
+
+
+def _known(history: DataFrame, events: DataFrame, *, by_sequence: bool) -> DataFrame:
+    """Return the versions that the events may touch, as events, and in the source's order their ends."""
+    key, row = _kind(events, "key"), _kind(events, "row")
+    touched = events.groupBy("key").agg(F.min("moment").alias("since"))
+    versions = history.select(_struct(key).alias("key"), _struct(row).alias("row"), START, END).join(touched, "key")
+    stands = F.col(END).isNull()
+    wanted = versions.where(stands | (F.col(END) >= F.col("since")) if by_sequence else stands)
+    begun = wanted.select(
+        _line(F.lit(None), F.col("key")).alias("line"),
+        "key",
+        F.col(START).alias("moment"),
+        F.lit(INSERT).alias("op"),
+        "row",
+        F.lit(None).cast("array<string>").alias("present"),
+        F.lit(True).alias("known"),
+    )
+    ended = wanted.where(~stands).withColumn("moment", F.col(END)).withColumn("line", _line(F.lit(None), F.col("key")))
+    return begun.unionByName(_ends(ended, row))
+
+
+def _buried(tombstones: DataFrame, events: DataFrame) -> DataFrame:
+    """Return the tombstones of touched keys as deletes."""
+    key, row = _kind(events, "key"), events.schema["row"].dataType
+    buried = tombstones.select(_struct(key).alias("key"), F.col(POSITION).alias("moment"))
+    touched = buried.join(events.select("key").distinct(), "key", "left_semi")
+    return _ends(touched.withColumn("line", _line(F.lit(None), F.col("key"))), row)
+
+
+def _told_once(events: DataFrame) -> DataFrame:
+    """Keep one event per key and moment: a row that stands rather than its end, and the one that is known already."""
+    best = F.struct(F.col("op") != DELETE, "known")
+    ranked = Window.partitionBy("key", "moment").orderBy(best.desc())
+    return events.withColumn("rank", F.row_number().over(ranked)).where("rank = 1")
+
+
+def _versions(events: DataFrame, row: T.StructType, *, upsert: bool) -> DataFrame:
+    """Complete each row from its past, and end each version where the next event of its key begins."""
+    key = _kind(events, "key")
+    past = Window.partitionBy("line").orderBy("moment").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    reset, present = F.col("op").isin(*_RESETS), F.col("present")
+    last_reset = F.last(F.when(reset, F.col("op")), ignorenulls=True).over(past)
+
+    def cell(name: str) -> Column:
+        sent = reset | present.isNull() | F.array_contains(present, name)
+        said = F.when(sent, F.struct(F.col(f"row.{quoted(name)}").alias("value")))
+        return F.last(said, ignorenulls=True).over(past)["value"]
+
+    cells = [F.col(f"key.{quoted(name)}") if name in key.names else cell(name) for name in row.names]
+    filled = events.select(
+        "key",
+        "moment",
+        "op",
+        F.struct(*(value.alias(name) for value, name in zip(cells, row.names, strict=True))).alias("row"),
+        F.coalesce(last_reset.isin(INSERT, SNAPSHOT), F.lit(False)).alias("stands"),
+    )
+    told = filled.where((F.col("op") == DELETE) | F.col("stands") | F.lit(upsert))
+    ends = F.lead("moment").over(Window.partitionBy("key").orderBy("moment"))
+    return told.withColumn(END, ends).where(F.col("op") != DELETE).withColumnRenamed("moment", START)
+
+
+def _merge(versions: DataFrame, path: str, *, keys: Sequence[str], recorded: Recorded) -> None:
+    names = ", ".join(quoted(name) for name in versions.columns)
+    values = ", ".join(f"s.{quoted(name)}" for name in versions.columns)
+    run_once(
+        versions,
+        f"""
+        MERGE INTO {path_table(path)} AS t USING {{source}} AS s ON {same_key(keys)} AND t.{START} = s.{START}
+        WHEN MATCHED AND NOT (t.{END} <=> s.{END}) THEN UPDATE SET t.{END} = s.{END}
+        WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
+        """,
+        recorded,
+    )
