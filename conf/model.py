@@ -51,12 +51,20 @@ class Build(Strict):
     cut: CutLimits = CutLimits()
 
 
+class Maintain(Strict):
+    """What `silverfold maintain` keeps."""
+
+    bronze_days: float = Field(default=7.0, ge=0)
+    vacuum_hours: int = Field(default=168, ge=1)
+
+
 class Table(Strict):
     """What every connector's table settings have in common."""
 
     source: str = Field(min_length=1)
     keys: tuple[str, ...] = ()
     on_bad_frame: Literal["hold", "skip"] = "hold"
+    stored_as_scd_type: Literal[1, 2] = 1
 
 
 class FeedSettings(Strict):
@@ -83,6 +91,7 @@ class Settings(Strict):
     storage_options: dict[str, str | Secret] = Field(default_factory=dict, repr=False)
     spark: dict[str, str] = Field(default_factory=dict)
     build: Build = Build()
+    maintain: Maintain = Maintain()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     feeds: dict[str, FeedSettings] = Field(default_factory=dict)
 

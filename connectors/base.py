@@ -131,6 +131,7 @@ class Cut:
         begins: Position of the first frame of each update, ascending: an update's identity and order.
         ends: Position of the last frame of each update, beside ``begins``.
         replaces: The cut begins with a snapshot: rows it does not leave in existence are deleted.
+        settled: Position of that snapshot's end; what the cut holds up to there is one moment. None without a snapshot.
     """
 
     stream: str
@@ -141,6 +142,7 @@ class Cut:
     begins: tuple[int, ...]
     ends: tuple[int, ...]
     replaces: bool
+    settled: int | None = None
 
 
 class Survey(NamedTuple):
@@ -159,6 +161,10 @@ class Survey(NamedTuple):
     """Removed key ranges too wide to be listed key by key."""
     notes: Mapping[str, int]
     """Counts worth telling, by name: ``truncated_nanoseconds`` and the like."""
+    moves: int = 0
+    """Changes that move a row to another key."""
+    partial: int = 0
+    """Updates that carry some of the columns."""
 
 
 NOT_SURVEYED: Final = Survey(None, None, None, 0, None, None, 0, {})
@@ -185,6 +191,12 @@ class Decoder(Protocol):
 
     def removed_ranges(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
         """Return the wide ranges of the survey: ``first_key``, ``last_key``, ``frame_seq``, ``update``. Lazy."""
+
+    def settled(self, context: Any, cut: Cut, table: Table) -> str | None:
+        """Of a `Connector.sequenced` source: tell of which deletes nothing older can come after the cut's beginning.
+
+        A condition in SQL on ``t._position`` (`transforms.tombstones.bury`); None when the source vouches for nothing.
+        """
 
 
 class PlainChange(NamedTuple):
@@ -289,6 +301,10 @@ class Connector(Protocol):
     @property
     def net(self) -> bool:
         """`Decoder.changes` yields at most one change per key: it has folded already."""
+
+    @property
+    def sequenced(self) -> bool:
+        """The order of changes is their ``sequence``, not the order in which they landed."""
 
     def has_snapshots(self, table: Table) -> bool:
         """Tell whether the table's stream ever carries snapshots. One without applies on across epochs."""

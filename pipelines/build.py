@@ -77,8 +77,7 @@ class FeedBuild:
         self._places = self.places or Places(self.settings.warehouse, self.settings.storage())
         self._bronze = self._places.bronze(self.feed.name)
         self.tables = {
-            name: SilverTable(self.spark, self.feed, self.connector, name, self._places.silver(self.feed.name, name))
-            for name in self.feed.tables
+            name: SilverTable(self.spark, self.feed, self.connector, name, self._places) for name in self.feed.tables
         }
         floor = retained_from(self._bronze, self.feed.name)
         self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables}, floor=floor)

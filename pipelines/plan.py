@@ -362,6 +362,7 @@ def _cut(stream: str, applied: int, choice: _Choice, most_frames: int) -> Cut | 
         begins=tuple(in_order["begin"].tolist()),
         ends=tuple(in_order["end"].tolist()),
         replaces=choice.replaces,
+        settled=int(taken["end"][choice.whole - 1]) if choice.replaces else None,
     )
 
 

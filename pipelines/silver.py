@@ -20,11 +20,13 @@ from conf.errors import PositionNotRecorded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.cuts import CommitNote, CutRow, app_id, from_commit
-from pipelines.places import Place
+from pipelines.places import Place, Places
 from pipelines.store import open_table
 from transforms.changes import DELETE, INSERT, SNAPSHOT, complete
 from transforms.evolve import add_columns, check_names
 from transforms.faults import named_errors
+from transforms.fold import check_key, fold
+from transforms.history import Moments, keep_history
 from transforms.merge import (
     OP,
     POSITION,
@@ -39,12 +41,18 @@ from transforms.merge import (
     quoted,
     replace,
 )
+from transforms.moves import resolve
 from transforms.rekey import by_keys, unique_rows
+from transforms.tombstones import bury, not_buried
+from transforms.tombstones import read as read_tombstones
 
 LAST_KEY = "_last_row_key"
 """In a log: the last key of a removed range, whose first key is the positional key."""
 
 _RESERVED = (OP, POSITION, PRESENT, VACATED, LAST_KEY, "_row_key")
+
+_WITH_HISTORY = 2
+"""``stored_as_scd_type`` of a table that keeps every version of its rows beside those that stand."""
 
 _SMALL_CUT = 10_000
 """Updates up to which adaptive execution costs more than it gives."""
@@ -64,7 +72,7 @@ class SilverTable:
     feed: Feed
     connector: Connector
     name: str
-    place: Place
+    places: Places
     session: SparkSession = field(init=False)
     decoder: Decoder = field(init=False)
 
@@ -76,6 +84,11 @@ class SilverTable:
     def table(self) -> Table:
         """The table's settings."""
         return self.feed.tables[self.name]
+
+    @property
+    def place(self) -> Place:
+        """Where the table is."""
+        return self.places.silver(self.feed.name, self.name)
 
     @property
     def app_id(self) -> str:
@@ -90,7 +103,8 @@ class SilverTable:
 
     def needs_survey(self, context: Any, cut: Cut) -> bool:
         """Tell whether the cut must be surveyed before it is applied; one that replaces may do without."""
-        return not cut.replaces or self.decoder.tells_notes(context, cut, self.table)
+        decided = cut.replaces and self.connector.net  # else what is found decides how to fold
+        return not decided or self.decoder.tells_notes(context, cut, self.table)
 
     def survey(self, frames: DataFrame, context: Any, cut: Cut) -> Survey:
         """Look through the cut before anything is written. Runs one Spark job.
@@ -126,6 +140,9 @@ class SilverTable:
     ) -> None:
         recorded = Recorded(self.app_id, cut.last, self._note(cut, survey).to_json())
         check_names(row, reserved=_RESERVED, table=self.name)
+        key = changes.schema["key"].dataType
+        assert isinstance(key, StructType)
+        check_key(key, table=self.name)
         wanted = self._schema(changes, row)
         exists = open_table(self.place) is not None
         if exists:
@@ -134,10 +151,12 @@ class SilverTable:
             ranges = self.decoder.removed_ranges(frames, context, cut, self.table)
             append(_columns(_log_rows(changes, ranges), wanted), self.place.url, recorded=recorded)
             return
-        net = net_rows(changes)
+        if self.table.stored_as_scd_type == _WITH_HISTORY:
+            self._keep_history(changes, cut, survey)
+        net = self._net(changes, cut, survey)
         identity = _identity(changes)
         if cut.replaces:
-            keys = self.table.keys or tuple(identity)
+            keys = self.table.keys or _keys(changes)
             whole = net.where(F.col(OP).isin(INSERT, SNAPSHOT))
             rows = unique_rows(whole, keys=keys) if self.table.keys else whole
             if self.position() < 0:
@@ -150,19 +169,60 @@ class SilverTable:
         if survey.wide_ranges:
             ranges = self.decoder.removed_ranges(frames, context, cut, self.table)
             net = _with_ranges(net, self._current(), ranges, *identity)
-        self._patch(net, identity, recorded, survey)
+        if self.connector.sequenced:
+            net = self._newer(net, self.decoder.settled(context, cut, self.table), cut, keys=_keys(changes))
+        self._patch(net, identity, recorded, survey, keys=self.table.keys or _keys(changes))
 
-    def _patch(self, net: DataFrame, identity: Sequence[str], recorded: Recorded, survey: Survey) -> None:
-        upsert = not self.connector.has_snapshots(self.table)
+    def _net(self, changes: DataFrame, cut: Cut, survey: Survey) -> DataFrame:
+        """Return the net rows. What was counted before tells how little there is to do."""
+        if self.connector.net:
+            return net_rows(changes)
+        if survey.moves:
+            stood = None if cut.replaces or open_table(self.place) is None else self._current()
+            return net_rows(resolve(changes, stood, upsert=self._upsert, replaces=cut.replaces))
+        sequenced = self.connector.sequenced
+        whole = not survey.partial
+        net = fold(changes, by_sequence=sequenced, upsert=self._upsert, whole=whole, replaces=cut.replaces)
+        return net_rows(net, position="sequence" if sequenced else "frame_seq")
+
+    @property
+    def _upsert(self) -> bool:
+        return not self.connector.has_snapshots(self.table)
+
+    def _newer(self, net: DataFrame, settled: str | None, cut: Cut, *, keys: Sequence[str]) -> DataFrame:
+        """Remember the deletes, then return what is newer than any delete of its key."""
+        place = self.places.tombstones(self.feed.name, self.name).url
+        recorded = Recorded(f"tombstones/{self.feed.name}/{self.name}", cut.last)
+        bury(net, place, keys=keys, recorded=recorded, settled=settled)
+        return not_buried(net, place, keys=keys)
+
+    def _keep_history(self, changes: DataFrame, cut: Cut, survey: Survey) -> None:
+        place = self.places.history(self.feed.name, self.name)
+        keep_history(
+            changes,
+            place.url,
+            recorded=Recorded(f"history/{self.feed.name}/{self.name}", cut.last, self._note(cut, survey).to_json()),
+            moments=Moments(self.connector.sequenced, cut.settled),
+            upsert=self._upsert,
+            moves=survey.moves > 0,
+            tombstones=self._tombstones(),
+        )
+
+    def _tombstones(self) -> DataFrame | None:
+        place = self.places.tombstones(self.feed.name, self.name)
+        return None if open_table(place) is None else read_tombstones(self.session, place.url)
+
+    def _patch(
+        self, net: DataFrame, identity: Sequence[str], recorded: Recorded, survey: Survey, *, keys: Sequence[str]
+    ) -> None:
         if self.table.keys and identity:
             (row_key,) = identity
-            moved = by_keys(net, self._current(), keys=self.table.keys, identity=row_key, upsert=upsert)
-            merge(moved, self._target, keys=self.table.keys, recorded=recorded, identity=row_key)
+            moved = by_keys(net, self._current(), keys=keys, identity=row_key, upsert=self._upsert)
+            merge(moved, self._target, keys=keys, recorded=recorded, identity=row_key)
             return
         bounded = identity and not survey.wide_ranges and survey.first_key is not None and survey.last_key is not None
         key_range = (survey.first_key, survey.last_key) if bounded else None
-        keys = self.table.keys or tuple(identity)
-        merge(net, self._target, keys=keys, recorded=recorded, upsert=upsert, key_range=key_range)  # type: ignore[arg-type]  # bounded says both are there
+        merge(net, self._target, keys=keys, recorded=recorded, upsert=self._upsert, key_range=key_range)  # type: ignore[arg-type]  # bounded says both are there
 
     @property
     def _target(self) -> str:
@@ -172,7 +232,7 @@ class SilverTable:
         return self.session.read.format("delta").load(self.place.url)
 
     def _schema(self, changes: DataFrame, row: StructType) -> StructType:
-        position = StructField(POSITION, LongType())
+        position = StructField(POSITION, StringType() if self.connector.sequenced else LongType())
         identity = [StructField(name, LongType()) for name in _identity(changes)]
         if not self.connector.keeps_log(self.table):
             return StructType([*identity, *row, position])
@@ -217,6 +277,13 @@ def _identity(changes: DataFrame) -> list[str]:
     assert isinstance(key, StructType)
     assert isinstance(row, StructType)
     return [name for name in key.names if name not in row.names]
+
+
+def _keys(changes: DataFrame) -> tuple[str, ...]:
+    """Return the columns by which the source names a row."""
+    key = changes.schema["key"].dataType
+    assert isinstance(key, StructType)
+    return tuple(key.names)
 
 
 def _log_rows(changes: DataFrame, ranges: DataFrame) -> DataFrame:

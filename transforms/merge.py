@@ -60,15 +60,18 @@ def path_table(path: str) -> str:
     return f"delta.{quoted(path)}"
 
 
-def net_rows(changes: DataFrame) -> DataFrame:
-    """Flatten change rows that are already one per key. Key columns that are not in ``row`` come first. Lazy."""
+def net_rows(changes: DataFrame, *, position: str = "frame_seq") -> DataFrame:
+    """Flatten change rows that are already one per key. Key columns that are not in ``row`` come first. Lazy.
+
+    A key column that is in ``row`` too comes from the key: a delete has no row. ``position`` becomes `POSITION`.
+    """
     key, row = _names(changes, "key"), _names(changes, "row")
     return changes.select(
         F.col("op").alias(OP),
-        F.col("frame_seq").alias(POSITION),
+        F.col(position).alias(POSITION),
         F.col("present").alias(PRESENT),
         *(F.col(f"key.{quoted(name)}").alias(name) for name in key if name not in row),
-        *(F.col(f"row.{quoted(name)}").alias(name) for name in row),
+        *(F.col(f"{'key' if name in key else 'row'}.{quoted(name)}").alias(name) for name in row),
     )
 
 

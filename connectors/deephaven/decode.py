@@ -111,6 +111,9 @@ class DeephavenDecoder:
         step = _RangeStep(self._reader(context, cut, table))
         return _carrying_rows(frames).mapInArrow(step, from_arrow_schema(_RANGE))
 
+    def settled(self, context: Context, cut: Cut, table: Table) -> None:
+        """Frames land in the order of the source: no delete is waited for."""
+
     @cached_property
     def _roles(self) -> Roles:
         return load_roles(self._options.schema_)

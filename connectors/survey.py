@@ -1,0 +1,53 @@
+"""Surveys a cut by its change rows, for decoders that do not fold: one pass, before anything is written."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from conf.errors import NullKey
+from connectors.base import Survey
+from transforms.changes import UPDATE, complete
+
+
+def survey_changes(changes: DataFrame) -> Survey:
+    """Return what is to be known of a cut: rows with ``error`` or a NULL in the key, moves, partial updates.
+
+    Runs one Spark job, which decodes every frame and collects one line.
+    """
+    listed = complete(changes)
+    wrong, good = _wrong(listed), F.col("error").isNull()
+    bad = F.min(F.when(wrong.isNotNull(), F.struct("frame_seq", wrong.alias("error"))))
+    line = listed.agg(
+        F.count_if(good).alias("changes"),
+        F.count_if(good & F.col("old_key").isNotNull()).alias("moves"),
+        F.count_if(good & (F.col("op") == UPDATE) & F.col("present").isNotNull()).alias("partial"),
+        bad.alias("bad"),
+    ).first()
+    assert line is not None
+    found = line.bad and line.bad.error
+    return Survey(
+        bad_position=line.bad and line.bad.frame_seq,
+        bad_class=found and found.error_class,
+        bad_reason=found and found.reason,
+        changes=line.changes,
+        first_key=None,
+        last_key=None,
+        wide_ranges=0,
+        notes={},
+        moves=line.moves,
+        partial=line.partial,
+    )
+
+
+def _wrong(changes: DataFrame) -> Column:
+    """Return the row's error; one that a key is NULL where the decoder did not see it."""
+    key = changes.schema["key"].dataType
+    assert isinstance(key, StructType)
+    nulls = [F.col("key").isNull(), *(F.col("key").getField(name).isNull() for name in key.names)]
+    null_key = F.struct(F.lit(NullKey.error_class).alias("error_class"), F.lit("a key is NULL").alias("reason"))
+    return F.coalesce(F.col("error"), F.when(reduce(or_, nulls), null_key))
