@@ -10,9 +10,9 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from conf.errors import QueryFailed
+from conf.errors import ConfigError, QueryFailed
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
@@ -29,6 +29,9 @@ from jobs.context import invocation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from connectors.base import Connector, Feed
+    from pipelines.places import Places
+    from pipelines.travel import AsOf
     from pipelines.views import Views
 
 
@@ -52,8 +55,15 @@ class Answer(NamedTuple):
 def sql(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(help="A query in Spark SQL, such as: SELECT * FROM quotes")],
+    *,
     output: Annotated[Format | None, typer.Option("--format", help="Default: table on a terminal, else csv.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Print at most so many rows.")] = 1000,
+    at: Annotated[
+        str | None, typer.Option(metavar="POSITION|TIME", help="Read all tables as of then.", show_default=False)
+    ] = None,
+    feed: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this feed's tables.", show_default=False)
+    ] = None,
 ) -> None:
     """Run a query over the silver tables, by table name.
 
@@ -63,21 +73,60 @@ def sql(
     csv prints NULL as nothing and a nested value as JSON. json prints one object a line: decimals, dates and
     times as text, bytes as hex, and NaN and infinities as text, since JSON has none.
 
+    --at POSITION reads every table as it stood once it had applied the feed's frames up to that position; with several
+    feeds --feed says whose. --at TIME (ISO 8601, UTC unless it says otherwise) picks the newest position that all
+    tables had reached by then, so that they are consistent with each other, and says which.
+    A table that has not got so far, or began later, is an error when the query names it. A table
+    whose cuts do not end at the position is read as of the one before, and said to be.
+
     Exit code 2 when the query is wrong or its table is not built yet.
     """
-    settings = invocation(ctx).settings()
-    from pipelines.places import Places  # noqa: PLC0415 - --help must not load what jobs run on
+    run = invocation(ctx)
+    settings, then = run.settings(), None if at is None else moment_or_position(at, datetime.now(UTC))
+    chosen, places = chosen_feeds(list(settings.feeds), feed, then), run.places(settings)
+    opened = [run.feed(name, settings) for name in chosen] if then is not None or feed is not None else []
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
     from pipelines.views import register_views  # noqa: PLC0415 - as above
 
+    as_of = [] if then is None else [_as_of(places, *each, then) for each in opened]
+    _say(as_of, told=isinstance(then, datetime))
     with Console(stderr=True).status("starting Spark"):
         session = start_spark(settings, app="silverfold sql")
-    tables = {feed: list(found.tables) for feed, found in settings.feeds.items()}
-    views = register_views(session, Places(settings.warehouse, settings.storage()), tables)
+    tables = {name: list(settings.feeds[name].tables) for name in chosen}
+    views = register_views(session, places, tables, as_of)
     answer = ask(session, query, limit, views)
     write(answer, output or (Format.TABLE if sys.stdout.isatty() else Format.CSV), sys.stdout)
     if answer.more:
         print(f"silverfold: cut after {limit} rows; --limit N shows more", file=sys.stderr)
+
+
+def moment_or_position(text: str, now: datetime) -> int | datetime:
+    """Read what ``--at`` says: digits alone are a position, all else is a time, in UTC unless it says otherwise.
+
+    Raises:
+        ConfigError: It is neither, or has yet to come.
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _refused(text, "a position, or a time such as 2024-05-01T12:00:00Z") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment > now:
+        raise _refused(text, f"a time that has come: it is {now.isoformat(timespec='seconds')}")
+    return moment
+
+
+def chosen_feeds(configured: Sequence[str], feed: str | None, then: int | datetime | None) -> Sequence[str]:
+    """Return the feeds whose tables can be queried. Raises ConfigError when a position could be of several."""
+    if feed is not None:
+        return [feed]
+    if isinstance(then, int) and len(configured) > 1:
+        raise ConfigError(
+            file="command line", key="--feed", found=None, allowed=f"{', '.join(configured)}: whose position it is"
+        )
+    return configured
 
 
 def ask(session: SparkSession, query: str, limit: int, views: Views) -> Answer:
@@ -121,6 +170,26 @@ def plain(value: Any) -> Any:
     return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
+def _as_of(places: Places, connector: Connector, feed: Feed, then: int | datetime) -> AsOf:
+    from pipelines.travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
+
+    if isinstance(then, int):
+        return as_of_position(places, connector, feed, then)
+    return as_of_moment(places, connector, feed, then)
+
+
+def _say(as_of: Sequence[AsOf], *, told: bool) -> None:
+    """Say at which position each feed is read, unless it was told, and what to know about its tables."""
+    for found in as_of:
+        position = [f"feed {found.feed} as of position {found.position}"] if told and found.versions else []
+        for line in [*position, *found.notes]:
+            print(f"silverfold: {line}", file=sys.stderr)
+
+
+def _refused(text: str, allowed: str) -> ConfigError:
+    return ConfigError(file="command line", key="--at", found=text, allowed=allowed)
+
+
 def _write_table(answer: Answer, out: TextIO) -> None:
     table = Table(*answer.columns, header_style="bold")
     for row in answer.rows:
@@ -159,12 +228,24 @@ def _frame(session: SparkSession, query: str) -> DataFrame:
 @contextmanager
 def _one_line(views: Views) -> Iterator[None]:
     """Turn Spark's errors into one line, without the JVM's stack."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - --help must not load Spark
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - --help must not load Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
     try:
         yield
     except PySparkException as error:
         raise explained(error.getCondition(), error.getMessageParameters() or {}, str(error), views) from error
+    except Py4JJavaError as error:  # of a task, when rows come as Arrow
+        raise explained(*task_failure(str(error)), views) from error
+
+
+def task_failure(text: str) -> tuple[str | None, dict[str, str], str]:
+    """Find Spark's own words in what the JVM says of a failed task: condition, parameters and message."""
+    found = _CONDITION.search(text)
+    return (found[1], {}, found[0]) if found else (None, {}, text)
+
+
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] .*")
 
 
 def explained(condition: str | None, parameters: dict[str, str], text: str, views: Views) -> QueryFailed:

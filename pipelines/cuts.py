@@ -8,7 +8,7 @@ silver commit and its row, loses nothing: `restore` adds what is missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -169,14 +169,45 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     Raises:
         StoreUnavailable: A table's store cannot be read or written now.
     """
+    missing = _missing(places, feed, tables)
+    if missing:
+        ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])
+    return len(missing)
+
+
+def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
+    """Return the cuts of some silver tables, also those the list lacks; in no order.
+
+    Writes nothing, so that a reader does not write what a build is about to.
+
+    Raises:
+        StoreUnavailable: The list or a table's store cannot be read now.
+    """
+    known = [row for row in read_cuts(places, feed) if row.table in tables]
+    return [*known, *_missing(places, feed, tables)]
+
+
+def standing(rows: Iterable[CutRow]) -> list[CutRow]:
+    """Return those of a table's cuts that made what stands there, the oldest first.
+
+    Of several that reached a position the newest counts: a rebuild has put it in the others' stead. Those of an
+    earlier table at the same place went further, in versions the table does not have.
+    """
+    kept: list[CutRow] = []
+    for row in sorted(rows, key=lambda row: (row.committed_at, row.delta_version), reverse=True):
+        later = kept[-1] if kept else None
+        if later is None or (row.delta_version < later.delta_version and row.last_position < later.last_position):
+            kept.append(row)
+    return kept[::-1]
+
+
+def _missing(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
+    """Return the cuts that the silver tables' own logs know and the list does not."""
     known = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "delta_version", "last_position"))
     have = {tuple(row.values()) for row in known.to_pylist()}
     newest = dict(sorted((table, version) for table, version, _position in have))
     derived = [row for table in tables for row in cuts_in_log(places.silver(feed, table), table, newest.get(table))]
-    missing = [row for row in derived if (row.table, row.delta_version, row.last_position) not in have]
-    if missing:
-        ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])
-    return len(missing)
+    return [row for row in derived if (row.table, row.delta_version, row.last_position) not in have]
 
 
 def cuts_in_log(silver: Place, table: str, known: int | None = None) -> list[CutRow]:

@@ -19,6 +19,7 @@ from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.bronze import read_small_columns
+from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, app_id, last_cuts
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, connection_marks
@@ -171,11 +172,12 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     cuts = last_cuts(places, feed.name)
     built = {name: read_built(places, feed.name, name, cuts.get(name)) for name in feed.tables}
     rules = {name: StreamRules.of(connector, table, applied=built[name].applied) for name, table in feed.tables.items()}
-    planner, landed_at = Planner(feed.name, rules), None
-    for batch in read_small_columns(places.bronze(feed.name), after=planner.start - 1):
+    bronze = places.bronze(feed.name)
+    planner, landed_at = Planner(feed.name, rules, floor=retained_from(bronze, feed.name)), None
+    for batch in read_small_columns(bronze, after=planner.start - 1):
         planner.advance(batch)
         landed_at = batch["received_at"][-1].as_py()
-    marks = connection_marks(places.bronze(feed.name), planner.epoch)
+    marks = connection_marks(bronze, planner.epoch)
     return FeedStatus(
         feed=feed.name,
         connector=connector.name,

@@ -21,19 +21,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, PyFileSystem
 
 from conf.errors import PositionGap, QueryFailed
 from conf.model import CutLimits
 from connectors.base import Connector, Cut, Feed
 from pipelines.bronze import last_position, read_small_columns
-from pipelines.cuts import CutRow, app_id, current_cuts
-from pipelines.places import Places
+from pipelines.cuts import CutRow, all_cuts, app_id, standing
+from pipelines.places import Place, Places
 from pipelines.plan import Planner, StreamRules
-from pipelines.store import open_table
+from pipelines.store import naming_the_store, open_table
 
 
 @dataclass(frozen=True)
@@ -106,11 +110,12 @@ class _Cuts:
 
     @staticmethod
     def of(places: Places, connector: Connector, feed: Feed, moment: datetime | None = None) -> _Cuts:
-        known = current_cuts(places, feed.name, list(feed.tables))
-        then = {
-            table: [row for row in rows if moment is None or row.committed_at <= moment]
-            for table, rows in known.items()
-        }
+        cuts = all_cuts(places, feed.name, list(feed.tables))
+        known = {table: standing(cut for cut in cuts if cut.table == table) for table in feed.tables}
+        if moment is None:
+            return _Cuts(places, connector, feed, known, known)
+        by_then = [cut for cut in cuts if cut.committed_at <= moment]
+        then = {table: standing(cut for cut in by_then if cut.table == table) for table in feed.tables}
         return _Cuts(places, connector, feed, known, then)
 
     def common_position(self) -> int:
@@ -152,7 +157,8 @@ class _Cuts:
             later = [each for each in self.known[table] if each.last_position > row.last_position]
             if not later:
                 raise
-            since = later[0].last_position if later[0].updates == 1 else later[0].first_position
+            begins = max(later[0].first_position, row.last_position + 1)
+            since = later[0].last_position if later[0].updates == 1 else begins
             return since if since <= position else None
         return None if lacking is None else min(lacking.ends)
 
@@ -177,12 +183,8 @@ class _Cuts:
             how = self._how_to_reach(table, row, position)
             if how is not None:
                 return f"{name} has reached only position {row.last_position}, not {position}: {how}"
-        if self._is_there(table, row):
-            return None
-        return (
-            f"{name} cannot be read as of position {position} any more: "
-            f"the log of its version {row.delta_version} was cleaned up"
-        )
+        lost = what_is_lost(self.places.silver(self.feed.name, table), app_id(self.feed.name, table), row)
+        return lost and f"{name} cannot be read as of position {position} any more: {lost}"
 
     def _how_to_reach(self, table: str, row: CutRow, position: int) -> str | None:
         """Return what to do about a table whose last cut is before a position; None when it lacks nothing there."""
@@ -202,13 +204,34 @@ class _Cuts:
             f"what followed was applied in one commit, up to position {later}"
         ]
 
-    def _is_there(self, table: str, row: CutRow) -> bool:
-        place = self.places.silver(self.feed.name, table)
-        try:
-            opened = DeltaTable(place.url, row.delta_version, storage_options=dict(place.storage_options))
-        except DeltaError:
-            return open_table(place) is None  # then the store is to blame, or nobody: the query will tell
-        return opened.transaction_version(app_id(self.feed.name, table)) == row.last_position
+
+def what_is_lost(silver: Place, app: str, row: CutRow) -> str | None:
+    """Return what was removed of the version that a cut made; None when it can still be read.
+
+    Lists the table's folder, unless the newest version still has all of the files. Raises StoreUnavailable.
+    """
+    newest = open_table(silver)
+    if newest is None:
+        return None
+    try:
+        opened = DeltaTable(silver.url, row.delta_version, storage_options=dict(silver.storage_options))
+    except DeltaError:
+        return f"the log of its version {row.delta_version} was cleaned up"
+    if opened.transaction_version(app) != row.last_position:
+        return f"its version {row.delta_version} is of another table"
+    with naming_the_store(silver):
+        removed = _files(opened) - _files(newest)
+        gone = removed - _in_folder(silver) if removed else removed
+    return f"VACUUM removed {len(gone)} files of its version {row.delta_version}" if gone else None
+
+
+def _files(table: DeltaTable) -> set[str]:
+    return {unquote(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
+
+
+def _in_folder(silver: Place) -> set[str]:
+    store = PyFileSystem(DeltaStorageHandler(silver.url, dict(silver.storage_options)))
+    return {found.path for found in store.get_file_info(FileSelector("", recursive=False))}
 
 
 def _newest(rows: Sequence[CutRow], position: int) -> CutRow | None:

@@ -1,18 +1,20 @@
 """Gives silver tables their names in Spark SQL.
 
 Every built table of every feed is the temporary view ``<feed>__<table>``, and plain ``<table>`` too where only one
-feed has a table of that name. Views read the newest version each time a query begins.
+feed has a table of that name. Views read the newest version each time a query begins, or the version that
+`pipelines.travel` found: nothing is copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.places import Places
+from pipelines.places import Place, Places
 from pipelines.store import open_table
+from pipelines.travel import AsOf
 
 
 @dataclass(frozen=True)
@@ -25,37 +27,54 @@ class Views:
     """Name that will be a view once the table is built → feed and table."""
     shared: Mapping[str, tuple[str, ...]]
     """Name of tables of several feeds, which is no view → the names to use instead."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Name of a table that cannot be read as of the position asked for → why."""
 
     def why_missing(self, name: str) -> str | None:
         """Return why a name is no view, and what to do; None when no configured table has it."""
         wanted = name.lower()
         if wanted in self.shared:
             return f"several feeds have a table {name}: use {' or '.join(self.shared[wanted])}"
+        if wanted in self.unreadable:
+            return self.unreadable[wanted]
         if wanted in self.not_built:
             feed, table = self.not_built[wanted]
             return f"table {table} of feed {feed} is not built yet: run `silverfold build {feed} --once`"
         return None
 
 
-def register_views(session: SparkSession, places: Places, tables: Mapping[str, Iterable[str]]) -> Views:
+def register_views(
+    session: SparkSession, places: Places, tables: Mapping[str, Iterable[str]], as_of: Iterable[AsOf] = ()
+) -> Views:
     """Name every built silver table in the session. Reads no rows; safe to repeat.
 
     Args:
         tables: Names of the silver tables of each feed.
+        as_of: Feeds whose tables are to show a position, not what is newest.
 
     Raises:
         StoreUnavailable: A table's store cannot be read now.
     """
     names, shared = _names((feed, table) for feed in tables for table in tables[feed])
     there = {table for table in set(names.values()) if open_table(places.silver(*table)) is not None}
+    missing = {(found.feed, table): why for found in as_of for table, why in found.missing.items()}
+    versions = {(found.feed, table): version for found in as_of for table, version in found.versions.items()}
     for name, table in names.items():
-        if table in there:
-            session.read.format("delta").load(places.silver(*table).url).createOrReplaceTempView(name)
+        if table in there and table not in missing:
+            _read(session, places.silver(*table), versions.get(table)).createOrReplaceTempView(name)
+        else:
+            session.catalog.dropTempView(name)  # of an earlier call
     return Views(
-        built={name: table for name, table in names.items() if table in there},
+        built={name: table for name, table in names.items() if table in there and table not in missing},
         not_built={name: table for name, table in names.items() if table not in there},
         shared=shared,
+        unreadable={name: missing[table] for name, table in names.items() if table in missing},
     )
+
+
+def _read(session: SparkSession, place: Place, version: int | None) -> DataFrame:
+    reader = session.read.format("delta")
+    return (reader if version is None else reader.option("versionAsOf", version)).load(place.url)
 
 
 def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, ...]]]:

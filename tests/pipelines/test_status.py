@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,9 +11,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from conf.errors import PositionGap
-from conf.model import Strict, Table
-from connectors.base import Feed
-from pipelines import bronze_table
 from pipelines.cuts import CutRow, record
 from pipelines.held import Hold, hold
 from pipelines.marks import Mark
@@ -34,33 +30,10 @@ from pipelines.status import (
     receiver_status,
     table_status,
 )
-from tests.support.bronze_rows import BEGAN, rows, small_columns
+from tests.support.bronze_rows import BEGAN
+from tests.support.scripted_feed import Snapshots, feed, land
 
 NOW = BEGAN + timedelta(seconds=100)
-
-
-@dataclass(frozen=True)
-class Snapshots:
-    """As much of a connector as status needs."""
-
-    name: str = "scripted"
-    continuity: str = "resync"
-
-    def has_snapshots(self, table: Table) -> bool:
-        return table.source != "Log"
-
-
-def feed(*tables: str) -> Feed:
-    return Feed("market", "scripted", "", Strict(), {name: Table(source=name.title()) for name in tables})
-
-
-def land(places: Places, *lines: str, start: int = 0, bodies: Sequence[bytes] = ()) -> None:
-    """Land frames written as lines; their bodies are empty unless given, from the first on."""
-    small = small_columns(rows(*lines, start=start))
-    all_bodies = [*bodies, *[b""] * (small.num_rows - len(bodies))]
-    frames = small.append_column("source_position", pa.nulls(small.num_rows, pa.string()))
-    frames = frames.append_column("body", pa.array(all_bodies, pa.binary())).cast(bronze_table.SCHEMA)
-    write_deltalake(bronze_table.create(places.bronze("market")), frames, mode="append")
 
 
 def build(places: Places, table: str, position: int, *numbers: int) -> None:
@@ -328,6 +301,15 @@ def test_a_gap_in_bronze_stops_the_tables_that_have_yet_to_pass_it(tmp_path: Pat
     assert quotes.state is TableState.STOPPED
     assert quotes.fault is not None
     assert quotes.fault.reason == "bronze of feed market lacks positions 1 to 3"
+
+
+def test_frames_that_maintenance_removed_are_no_gap_for_a_table_that_has_yet_to_begin(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land(places, "1 quotes snapshot whole", start=4, kept_from=4)
+
+    (quotes,) = read_status(places, Snapshots(), feed("quotes"), now=NOW).tables
+
+    assert (quotes.state, quotes.lag_updates) == (TableState.NOT_BUILT, 1)
 
 
 def test_rows_deleted_by_deletion_vectors_are_not_counted(spark: SparkSession, warehouse: Path):

@@ -8,8 +8,10 @@ trades         v0 ─────── v1 ──────────      v
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -57,17 +59,21 @@ def apply(places: Places, table: str, cuts: list[tuple[int, int, int]], *, liste
             "replaced": version == 0,
             "updates": 1 + (last - first) // 2,
         }
-        write_deltalake(
-            places.silver("market", table).url,
-            pa.table({"n": [last]}),
-            mode="append",
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(f"apply/market/{table}", last)],
-                custom_metadata={"userMetadata": CommitNote(feed="market", **shared).to_json()},
-            ),
-        )
+        commit(places, shared)
         if listed:
             record(places, "market", row(version, seconds, **shared))
+
+
+def commit(places: Places, cut: Mapping[str, Any]) -> None:
+    write_deltalake(
+        places.silver("market", cut["table"]).url,
+        pa.table({"n": [cut["last_position"]]}),
+        mode="append",
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(f"apply/market/{cut['table']}", cut["last_position"])],
+            custom_metadata={"userMetadata": CommitNote(feed="market", **cut).to_json()},
+        ),
+    )
 
 
 def row(version: int, seconds: int, **shared: object) -> CutRow:
@@ -174,6 +180,17 @@ def test_cuts_of_an_earlier_table_at_the_same_place_do_not_count(tmp_path: Path)
     found = [position(places, wanted).versions for wanted in (4, 5, 7)]
 
     assert found == [{}, {"quotes": 0}, {"quotes": 1}]
+
+
+def test_a_rebuilt_table_is_read_anew_at_its_position_and_as_it_was_at_moments_before(places: Places):
+    quotes = {"table": "quotes", "epoch": 1, "replaced": False, "updates": 4, "first_position": 1, "last_position": 7}
+    commit(places, quotes)
+    record(places, "market", row(3, 100, **quotes))
+
+    found = [as_of_moment(places, Snapshots(), FEED, at(seconds)).versions for seconds in (99, 100)]
+
+    assert [position(places, wanted).versions["quotes"] for wanted in (6, 7)] == [1, 3]
+    assert found == [{"quotes": 2, "trades": 2}, {"quotes": 3, "trades": 2}]
 
 
 def test_a_version_whose_log_was_cleaned_up_says_so(places: Places):

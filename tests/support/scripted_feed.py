@@ -30,16 +30,21 @@ def feed(*tables: str) -> Feed:
     return Feed("market", "scripted", "", Strict(), {name: Table(source=name.title()) for name in tables})
 
 
-def land(places: Places, *lines: str, start: int = 0, bodies: Sequence[bytes] = ()) -> None:
-    """Land frames written as lines; their bodies are empty unless given, from the first on."""
+def land(places: Places, *lines: str, start: int = 0, bodies: Sequence[bytes] = (), kept_from: int = 0) -> None:
+    """Land frames written as lines; their bodies are empty unless given, from the first on.
+
+    Args:
+        kept_from: Frames before this position were removed by maintenance.
+    """
     small = small_columns(rows(*lines, start=start))
     all_bodies = [*bodies, *[b""] * (small.num_rows - len(bodies))]
-    last = Transaction(bronze_table.app_id("market"), start + small.num_rows - 1)
+    marks = [Transaction(bronze_table.app_id("market"), start + small.num_rows - 1)]
+    marks += [Transaction(bronze_table.retention_id("market"), kept_from)] if kept_from else []
     frames = small.append_column("source_position", pa.nulls(small.num_rows, pa.string()))
     frames = frames.append_column("body", pa.array(all_bodies, pa.binary())).cast(bronze_table.SCHEMA)
     write_deltalake(
         bronze_table.create(places.bronze("market")),
         frames,
         mode="append",
-        commit_properties=CommitProperties(app_transactions=[last]),
+        commit_properties=CommitProperties(app_transactions=marks),
     )
