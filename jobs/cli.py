@@ -46,6 +46,8 @@ JOBS = {
     "simulate": Job("jobs.simulate:app", "Run a connector's own source, and keep its tables changing."),
     "receive": Job("jobs.receive:receive", "Land a feed's frames in bronze, until stopped."),
     "build": Job("jobs.build:build", "Bring a feed's silver tables up to what has landed."),
+    "rebuild": Job("jobs.rebuild:rebuild", "Make a silver table anew from bronze and swap it in, in one commit."),
+    "maintain": Job("jobs.maintain:maintain", "Keep a feed's tables small: drop old frames, join and remove files."),
     "verify": Job("jobs.verify:verify", "Compare silver tables with what bronze, or the source, says they must hold."),
     "sql": Job("jobs.sql:sql", "Run a query over the silver tables, by table name."),
     "status": Job("jobs.status:status", "Show, per feed and table, what has landed and what is applied."),

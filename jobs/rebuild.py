@@ -1,0 +1,51 @@
+"""``silverfold rebuild``: make a silver table anew from bronze, and swap it in at once."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from conf.errors import ApplyError, ConfigError, PositionGap
+from jobs.cli import main_of
+from jobs.context import invocation
+
+
+def rebuild(
+    ctx: typer.Context,
+    feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
+    table: Annotated[str, typer.Argument(help="Name of the silver table.")],
+) -> None:
+    """Make a silver table anew from bronze and swap it in, in one commit.
+
+    For a table that is broken or gone, or that another version of silverfold is to make anew. Readers see the old
+    table until they see the new one; other builds may run meanwhile. The new table stands at the position the old one
+    had reached: `build` goes on from there. A table that is gone is built to the newest position.
+
+    Safe to stop at any moment, also by SIGKILL: the old table stands, and the next rebuild removes what is left over.
+
+    Exit code 1 when it could not be rebuilt, such as from a frame that cannot be decoded: the old table stands.
+    """
+    run = invocation(ctx)
+    settings = run.settings()
+    connector, opened = run.feed(feed, settings)
+    if table not in opened.tables:
+        raise ConfigError(file="command line", key="TABLE", found=table, allowed=", ".join(sorted(opened.tables)))
+    from pipelines.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
+    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+
+    with Console(stderr=True).status("starting Spark") as status:
+        spark = start_spark(settings, app=f"silverfold rebuild {feed} {table}")
+        status.update(f"rebuilding {table}")
+        try:
+            done = Rebuild(spark, settings, connector, opened, table, token=uuid.uuid4().hex).run()
+        except (ApplyError, PositionGap) as error:
+            print(f"silverfold: {table} was not rebuilt, it stands as it was: {error}")
+            raise typer.Exit(1) from error
+    print(f"{table}: rebuilt from {done.updates:,} updates; position {done.position}, version {done.delta_version}")
+
+
+if __name__ == "__main__":
+    main_of("rebuild")

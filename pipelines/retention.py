@@ -1,0 +1,247 @@
+"""Drops the oldest frames of bronze: those that no table needs any more, and that are old enough.
+
+What a table needs, so that it can go on, be verified and be rebuilt: every frame from the beginning of the last whole
+snapshot it has applied; for the first snapshot of an epoch also the updates that landed before it. One whose stream
+has no snapshots, one that keeps history, and one that is not built yet need everything.
+
+Below the *floor* only the control frames and marks of the epochs that go on above it are kept: later frames are read
+by them. The floor is in bronze's log, in the commit that drops (`pipelines.bronze_table.retained_from`), so a plan
+that begins there knows that nothing is missing. What is left must plan as the whole did: a snapshot that was not the
+first of its epoch must not become it while updates before it are left, so then the snapshot before it is kept too.
+
+Bronze refuses deletes (``delta.appendOnly``). The property is lifted, the frames are dropped in one commit, and it is
+set again; a run that dies in between has dropped all or nothing, and the next run sets it. A receiver that commits
+meanwhile conflicts at most once, and tries again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from conf.errors import StoreUnavailable
+from connectors.base import Boundary, Connector, Feed, Kind
+from pipelines.bronze import read_small_columns
+from pipelines.bronze_table import SCHEMA, retained_from, retention_id
+from pipelines.cuts import position_reached
+from pipelines.places import Place, Places
+from pipelines.store import naming_the_store, open_table
+from pipelines.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
+
+_APPEND_ONLY = "delta.appendOnly"
+_ATTEMPTS = 10
+
+
+class Need(NamedTuple):
+    """What one table needs of bronze."""
+
+    table: str
+    first: int
+    """Position of the first frame it needs."""
+    reason: str
+    snapshots: Updates
+    """The snapshots of the epoch it stands in, up to the one it stands on; none where it needs everything."""
+    updates: Updates
+    """The data updates that landed before that one, in the same epoch."""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What may be dropped.
+
+    Args:
+        dropped_to: Floor before.
+        floor: First position to keep; not above ``dropped_to`` when nothing may go.
+        epoch: Epoch that the floor lies in.
+        reasons: Why no more may go: what sets the floor.
+    """
+
+    dropped_to: int
+    floor: int
+    epoch: int
+    reasons: tuple[str, ...]
+
+    @property
+    def drops(self) -> bool:
+        """Tell whether anything may go."""
+        return self.floor > self.dropped_to
+
+
+def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_since: datetime) -> Retention:
+    """Return what may be dropped now. Reads bronze's small columns.
+
+    Args:
+        keep_since: Frames received from then on are kept, whoever needs them.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    bronze = places.bronze(feed.name)
+    dropped_to = retained_from(bronze, feed.name)
+    applied = {name: position_reached(places, feed.name, name) for name in feed.tables}  # before bronze grows further
+    seen = _Seen(list(feed.tables), _microseconds(keep_since))
+    for batch in read_small_columns(bronze, after=dropped_to - 1):
+        seen.take(batch)
+    needs = [_need(connector, feed, name, applied[name], seen.updates(name)) for name in feed.tables]
+    young = seen.first_young if seen.first_young is not None else seen.last + 1
+    needed = min((need.first for need in needs), default=young)
+    floor = max(dropped_to, _sound(min(young, needed), needs))
+    reasons = [f"{need.table} {need.reason}" for need in needs if need.first == needed]
+    if young <= needed:
+        reasons = [f"frames are kept since {keep_since:%Y-%m-%d %H:%M} UTC"]
+    return Retention(dropped_to, floor, seen.epoch_of(floor), tuple(reasons))
+
+
+def drop_frames(bronze: Place, feed: str, retention: Retention) -> None:
+    """Drop what may go, in one commit. Safe to repeat, and beside a receiver and builds.
+
+    Raises:
+        StoreUnavailable: It did not work this time. Bronze is as it was.
+    """
+    try:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with naming_the_store(bronze):
+                    _drop(bronze, feed, retention)
+                return
+            except StoreUnavailable:  # a receiver committed first
+                if attempt == _ATTEMPTS:
+                    raise
+    finally:
+        keep_append_only(bronze)
+
+
+def keep_append_only(bronze: Place) -> None:
+    """Let bronze refuse deletes, also after a run that died. Does nothing where it does. Raises StoreUnavailable."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        table = open_table(bronze)
+        if table is None or _is_append_only(table):
+            return
+        try:
+            with naming_the_store(bronze):
+                table.alter.set_table_properties({_APPEND_ONLY: "true"})
+        except StoreUnavailable:
+            if attempt == _ATTEMPTS:
+                raise
+
+
+def _drop(bronze: Place, feed: str, retention: Retention) -> None:
+    table = open_table(bronze)
+    assert table is not None, "something landed"
+    if _is_append_only(table):
+        table.alter.set_table_properties({_APPEND_ONLY: "false"})
+    write_deltalake(
+        table,
+        _kept_below(table, retention),
+        mode="overwrite",
+        predicate=f"frame_seq < {retention.floor}",
+        commit_properties=CommitProperties(app_transactions=[Transaction(retention_id(feed), retention.floor)]),
+    )
+
+
+def _kept_below(table: DeltaTable, retention: Retention) -> pa.Table:
+    """Return the frames below the floor by which frames above it are read."""
+    telling = ds.field("kind").isin([Kind.CONTROL.value, Kind.MARK.value])
+    alone = ds.field("boundary") == Boundary.NONE.value
+    below = (ds.field("frame_seq") < retention.floor) & (ds.field("epoch") >= retention.epoch)
+    found = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=below & telling & alone)
+    return found.sort_by("frame_seq").cast(SCHEMA)
+
+
+def _is_append_only(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get(_APPEND_ONLY) == "true"
+
+
+class _Seen:
+    """What one pass over bronze's small columns tells.
+
+    Args:
+        since: Microseconds since 1970.
+    """
+
+    def __init__(self, tables: Sequence[str], since: int) -> None:
+        self._tables, self._since = tables, since
+        self._finders = {name: UpdateFinder() for name in tables}
+        self._found: dict[str, list[Updates]] = {name: [np.empty(0, UPDATE)] for name in tables}
+        self._epochs: list[tuple[int, int]] = []
+        self.first_young: int | None = None
+        """Position of the first frame received since; None when there is none."""
+        self.last = -1
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        frames = read_frames(batch, self._tables)
+        young = frames["position"][frames["received"] >= self._since]
+        if self.first_young is None and len(young):
+            self.first_young = int(young[0])
+        self.last = int(frames["position"][-1])
+        self._note_epochs(frames)
+        for index, part in by_stream(frames).items():
+            name = self._tables[index]
+            self._found[name].append(self._finders[name].advance(part))
+
+    def updates(self, table: str) -> Updates:
+        return np.concatenate(self._found[table])
+
+    def epoch_of(self, position: int) -> int:
+        """Return the epoch of the frame at a position, or of the last before it."""
+        return max((epoch for first, epoch in self._epochs if first <= position), default=0)
+
+    def _note_epochs(self, frames: Frames) -> None:
+        starts = np.flatnonzero(np.diff(frames["epoch"], prepend=-1))
+        self._epochs += zip(frames["position"][starts].tolist(), frames["epoch"][starts].tolist(), strict=True)
+
+
+def _need(connector: Connector, feed: Feed, table: str, applied: int, updates: Updates) -> Need:
+    none = np.empty(0, UPDATE)
+    if not connector.has_snapshots(feed.tables[table]):
+        return Need(table, 0, "has no snapshots: it needs every frame", none, none)
+    if feed.tables[table].stored_as_scd_type != 1:
+        return Need(table, 0, "keeps history: it needs every frame", none, none)
+    if applied < 0:
+        return Need(table, 0, "is not built: it needs every frame", none, none)
+    taken = updates[updates["end"] <= applied]
+    snapshots = taken[taken["snapshot"]]
+    if not len(snapshots):
+        return Need(table, 0, "stands on no whole snapshot: it needs every frame", none, none)
+    last = snapshots[-1]
+    same = np.ones(len(taken), np.bool_) if connector.continuity == "resume" else taken["epoch"] == last["epoch"]
+    of_epoch, before = taken[same & taken["snapshot"]], taken[same & ~taken["snapshot"]]
+    before = before[before["begin"] < last["begin"]]
+    first = int(last["begin"])
+    if len(of_epoch) == 1:
+        first = min([first, *before["begin"][:1].tolist()])
+    return Need(table, first, f"stands on the snapshot at {int(last['begin'])}", of_epoch, before)
+
+
+def _sound(floor: int, needs: Sequence[Need]) -> int:
+    """Return the highest floor, not above the one given, from which every table is planned as from the beginning."""
+    lower = min((_sound_for(floor, need) for need in needs), default=floor)
+    return floor if lower == floor else _sound(lower, needs)
+
+
+def _sound_for(floor: int, need: Need) -> int:
+    """Keep one more snapshot where the last would become the first of its epoch, and be overlaid by what it is not."""
+    if len(need.snapshots) < 2:
+        return floor
+    another = bool((need.snapshots["begin"][:-1] >= floor).any())
+    overlays = bool((need.updates["begin"] >= floor).any())
+    return floor if another or not overlays else int(need.snapshots["begin"][-2])
+
+
+def _microseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1_000_000)
+
+
+def describe(retention: Retention) -> str:
+    """Say what would be, or was, dropped, and why no more."""
+    why = "; ".join(retention.reasons)
+    if not retention.drops:
+        return f"nothing to drop: {why}"
+    return f"frames {retention.dropped_to} to {retention.floor - 1}: {why}"

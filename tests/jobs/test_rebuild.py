@@ -1,0 +1,48 @@
+"""The rebuild command: what it says, and its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import cli
+from pipelines.places import Places
+from tests.support.landed_history import LandedHistory
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "feeds/market.toml").write_text(
+        'connector = "deephaven"\naddress = "unused:1"\n[tables.quotes]\nsource = "Quotes"\n'
+    )
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(tmp_path / "lake"))
+    return tmp_path
+
+
+def exits(conf: Path, table: str) -> int | str | None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(conf), "rebuild", "market", table])
+    return left.value.code
+
+
+def test_a_table_is_rebuilt_where_there_is_something_to_build_from(
+    spark: SparkSession, conf: Path, capsys: pytest.CaptureFixture[str]
+):
+    nothing = exits(conf, "quotes"), capsys.readouterr().out
+    history = LandedHistory({"quotes": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("quotes", {1: {"Qty": 5}})
+    history.land(Places(str(conf / "lake")).bronze("market"), "market")
+    something = exits(conf, "quotes"), capsys.readouterr().out
+
+    stands = "silverfold: quotes was not rebuilt, it stands as it was: quotes: nothing to build it from has landed\n"
+    assert nothing == (1, stands)
+    assert something == (0, "quotes: rebuilt from 1 updates; position 5, version 0\n")
+
+
+def test_a_table_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):
+    assert exits(conf, "quote") == 2
+    assert "found 'quote', allowed: quotes" in capsys.readouterr().err

@@ -1,0 +1,152 @@
+"""A round of maintenance over tables that a build made: what goes, what stays, and that everything goes on after it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import pipelines.maintain
+import pipelines.retention
+from conf.model import Maintain
+from connectors.deephaven.connector import CONNECTOR
+from pipelines.bronze_table import retained_from
+from pipelines.cuts import read_cuts
+from pipelines.maintain import Done, Maintenance
+from pipelines.rebuild import Rebuild
+from pipelines.verify import Verdict, verify_table
+from tests.support.building import FEED, Built, table
+from tests.support.landed_history import LandedHistory
+from tests.support.landing import landed
+
+COLUMNS = {"Sym": "String", "Qty": "Long"}
+MONTH_LATER = datetime(2023, 12, 14, 22, 13, 20, tzinfo=UTC)
+
+
+class Market:
+    """Two tables, one keyed by a column; two epochs, a build after each. Positions 0 to 15, and from 16 on."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path) -> None:
+        self.spark, self.warehouse = spark, warehouse
+        self.built = Built(spark, warehouse, {"quotes": table(), "keyed": table(keys=("Sym",))})
+        self.history = LandedHistory({"quotes": COLUMNS, "keyed": COLUMNS})
+        for qty in (1, 2):
+            self.history.connect()
+            for name in ("quotes", "keyed"):
+                self.history.snapshot(name, {1: {"Sym": "AAPL", "Qty": qty}, 2: {"Sym": "IBM", "Qty": qty}})
+            self.update(10 * qty)
+
+    def update(self, qty: int) -> None:
+        for name in ("quotes", "keyed"):
+            self.history.update(name, modified={1: {"Qty": qty}})
+        assert self.built.land_and_build(self.history) == {}
+
+    def maintain(self, *, dry_run: bool = False) -> list[Done]:
+        settings = self.built.settings.model_copy(update={"maintain": Maintain(vacuum_hours=24)})
+        return list(Maintenance(self.spark, settings, CONNECTOR, self.built.feed, MONTH_LATER, dry_run).run())
+
+    def rebuild(self, name: str) -> None:
+        Rebuild(self.spark, self.built.settings, CONNECTOR, self.built.feed, name, "a").run()
+
+    def verdicts(self) -> set[Verdict]:
+        return {
+            verify_table(self.built.places, CONNECTOR, self.built.feed, name).verdict for name in ("quotes", "keyed")
+        }
+
+    def forgotten(self) -> list[Path]:
+        """Put a file that no table refers to, two days old, beside every table's own."""
+        files = [self.warehouse / folder / "part-forgotten.parquet" for folder in FOLDERS]
+        long_ago = (datetime.now(UTC) - timedelta(days=2)).timestamp()
+        for file in files:
+            file.write_bytes(b"x")
+            os.utime(file, (long_ago, long_ago))
+        return files
+
+    def versions(self) -> list[int]:
+        return [DeltaTable(str(self.warehouse / folder)).version() for folder in FOLDERS]
+
+
+FOLDERS = (f"bronze/{FEED}", f"silver/{FEED}/quotes", f"silver/{FEED}/keyed", f"_silverfold/{FEED}/cuts")
+
+
+@pytest.fixture
+def market(spark: SparkSession, warehouse: Path) -> Market:
+    return Market(spark, warehouse)
+
+
+def test_everything_goes_on_after_a_round(market: Market):
+    cuts = read_cuts(market.built.places, FEED)
+    forgotten = market.forgotten()
+
+    done = market.maintain()
+
+    assert [each for each in done if each.failed] == []
+    assert [file.name for file in forgotten if file.exists()] == []
+    assert {each.table for each in done} == set(FOLDERS)
+    assert done[0].told == "dropped frames 0 to 19: quotes stands on the snapshot at 20"
+    assert [frame.frame_seq for frame in landed(market.built.places)][:5] == [16, 17, 18, 19, 20]
+    assert (market.verdicts(), read_cuts(market.built.places, FEED)) == ({Verdict.EQUAL}, cuts)
+    market.rebuild("keyed")
+    shutil.rmtree(market.warehouse / "silver" / FEED / "quotes")
+    market.rebuild("quotes")
+    assert market.verdicts() == {Verdict.EQUAL}
+    market.update(30)
+    assert (market.verdicts(), market.built.rows("quotes")[1]["Qty"]) == ({Verdict.EQUAL}, 30)
+
+
+def test_a_dry_run_changes_nothing_and_tells_what_would_be(market: Market):
+    forgotten, versions = market.forgotten(), market.versions()
+
+    done = market.maintain(dry_run=True)
+
+    assert done[0].told == "would drop frames 0 to 19: quotes stands on the snapshot at 20"
+    assert [each.told for each in done if "would be removed" in each.told] == ["1 files would be removed"] * 4
+    assert (market.versions(), all(file.exists() for file in forgotten)) == (versions, True)
+    assert retained_from(market.built.places.bronze(FEED), FEED) == 0
+
+
+class Died(BaseException):
+    """The process is gone: nobody may catch this."""
+
+
+def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
+    def die(*args: Any, **kwargs: Any) -> Any:
+        if after:
+            step(*args, **kwargs)
+        raise Died
+
+    return die
+
+
+def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+):
+    steps: list[tuple[Any, str, bool]] = [
+        (pipelines.retention, "_kept_below", False),
+        (pipelines.retention, "write_deltalake", True),
+        (pipelines.maintain, "compact", True),
+        (Maintenance, "_optimize", True),
+        (Maintenance, "_vacuum_silver", True),
+        (Maintenance, "_join_ours", True),
+    ]
+    for owner, name, after in steps:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying(getattr(owner, name), after))
+            patch.setattr(pipelines.retention, "keep_append_only", lambda _: None)
+            with pytest.raises(Died):
+                market.maintain()
+        assert market.verdicts() == {Verdict.EQUAL}, name
+
+    done = market.maintain()
+
+    assert [each for each in done if each.failed] == []
+    assert DeltaTable(str(market.warehouse / FOLDERS[0])).metadata().configuration["delta.appendOnly"] == "true"
+    market.update(30)
+    assert market.verdicts() == {Verdict.EQUAL}

@@ -1,0 +1,258 @@
+"""Tables made anew from bronze: what stands afterwards, what builds make of it, and what a death leaves behind."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pipelines.rebuild
+from conf.errors import ApplyError, PositionGap
+from connectors.deephaven.connector import CONNECTOR
+from pipelines.build import FeedBuild
+from pipelines.cuts import read_cuts
+from pipelines.rebuild import Rebuild, Rebuilt
+from pipelines.verify import TableVerification, Verdict, verify_table
+from tests.support.building import FEED, Built, table
+from tests.support.landed_history import LandedHistory
+
+COLUMNS = {"Sym": "String", "Qty": "Long"}
+SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 5}, 2: {"Sym": "IBM", "Qty": 6}}
+
+
+class Market:
+    """A feed with the table quotes, built up to position 10: a snapshot, and an update of row 1."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
+        self.spark, self.warehouse = spark, warehouse
+        self.built = Built(spark, warehouse, {"quotes": table(**settings)})
+        self.history = LandedHistory({"quotes": COLUMNS})
+        self.history.connect()
+        if "mode" in settings:
+            self.history.update("quotes", added=SNAPSHOT)
+        else:
+            self.history.snapshot("quotes", SNAPSHOT)
+        self.update(7)
+
+    def update(self, qty: int) -> int:
+        self.history.update("quotes", modified={1: {"Qty": qty}})
+        return self.built.land(self.history)
+
+    def rebuild(self, token: str = "a") -> Rebuilt:
+        return Rebuild(self.spark, self.built.settings, CONNECTOR, self.built.feed, "quotes", token).run()
+
+    def verify(self) -> TableVerification:
+        return verify_table(self.built.places, CONNECTOR, self.built.feed, "quotes")
+
+    def verdict(self) -> tuple[Verdict, int | None]:
+        found = self.verify()
+        return found.verdict, found.position
+
+    def spoil(self) -> None:
+        """Change a row behind the build's back."""
+        target = f"delta.`{self.built.places.silver(FEED, 'quotes').url}`"
+        self.spark.newSession().sql(f"UPDATE {target} SET Sym = 'spoilt' WHERE _row_key = 2").collect()
+
+    def left_over(self) -> list[str]:
+        return [folder.name for folder in (self.warehouse / "silver" / FEED).iterdir() if folder.name != "quotes"]
+
+
+@pytest.fixture
+def market(spark: SparkSession, warehouse: Path) -> Market:
+    market = Market(spark, warehouse)
+    market.built.build()
+    return market
+
+
+def test_a_spoilt_table_is_right_again_and_stands_where_it_stood(market: Market):
+    market.spoil()
+    spoilt = market.verdict()
+    later = market.update(8)  # landed, and not built: the table does not get ahead of its position
+
+    done = market.rebuild()
+
+    assert spoilt == (Verdict.DIFFERENT, 9)
+    assert (done.position, done.updates, market.verdict()) == (9, 2, (Verdict.EQUAL, 9))
+    assert market.built.build() == {}
+    assert (market.verdict(), market.built.rows("quotes")[1]["Qty"]) == ((Verdict.EQUAL, later), 8)
+    assert market.left_over() == []
+
+
+def test_a_build_that_was_running_goes_on_from_the_rebuilt_table(market: Market):
+    running = market.built.start()
+    market.spoil()
+    market.rebuild()
+    market.update(8)
+    running.refresh()
+
+    assert market.built.build(running) == {}
+    assert market.verdict() == (Verdict.EQUAL, 12)
+    assert [cut.last_position for cut in read_cuts(market.built.places, FEED)] == [9, 9, 12]
+
+
+@pytest.mark.parametrize("lost", ["everything", "its files"])
+def test_a_table_that_is_gone_or_has_lost_files_is_made_anew(market: Market, lost: str):
+    folder = market.warehouse / "silver" / FEED / "quotes"
+    if lost == "everything":
+        shutil.rmtree(folder)
+    for file in folder.glob("*.parquet"):
+        file.unlink()
+
+    assert market.rebuild().position == 9
+    assert market.verdict() == (Verdict.EQUAL, 9)
+    assert market.update(8) == 12
+    assert market.built.build() == {}
+    assert market.verdict() == (Verdict.EQUAL, 12)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"keys": ("Sym",)}, {"mode": "updates_only"}, {"mode": "updates_only", "apply": "upsert"}]
+)
+def test_tables_of_every_kind_can_be_rebuilt(spark: SparkSession, warehouse: Path, settings: dict[str, Any]):
+    market = Market(spark, warehouse, **settings)
+    market.built.build()
+    market.spoil()
+
+    market.rebuild()
+
+    assert market.verdict() == (Verdict.EQUAL, 9)
+
+
+def test_a_table_of_other_columns_gets_those_of_the_source(market: Market):
+    target = f"delta.`{market.built.places.silver(FEED, 'quotes').url}`"
+    market.spark.newSession().sql(f"ALTER TABLE {target} ADD COLUMNS (stray STRING)").collect()
+
+    market.rebuild()
+
+    assert market.built.silver("quotes").columns == ["_row_key", "Sym", "Qty"]
+
+
+class Died(BaseException):
+    """The process is gone: nobody may catch this."""
+
+
+def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
+    def die(*args: Any, **kwargs: Any) -> Any:
+        if after:
+            step(*args, **kwargs)
+        raise Died
+
+    return die
+
+
+def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(market: Market):
+    market.spoil()
+    shown = []
+    steps: list[tuple[Any, str, bool]] = [
+        (FeedBuild, "step", True),
+        (pipelines.rebuild, "_overwrite", False),
+        (pipelines.rebuild, "_overwrite", True),
+    ]
+    for owner, name, after in steps:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, name, dying(getattr(owner, name), after))
+            patch.setattr(Rebuild, "_tidy", lambda self: None)
+            with pytest.raises(Died):
+                market.rebuild(token=name)
+        shown.append(market.verdict())
+    left_over = market.left_over()
+
+    market.rebuild()
+
+    assert shown == [(Verdict.DIFFERENT, 9), (Verdict.DIFFERENT, 9), (Verdict.EQUAL, 9)]
+    assert left_over == ["quotes__rebuild"]
+    assert (market.verdict(), market.left_over()) == ((Verdict.EQUAL, 9), [])
+
+
+def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Market, monkeypatch: pytest.MonkeyPatch):
+    market.spoil()
+    overwrite, calls = pipelines.rebuild._overwrite, iter([True])
+
+    def overtaken(*args: Any) -> None:
+        if next(calls, False):
+            market.update(8)
+            assert market.built.build() == {}
+        overwrite(*args)
+
+    monkeypatch.setattr(pipelines.rebuild, "_overwrite", overtaken)
+
+    done = market.rebuild()
+
+    assert (done.position, market.verdict()) == (12, (Verdict.EQUAL, 12))
+    assert market.built.rows("quotes")[1]["Qty"] == 8
+
+
+def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
+    market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    looked, go_on = tmp_path / "looked", tmp_path / "go on"
+    still_stands = pipelines.rebuild._StillStands
+
+    def slow(*standing: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        def look(batches: Iterator[Any]) -> Iterator[Any]:
+            found = still_stands(*standing)(batches)
+            if not looked.exists():
+                looked.touch()
+                while not go_on.exists():
+                    time.sleep(0.05)
+            return found
+
+        return look
+
+    def overtake() -> None:
+        while not looked.exists():
+            time.sleep(0.05)
+        market.update(8)
+        faults.update(market.built.build())
+        go_on.touch()
+
+    faults: dict[str, Any] = {}
+    market.spoil()
+    monkeypatch.setattr(pipelines.rebuild, "_StillStands", slow)
+    overtaking = threading.Thread(target=overtake)
+    overtaking.start()
+
+    done = market.rebuild()
+
+    overtaking.join()
+    assert (faults, done.position, market.verdict()) == ({}, 12, (Verdict.EQUAL, 12))
+
+
+def test_a_frame_that_cannot_be_decoded_leaves_everything_as_it_was(market: Market):
+    shutil.rmtree(market.warehouse / "bronze")  # as if a frame had decayed
+    other = LandedHistory({"quotes": COLUMNS})
+    other.connect()
+    other.snapshot("quotes", SNAPSHOT)
+    other.begin("quotes")
+    other.inside("quotes", b"nonsense")
+    other.end("quotes")
+    market.built.land(other)
+    before = market.built.rows("quotes")
+
+    with pytest.raises(ApplyError, match="frame 8 cannot be decoded"):
+        market.rebuild()
+
+    assert (market.built.rows("quotes"), market.left_over()) == (before, [])
+
+
+def test_a_log_is_not_rebuilt_from_a_part_of_its_frames(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+):
+    market = Market(spark, warehouse, mode="updates_only")
+    monkeypatch.setattr(pipelines.rebuild, "retained_from", lambda *_: 5)
+
+    with pytest.raises(PositionGap, match="positions 0 to 4"):
+        market.rebuild()
+
+
+def test_nothing_landed_is_nothing_to_build_from(spark: SparkSession, warehouse: Path):
+    built = Built(spark, warehouse, {"quotes": table()})
+
+    with pytest.raises(ApplyError, match="nothing to build it from has landed"):
+        Rebuild(spark, built.settings, CONNECTOR, built.feed, "quotes", "a").run()
