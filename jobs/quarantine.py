@@ -81,7 +81,7 @@ def listed(
 def retry(
     ctx: typer.Context,
     feed: FeedName,
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table.", show_default=False)] = None,
+    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Only this table.", show_default=False)] = None,
 ) -> None:
     """Build the tables that hold, now: after a fix they go on where they stand, update by update, in order.
 

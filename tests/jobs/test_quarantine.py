@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -218,3 +220,21 @@ def test_trying_again_tells_which_table_passed_and_which_still_holds(
     first, second = capsys.readouterr().out.splitlines()
     assert first == "silverfold: quotes went beyond position 11"
     assert second.startswith("silverfold: trades holds: trades: frame 17 cannot be decoded: ")
+
+
+def test_neither_list_nor_skip_loads_spark(conf: str, places: Places):
+    hold(places, FEED, "quotes", BAD_FRAME)
+    program = (
+        "import sys\nfrom jobs import cli\n"
+        "try:\n    cli.main(sys.argv[1:])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "sys.exit(3 if 'pyspark' in sys.modules else 0)"
+    )
+
+    codes = [
+        subprocess.run(
+            [sys.executable, "-c", program, "--conf", conf, "quarantine", *arguments], check=False, timeout=60
+        ).returncode
+        for arguments in (["list", FEED], ["skip", FEED, "quotes", "17"])
+    ]
+
+    assert codes == [0, 0]
