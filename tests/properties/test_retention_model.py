@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conf.model import CutLimits
@@ -85,6 +85,7 @@ class Market:
         return verify_table(self.places, CONNECTOR, self.feed, table).verdict
 
 
+@example([("snapshot", "quotes"), ("snapshot", "trades"), ("update", "quotes"), ("snapshot", "quotes")], (1.0, 1.0))
 @given(steps=STEPS, parts=st.tuples(st.floats(0.3, 1.0), st.floats(0.3, 1.0)))
 def test_what_retention_leaves_is_enough(steps: list[tuple[str, str]], parts: tuple[float, float]):
     with tempfile.TemporaryDirectory() as root:
