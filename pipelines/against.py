@@ -100,7 +100,9 @@ def _nowhere(table: str, keys: tuple[str, ...], states: States, silver: Silver) 
         return unknown(table, "the source sent no snapshot in time", silver)
     fold = states.fold
     expected = Expected(keys or fold.own_columns, (*fold.own_columns, *fold.columns), fold.all_rows(), None)
-    return compared(table, expected, silver)
+    never = f"in {len(states.seen)} states the source was never what silver is; silver may be behind: see its lag"
+    found = compared(table, expected, silver)
+    return found if found.verdict is Verdict.EQUAL else found.model_copy(update={"reason": never})
 
 
 def _equal(table: str, silver: Silver) -> TableVerification:

@@ -70,7 +70,7 @@ class TableVerification(_Report):
     table: str
     verdict: Verdict
     reason: str | None
-    """Null unless ``verdict`` is ``unknown``, or ``different`` for a table that is gone."""
+    """Null unless ``verdict`` is ``unknown``, or ``different`` for a table that is gone or unlike the source."""
     position: int | None
     """Position the table had reached: what was expected is bronze up to and including it."""
     delta_version: int | None
