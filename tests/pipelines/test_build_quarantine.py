@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.cuts import last_cuts
-from pipelines.held import SKIPPED, quarantined, skip, undo_skip
+from pipelines.held import quarantined, skip, undo_skip
 from pipelines.status import TableState, TableStatus, read_status
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_vectors import VECTORS
@@ -69,21 +69,27 @@ def skip_bad(built: Built) -> None:
     skip(built.places, FEED, "t", hold, now=NOW)
 
 
-def next_epoch(history: LandedHistory) -> None:
-    history.close()
-    history.connect()
-
-
-def test_a_skipped_frame_is_left_out_and_all_else_of_its_update_applied(held: tuple[Built, LandedHistory]):
-    built, _ = held
+def test_a_table_that_goes_on_without_a_frame_is_degraded_until_a_snapshot_passes_it(
+    held: tuple[Built, LandedHistory],
+):
+    built, history = held
     skip_bad(built)
 
     errors = built.build()
 
-    assert (errors, shown(built)) == ({}, WITHOUT_THE_FRAME)
+    assert (errors, shown(built)) == ({}, WITHOUT_THE_FRAME), "all else of its update was applied"
     told = status(built)
     assert (told.state, told.degraded, told.skipped_positions) == (TableState.SYNCED, True, (BAD,))
     assert last_cuts(built.places, FEED)["t"].notes == {"skipped_frames": 1}
+
+    history.close()
+    history.connect()
+    history.snapshot("t", SNAPSHOT)
+    assert built.land_and_build(history) == {}
+
+    told = status(built)
+    assert (told.degraded, told.skipped_positions) == (False, ())
+    assert [each.resolution for each in quarantined(built.places, FEED, "t")] == ["passed"]
 
 
 def test_a_build_that_follows_notices_a_skip(spark: SparkSession, warehouse: Path):
@@ -96,21 +102,6 @@ def test_a_build_that_follows_notices_a_skip(spark: SparkSession, warehouse: Pat
     after = built.build(follows)
 
     assert (list(before), after, shown(built)) == (["t"], {}, WITHOUT_THE_FRAME)
-
-
-def test_a_table_is_degraded_until_a_snapshot_passes_the_frame(held: tuple[Built, LandedHistory]):
-    built, history = held
-    skip_bad(built)
-    built.build()
-    next_epoch(history)
-    history.snapshot("t", SNAPSHOT)
-    built.land(history)
-
-    assert built.build() == {}
-
-    told = status(built)
-    assert (told.degraded, told.skipped_positions) == (False, ())
-    assert [each.resolution for each in quarantined(built.places, FEED, "t")] == ["passed"]
 
 
 def test_a_snapshot_that_lacks_a_skipped_frame_itself_leaves_the_table_degraded(spark: SparkSession, warehouse: Path):
@@ -155,17 +146,6 @@ def test_a_skip_undone_before_the_table_went_on_holds_it_again(held: tuple[Built
     assert (told.state, told.degraded) == (TableState.HELD, False)
     assert told.fault is not None
     assert told.fault.since == skipped.found_at
-
-
-def test_a_skip_is_obeyed_by_a_build_that_meets_the_frame_later(held: tuple[Built, LandedHistory]):
-    built, _ = held
-    started_before_the_skip = built.start()
-    skip_bad(built)
-
-    errors = built.build(started_before_the_skip)
-
-    assert (errors, shown(built)) == ({}, WITHOUT_THE_FRAME)
-    assert [each.resolution for each in quarantined(built.places, FEED, "t")] == [SKIPPED]
 
 
 def test_after_a_fix_elsewhere_a_build_that_holds_goes_on_where_the_other_ended(spark: SparkSession, warehouse: Path):

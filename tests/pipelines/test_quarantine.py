@@ -54,6 +54,15 @@ def test_a_table_set_to_skip_goes_on_without_the_frame(places: Places):
     assert (went_on, quarantine.left_out(THROUGH_IT), resolutions(places)) == (True, (17,), [SKIPPED])
 
 
+def test_a_skip_is_obeyed_by_a_build_that_meets_the_frame_after_it(places: Places):
+    quarantine = opened(places)
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+
+    went_on = quarantine.take(BAD_FRAME, now=LATER, is_frame=True)
+
+    assert (went_on, quarantine.left_out(THROUGH_IT), resolutions(places)) == (True, (17,), [SKIPPED])
+
+
 def test_only_a_frame_can_be_skipped(places: Places):
     assert opened(places, skips=True).take(BAD_FRAME, now=NOON, is_frame=False) is False
     assert resolutions(places) == [None]
