@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pipelines.build
+import pipelines.quarantine
 import pipelines.silver
 from pipelines.cuts import read_cuts
 from pipelines.plan import Planner
@@ -35,7 +36,7 @@ DEATHS_IN_UPDATES = [
     (pipelines.silver, "merge", AFTER),
     (SilverTable, "_read_back", AFTER),
     (Planner, "applied", AFTER),
-    (pipelines.build, "release", AFTER),
+    (pipelines.quarantine, "release", AFTER),
     (pipelines.build, "record", BEFORE),
     (pipelines.build, "record", AFTER),
 ]
