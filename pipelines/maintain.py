@@ -29,8 +29,13 @@ from transforms.merge import path_table
 
 _Step: TypeAlias = Callable[[Place], str]
 
-_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-"""Delta refuses to remove files younger than a week unless this is off. The setting says how young."""
+_SETTINGS = {
+    # How young a file may be removed is our own setting: else Delta goes by a week, and refuses to be told otherwise.
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    # The one folder of a table is listed in as many tasks: by default 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
 
 
 class Done(NamedTuple):
@@ -129,14 +134,16 @@ class Maintenance:
 
     def _vacuum_silver(self, silver: Place) -> str:
         hours = f"RETAIN {self.settings.maintain.vacuum_hours} HOURS"
-        found = self._sql(silver, f"VACUUM {path_table(silver.url)} {hours} DRY RUN")
-        if not self.dry_run:
-            self._sql(silver, f"VACUUM {path_table(silver.url)} {hours}")
-        return f"{len(found)} files {'would be ' if self.dry_run else ''}removed"
+        if self.dry_run:
+            found = self._sql(silver, f"VACUUM {path_table(silver.url)} {hours} DRY RUN")
+            return f"{len(found)} files would be removed"
+        self._sql(silver, f"VACUUM {path_table(silver.url)} {hours}")
+        return "unused files removed"
 
     def _sql(self, place: Place, statement: str) -> list[Row]:
         session = self.spark.newSession()
-        session.conf.set(_CHECK, "false")
+        for name, value in _SETTINGS.items():
+            session.conf.set(name, value)
         with named_errors(self._name(place)):
             return session.sql(statement).collect()
 

@@ -31,7 +31,7 @@ MONTH_LATER = datetime(2023, 12, 14, 22, 13, 20, tzinfo=UTC)
 
 
 class Market:
-    """Two tables, one keyed by a column; two epochs, a build after each. Positions 0 to 15, and from 16 on."""
+    """Two tables, one keyed by a column; two epochs, a build after each. Positions 0 to 17, and from 18 on."""
 
     def __init__(self, spark: SparkSession, warehouse: Path) -> None:
         self.spark, self.warehouse = spark, warehouse
@@ -90,8 +90,8 @@ def test_everything_goes_on_after_a_round(market: Market):
     assert [each for each in done if each.failed] == []
     assert [file.name for file in forgotten if file.exists()] == []
     assert {each.table for each in done} == set(FOLDERS)
-    assert done[0].told == "dropped frames 0 to 19: quotes stands on the snapshot at 20"
-    assert [frame.frame_seq for frame in landed(market.built.places)][:5] == [16, 17, 18, 19, 20]
+    assert done[0].told == "dropped frames 0 to 21: quotes stands on the snapshot at 22"
+    assert [frame.frame_seq for frame in landed(market.built.places)][:5] == [18, 19, 20, 21, 22]
     assert (market.verdicts(), read_cuts(market.built.places, FEED)) == ({Verdict.EQUAL}, cuts)
     market.rebuild("keyed")
     shutil.rmtree(market.warehouse / "silver" / FEED / "quotes")
@@ -106,7 +106,7 @@ def test_a_dry_run_changes_nothing_and_tells_what_would_be(market: Market):
 
     done = market.maintain(dry_run=True)
 
-    assert done[0].told == "would drop frames 0 to 19: quotes stands on the snapshot at 20"
+    assert done[0].told == "would drop frames 0 to 21: quotes stands on the snapshot at 22"
     assert [each.told for each in done if "would be removed" in each.told] == ["1 files would be removed"] * 4
     assert (market.versions(), all(file.exists() for file in forgotten)) == (versions, True)
     assert retained_from(market.built.places.bronze(FEED), FEED) == 0
