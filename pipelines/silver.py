@@ -8,6 +8,7 @@ a *log* of changes (``_op``, ``_position``, the positional key, ``_last_row_key`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.cuts import CommitNote, CutRow, app_id, from_commit
 from pipelines.places import Place, Places
 from pipelines.store import open_table
-from transforms.changes import DELETE, INSERT, SNAPSHOT, complete
+from transforms.changes import DELETE, INSERT, SNAPSHOT, cached, complete
 from transforms.evolve import add_columns, check_names
 from transforms.faults import named_errors
 from transforms.fold import check_key, fold
@@ -131,12 +132,22 @@ class SilverTable:
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
         row = self.decoder.row_type(context, cut, self.table)
         changes = complete(self.decoder.changes(frames, context, cut, self.table)).where(_decoded())
-        with named_errors(self.name):
-            self._write(changes, row, frames, context=context, cut=cut, survey=survey)
+        with named_errors(self.name), ExitStack() as kept:
+            if not self.connector.net:
+                changes = kept.enter_context(cached(changes))  # folding looks at them more than once
+            self._write(changes, row, frames, kept, context=context, cut=cut, survey=survey)
         return self._read_back(cut)
 
     def _write(
-        self, changes: DataFrame, row: StructType, frames: DataFrame, *, context: Any, cut: Cut, survey: Survey
+        self,
+        changes: DataFrame,
+        row: StructType,
+        frames: DataFrame,
+        kept: ExitStack,
+        *,
+        context: Any,
+        cut: Cut,
+        survey: Survey,
     ) -> None:
         recorded = Recorded(self.app_id, cut.last, self._note(cut, survey).to_json())
         check_names(row, reserved=_RESERVED, table=self.name)
@@ -153,7 +164,7 @@ class SilverTable:
             return
         if self.table.stored_as_scd_type == _WITH_HISTORY:
             self._keep_history(changes, cut, survey)
-        net = self._net(changes, cut, survey)
+        net = self._net(changes, kept, cut, survey)
         identity = _identity(changes)
         if cut.replaces:
             keys = self.table.keys or _keys(changes)
@@ -173,13 +184,13 @@ class SilverTable:
             net = self._newer(net, self.decoder.settled(context, cut, self.table), cut, keys=_keys(changes))
         self._patch(net, identity, recorded, survey, keys=self.table.keys or _keys(changes))
 
-    def _net(self, changes: DataFrame, cut: Cut, survey: Survey) -> DataFrame:
+    def _net(self, changes: DataFrame, kept: ExitStack, cut: Cut, survey: Survey) -> DataFrame:
         """Return the net rows. What was counted before tells how little there is to do."""
         if self.connector.net:
             return net_rows(changes)
         if survey.moves:
             stood = None if cut.replaces or open_table(self.place) is None else self._current()
-            return net_rows(resolve(changes, stood, upsert=self._upsert, replaces=cut.replaces))
+            return net_rows(resolve(changes, stood, kept, upsert=self._upsert, replaces=cut.replaces))
         sequenced = self.connector.sequenced
         whole = not survey.partial
         net = fold(changes, by_sequence=sequenced, upsert=self._upsert, whole=whole, replaces=cut.replaces)

@@ -20,6 +20,9 @@ Stream and epoch are those of the cut being applied, so they are not repeated on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -58,3 +61,13 @@ def complete(changes: DataFrame) -> DataFrame:
             for field in change_type(key, row)
         )
     )
+
+
+@contextmanager
+def cached(frame: DataFrame) -> Iterator[DataFrame]:
+    """Give a DataFrame that is computed once however often it is used, inside the block. Lazy."""
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()

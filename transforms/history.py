@@ -13,6 +13,7 @@ too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 
@@ -20,7 +21,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, complete
+from transforms.changes import DELETE, INSERT, SNAPSHOT, cached, complete
 from transforms.fold import fold
 from transforms.merge import POSITION, Recorded, create_empty, path_table, quoted, run_once, same_key
 from transforms.moves import follow, resolve
@@ -76,15 +77,18 @@ def keep_history(
     key, row = _kind(listed, "key"), _kind(listed, "row")
     create_empty(changes.sparkSession, _schema(key, row, listed.schema[moments.column].dataType), path_table(path))
     history = changes.sparkSession.read.format("delta").load(path)
-    if moments.settled is None:
-        events = _events(listed, history.where(F.col(END).isNull()), moments.column, upsert=upsert, moves=moves)
-    else:
-        events = _after_snapshot(listed, history, moments.settled, upsert=upsert, moves=moves)
-    known = _known(history, events, by_sequence=moments.by_sequence)
-    buried = [] if tombstones is None else [_buried(tombstones, events)]
-    everything = reduce(DataFrame.unionByName, [events, known, *buried])
-    versions = _versions(_told_once(everything), row, upsert=upsert)
-    _merge(versions.select(*_flat(key, row), START, END), path, keys=key.names, recorded=recorded)
+    with ExitStack() as kept:
+        if moments.settled is None:
+            standing = history.where(F.col(END).isNull())
+            told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
+        else:
+            told = _after_snapshot(listed, history, moments.settled, kept, upsert=upsert, moves=moves)
+        events = kept.enter_context(cached(told))
+        known = _known(history, events, by_sequence=moments.by_sequence)
+        buried = [] if tombstones is None else [_buried(tombstones, events)]
+        everything = reduce(DataFrame.unionByName, [events, known, *buried])
+        versions = _versions(_told_once(everything), row, upsert=upsert)
+        _merge(versions.select(*_flat(key, row), START, END), path, keys=key.names, recorded=recorded)
 
 
 def _kind(changes: DataFrame, name: str) -> T.StructType:
@@ -103,7 +107,9 @@ def _flat(key: T.StructType, row: T.StructType) -> list[Column]:
     return [*own, *(F.col(f"row.{quoted(name)}").alias(name) for name in row.names)]
 
 
-def _events(changes: DataFrame, current: DataFrame, moment: str, *, upsert: bool, moves: bool) -> DataFrame:
+def _events(
+    changes: DataFrame, current: DataFrame, moment: str, kept: ExitStack, *, upsert: bool, moves: bool
+) -> DataFrame:
     """Return what happens to each row in each moment.
 
     Columns: ``line`` names the row (`_line`), ``key`` where it is at the moment's end, ``moment``, ``op``, ``row``,
@@ -112,7 +118,7 @@ def _events(changes: DataFrame, current: DataFrame, moment: str, *, upsert: bool
     if not moves:
         lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
         return _folded(lined, moment).withColumn("key", F.col("line.key")).transform(_event)
-    found = follow(changes, current, upsert=upsert)
+    found = follow(changes, current, kept, upsert=upsert)
     number = F.when(F.col("root").isNull(), F.col("number"))
     line = _line(number, F.col("root")).alias("line")
     others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment)
@@ -156,11 +162,13 @@ def _event(events: DataFrame) -> DataFrame:
     return events.select(*_EVENT, F.lit(False).alias("known"))
 
 
-def _after_snapshot(listed: DataFrame, history: DataFrame, settled: int, *, upsert: bool, moves: bool) -> DataFrame:
+def _after_snapshot(
+    listed: DataFrame, history: DataFrame, settled: int, kept: ExitStack, *, upsert: bool, moves: bool
+) -> DataFrame:
     """Return what a snapshot and what overlays it make of the versions that stand, and what happens later."""
     early = (F.col("frame_seq") <= settled) | (F.col("op") == SNAPSHOT)
     first = listed.where(early)
-    net = resolve(first, None, replaces=True) if moves else fold(first, replaces=True)
+    net = resolve(first, None, kept, replaces=True) if moves else fold(first, replaces=True)
     stands = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
     key, row = _kind(listed, "key"), _kind(listed, "row")
     before = history.where(F.col(END).isNull()).select(_struct(key).alias("key"), _struct(row).alias("old"))
@@ -174,7 +182,9 @@ def _after_snapshot(listed: DataFrame, history: DataFrame, settled: int, *, upse
         "row",
         F.lit(None).cast("array<string>").alias("present"),
     )
-    later = _events(listed.where(~early), stands.select(*_flat(key, row)), "frame_seq", upsert=upsert, moves=moves)
+    later = _events(
+        listed.where(~early), stands.select(*_flat(key, row)), "frame_seq", kept, upsert=upsert, moves=moves
+    )
     return differing.transform(_event).unionByName(later)
 
 

@@ -14,6 +14,7 @@ rows as they stood. Changes on keys that no move touches are folded as ever.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,7 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, cached, complete
 from transforms.fold import fold
 from transforms.merge import quoted
 
@@ -157,7 +158,7 @@ class Follower:
 
 
 def resolve(
-    changes: DataFrame, current: DataFrame | None, *, upsert: bool = False, replaces: bool = False
+    changes: DataFrame, current: DataFrame | None, kept: ExitStack, *, upsert: bool = False, replaces: bool = False
 ) -> DataFrame:
     """Fold change rows some of which move keys: as `transforms.fold.fold`, in landing order, with every move resolved.
 
@@ -166,13 +167,14 @@ def resolve(
     Args:
         changes: Change rows. ``ordinal`` tells those of one frame apart.
         current: The silver table before the cut, with the columns of ``row`` and ``key``; None for one without rows.
+        kept: Holds what was found out of the rows' ways in Spark's cache; to be closed once the result is used.
         upsert: An update of a row that is not there begins one.
         replaces: As for `fold`; ``current`` is not looked at then.
 
     Returns:
         Change rows, at most one per key. A row on a key that a move touches is whole: an insert or a delete.
     """
-    found = follow(changes, current, upsert=upsert, replaces=replaces)
+    found = follow(changes, current, kept, upsert=upsert, replaces=replaces)
     others = fold(found.others, upsert=upsert, replaces=replaces)
     numbered = found.numbered.drop("old_key", "root").withColumn("key", F.struct("number"))
     net = fold(numbered, replaces=replaces)
@@ -192,13 +194,16 @@ class Followed(NamedTuple):
     """The same at the end of each frame, for the keys it speaks of; ``number`` is NULL where no row stands."""
 
 
-def follow(changes: DataFrame, current: DataFrame | None, *, upsert: bool = False, replaces: bool = False) -> Followed:
+def follow(
+    changes: DataFrame, current: DataFrame | None, kept: ExitStack, *, upsert: bool = False, replaces: bool = False
+) -> Followed:
     """Find out which row each change is of. Lazy. Arguments as of `resolve`."""
     listed = complete(changes).withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
     moved = listed.where(F.col("old_key").isNotNull())
     touched = moved.select(F.explode(F.array("key", "old_key")).alias("key")).distinct()
     concerned = listed.join(touched, "key", "left_semi")
-    found = _run(concerned, _stood(touched, None if replaces else current), upsert=upsert, replaces=replaces)
+    stood = _stood(touched, None if replaces else current)
+    found = kept.enter_context(cached(_run(concerned, stood, upsert=upsert, replaces=replaces)))
     of_changes = found.where("ordinal >= 0").select(*_IDENTITY, "number", "root")
     return Followed(
         others=listed.join(touched, "key", "left_anti"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -127,9 +128,10 @@ def test_the_fast_path_of_whole_rows_gives_the_same(spark: SparkSession, upsert:
 def test_moves_come_to_what_they_do_one_after_another(spark: SparkSession, upsert: bool) -> None:
     histories = random_histories(400, moves=True)
 
-    net = resolve(change_rows(spark, histories), silver(spark, histories), upsert=upsert)
+    with ExitStack() as kept:
+        net = resolve(change_rows(spark, histories), silver(spark, histories), kept, upsert=upsert)
 
-    told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
+        told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
 
 
 OLD = {k: {"k": k, "a": f"row {k}", "b": k} for k in (14, 15, 16)}
@@ -182,7 +184,8 @@ MOVES: dict[str, tuple[Sequence[Change], dict[int, str]]] = {
 def test_a_moved_row_keeps_what_nobody_sent(spark: SparkSession) -> None:
     histories: Histories = [(OLD, changes) for changes, _ in MOVES.values()]
 
-    found = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories)))
+    with ExitStack() as kept:
+        found = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories), kept))
 
     named = {name: {k: cells["a"] for k, cells in state.items()} for name, state in zip(MOVES, found, strict=True)}
     assert named == {name: rows for name, (_, rows) in MOVES.items()}
@@ -191,7 +194,8 @@ def test_a_moved_row_keeps_what_nobody_sent(spark: SparkSession) -> None:
 def test_a_row_moved_with_some_columns_sent_has_them_and_the_others_as_they_stood(spark: SparkSession) -> None:
     histories: Histories = [(OLD, [move(3, 14, 20, b=None)])]
 
-    (found,) = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories)))
+    with ExitStack() as kept:
+        (found,) = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories), kept))
 
     assert found[20] == {"k": 20, "a": "row 14", "b": None}
 
