@@ -198,7 +198,7 @@ def test_a_table_that_has_taken_nothing_begins_where_bronze_is_kept_from():
     cut = fed.plan("quotes", NO_LIMIT).cut
 
     assert fed.start == 42
-    assert cut == Cut("quotes", 1, -1, 41, spans=((40, 41),), begins=(40,), ends=(41,), replaces=True)
+    assert cut == Cut("quotes", 1, -1, 41, spans=((40, 41),), begins=(40,), ends=(41,), replaces=True, settled=41)
 
 
 def test_positions_missing_above_where_bronze_is_kept_from_stop_the_table():
