@@ -177,7 +177,7 @@ def test_a_bad_frame_inside_a_snapshots_window_holds_the_whole_window():
 def test_a_snapshot_before_the_bad_frame_still_replaces_when_a_later_snapshot_is_bad():
     cut = plan(TABLE, "1 quotes snapshot whole", "1 quotes data whole", "1 quotes snapshot whole", before=2).cut
 
-    assert cut == Cut("quotes", 1, -1, 1, spans=((0, 1),), begins=(0, 1), ends=(0, 1), replaces=True)
+    assert cut == Cut("quotes", 1, -1, 1, spans=((0, 1),), begins=(0, 1), ends=(0, 1), replaces=True, settled=0)
 
 
 def test_a_table_moved_on_by_another_process_is_planned_from_there():

@@ -1,0 +1,215 @@
+"""A source of the tests' own, whose frames say in JSON what changed: the engine without any protocol.
+
+A frame's body is ``{"changes": [{"op", "key", "sent", "old_key", "sequence"}, …]}``. A key is two numbers, ``lane`` and
+``k``, so that one table can hold many small histories at once: a Spark job costs the same for one as for many.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from conf.model import Strict, Table
+from connectors.base import (
+    Boundary,
+    ControlFrame,
+    Cut,
+    Decoder,
+    Feed,
+    Frame,
+    Kind,
+    PlainReader,
+    Problem,
+    Receiver,
+    Survey,
+    Watch,
+    mark,
+)
+from connectors.survey import survey_changes
+from pipelines.batch import Batch
+from pipelines.places import Places
+from pipelines.writer import BronzeWriter
+from tests.support.change_model import Change
+from transforms.changes import change_type
+
+FEED = "told"
+STREAM = "t"
+KEY = T.StructType().add("lane", T.LongType()).add("k", T.LongType())
+ROW = T.StructType().add("lane", T.LongType()).add("k", T.LongType()).add("a", T.StringType()).add("b", T.LongType())
+COLUMNS = ("lane", "k", "a", "b")
+
+
+class ToldOptions(Strict):
+    """The feed's settings: none."""
+
+
+class ToldTable(Table):
+    """A table's settings: those of any table."""
+
+
+@dataclass(frozen=True)
+class ToldDecoder:
+    """`connectors.base.Decoder` over JSON bodies."""
+
+    def context(self, control: Iterable[ControlFrame]) -> None:
+        """Nothing is needed to read a frame."""
+
+    def row_type(self, context: None, cut: Cut, table: Table) -> T.StructType:
+        return ROW
+
+    def survey(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> Survey:
+        return survey_changes(self.changes(frames, context, cut, table))
+
+    def tells_notes(self, context: None, cut: Cut, table: Table) -> bool:
+        return False
+
+    def changes(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+        carrying = frames.where("body IS NOT NULL AND length(body) > 0").select("frame_seq", "kind", "body")
+        return carrying.mapInArrow(_read, change_type(KEY, ROW))
+
+    def removed_ranges(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+        raise AssertionError("keys here are not positions")
+
+    def settled(self, context: None, cut: Cut, table: Table) -> str | None:
+        return None
+
+
+def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(change_type(KEY, ROW), timezone="UTC")
+    for batch in batches:
+        rows = [row for frame in batch.to_pylist() for row in _changes(frame)]
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _changes(frame: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    position = frame["frame_seq"]
+    try:
+        told = json.loads(frame["body"])["changes"]
+    except ValueError as error:
+        yield {"frame_seq": position, "error": {"error_class": "INVALID_VALUE", "reason": str(error)}}
+        return
+    for ordinal, change in enumerate(told):
+        yield _change(position, ordinal, change)
+
+
+def _change(position: int, ordinal: int, change: Mapping[str, Any]) -> dict[str, Any]:
+    sent = change["sent"]
+    deleted = change["op"] == "delete"
+    return {
+        "frame_seq": position,
+        "ordinal": ordinal,
+        "op": change["op"],
+        "key": dict(zip(KEY.names, change["key"], strict=True)),
+        "old_key": None if change["old_key"] is None else dict(zip(KEY.names, change["old_key"], strict=True)),
+        "row": None if deleted else {**dict.fromkeys(COLUMNS), **sent},
+        "present": None if deleted or set(sent) == set(COLUMNS) else sorted(sent),
+        "sequence": change["sequence"],
+    }
+
+
+@dataclass(frozen=True)
+class ToldConnector:
+    """`connectors.base.Connector`; what it is like is up to the test."""
+
+    continuity: Literal["resync", "resume"] = "resync"
+    snapshots: bool = True
+    sequenced: bool = False
+    name: str = FEED
+    net: bool = False
+    Options: type[BaseModel] = ToldOptions
+    TableOptions: type[Table] = ToldTable
+
+    def has_snapshots(self, table: Table) -> bool:
+        return self.snapshots
+
+    def keeps_log(self, table: Table) -> bool:
+        return False
+
+    def problems(self, feed: Feed) -> Iterable[Problem]:
+        return ()
+
+    def receiver(self, feed: Feed) -> Receiver:
+        raise AssertionError("histories are landed without one")
+
+    def decoder(self, feed: Feed) -> Decoder:
+        return ToldDecoder()
+
+    def plain(self, feed: Feed, table: str) -> PlainReader:
+        raise AssertionError("the model is what it is compared with")
+
+    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+        raise AssertionError("there is no source")
+
+
+@dataclass
+class ToldHistory:
+    """Frames of one stream, landed call by call."""
+
+    places: Places
+    epoch: int = 0
+    position: int = -1
+    """Of the last frame told."""
+    _frames: list[tuple[int, Frame]] = field(default_factory=list)
+
+    def connect(self) -> None:
+        """Begin an epoch."""
+        self.epoch += 1
+        self._add(mark("opened", epoch=self.epoch))
+
+    def update(self, changes: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
+        """Land one update in one frame; return its position."""
+        return self._add(Frame(body_of(changes, sequences), Kind.DATA, Boundary.WHOLE, STREAM))
+
+    def raw(self, body: bytes) -> int:
+        """Land an update that says anything."""
+        return self._add(Frame(body, Kind.DATA, Boundary.WHOLE, STREAM))
+
+    def torn(self, changes: Sequence[Change]) -> int:
+        """Land the beginning of an update that never ends."""
+        return self._add(Frame(body_of(changes), Kind.DATA, Boundary.BEGIN, STREAM))
+
+    def begin_snapshot(self) -> int:
+        """Begin a snapshot."""
+        return self._add(Frame(b"", Kind.SNAPSHOT, Boundary.BEGIN, STREAM))
+
+    def snapshot_rows(self, rows: Sequence[Change]) -> int:
+        """Land rows of the snapshot."""
+        return self._add(Frame(body_of(rows), Kind.SNAPSHOT, Boundary.INSIDE, STREAM))
+
+    def end_snapshot(self) -> int:
+        """End the snapshot."""
+        return self._add(Frame(b"", Kind.SNAPSHOT, Boundary.END, STREAM))
+
+    def land(self) -> None:
+        """Commit what was told since the last call."""
+        writer = BronzeWriter(self.places.bronze(FEED), FEED, token="told")
+        batch = Batch(writer.last + 1)
+        for epoch, frame in self._frames:
+            batch.add([frame], epoch, 1_700_000_000_000_000)
+        if self._frames:
+            writer.append(batch.prepare().table)
+            self._frames.clear()
+
+    def _add(self, frame: Frame) -> int:
+        self._frames.append((self.epoch, frame))
+        self.position += 1
+        return self.position
+
+
+def body_of(changes: Sequence[Change], sequences: Sequence[str | None] = ()) -> bytes:
+    """Return the body of a frame."""
+    numbered = list(sequences) or [None] * len(changes)
+    told = [
+        {"op": c.op, "key": c.key, "sent": dict(c.sent), "old_key": c.old_key, "sequence": s}
+        for c, s in zip(changes, numbered, strict=True)
+    ]
+    return json.dumps({"changes": told}).encode()
