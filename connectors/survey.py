@@ -7,11 +7,10 @@ from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from conf.errors import NullKey
 from connectors.base import Survey
-from transforms.changes import UPDATE, complete
+from transforms.changes import UPDATE, complete, struct_type
 
 
 def survey_changes(changes: DataFrame) -> Survey:
@@ -46,8 +45,7 @@ def survey_changes(changes: DataFrame) -> Survey:
 
 def _wrong(changes: DataFrame) -> Column:
     """Return the row's error; one that a key is NULL where the decoder did not see it."""
-    key = changes.schema["key"].dataType
-    assert isinstance(key, StructType)
+    key = struct_type(changes, "key")
     nulls = [F.col("key").isNull(), *(F.col("key").getField(name).isNull() for name in key.names)]
     null_key = F.struct(F.lit(NullKey.error_class).alias("error_class"), F.lit("a key is NULL").alias("reason"))
     return F.coalesce(F.col("error"), F.when(reduce(or_, nulls), null_key))

@@ -25,7 +25,7 @@ from pipelines.retention import describe, drop_frames, keep_append_only, plan_re
 from pipelines.store import naming_the_store, open_table
 from pipelines.writer import compact
 from transforms.faults import named_errors
-from transforms.merge import path_table
+from transforms.sql import path_table
 
 _Step: TypeAlias = Callable[[Place], str]
 

@@ -23,27 +23,15 @@ from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.cuts import CommitNote, CutRow, app_id, from_commit
 from pipelines.places import Place, Places
 from pipelines.store import open_table
-from transforms.changes import DELETE, INSERT, SNAPSHOT, cached, complete
+from transforms.changes import DELETE, INSERT, SNAPSHOT, cached, complete, struct_type
 from transforms.evolve import add_columns, check_names
 from transforms.faults import named_errors
 from transforms.fold import check_key, fold
 from transforms.history import Moments, keep_history
-from transforms.merge import (
-    OP,
-    POSITION,
-    PRESENT,
-    VACATED,
-    Recorded,
-    append,
-    create_empty,
-    merge,
-    net_rows,
-    path_table,
-    quoted,
-    replace,
-)
+from transforms.merge import OP, POSITION, PRESENT, VACATED, Recorded, append, create_empty, merge, net_rows, replace
 from transforms.moves import resolve
 from transforms.rekey import by_keys, unique_rows
+from transforms.sql import path_table, quoted
 from transforms.tombstones import bury, not_buried
 from transforms.tombstones import read as read_tombstones
 
@@ -151,9 +139,7 @@ class SilverTable:
     ) -> None:
         recorded = Recorded(self.app_id, cut.last, self._note(cut, survey).to_json())
         check_names(row, reserved=_RESERVED, table=self.name)
-        key = changes.schema["key"].dataType
-        assert isinstance(key, StructType)
-        check_key(key, table=self.name)
+        check_key(struct_type(changes, "key"), table=self.name)
         wanted = self._schema(changes, row)
         exists = open_table(self.place) is not None
         if exists:
@@ -284,17 +270,13 @@ def _decoded() -> Column:
 
 def _identity(changes: DataFrame) -> list[str]:
     """Return the key columns the source's rows do not carry themselves: a positional key."""
-    key, row = changes.schema["key"].dataType, changes.schema["row"].dataType
-    assert isinstance(key, StructType)
-    assert isinstance(row, StructType)
-    return [name for name in key.names if name not in row.names]
+    row = struct_type(changes, "row")
+    return [name for name in struct_type(changes, "key").names if name not in row.names]
 
 
 def _keys(changes: DataFrame) -> tuple[str, ...]:
     """Return the columns by which the source names a row."""
-    key = changes.schema["key"].dataType
-    assert isinstance(key, StructType)
-    return tuple(key.names)
+    return tuple(struct_type(changes, "key").names)
 
 
 def _log_rows(changes: DataFrame, ranges: DataFrame) -> DataFrame:

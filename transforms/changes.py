@@ -23,9 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
+from transforms.sql import quoted
 
 INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
 
@@ -49,12 +51,22 @@ def change_type(key: T.StructType, row: T.StructType) -> T.StructType:
     )
 
 
+def struct_type(frame: DataFrame, name: str) -> T.StructType:
+    """Return the type of a struct column: of ``key`` or ``row``, by contract."""
+    kind = frame.schema[name].dataType
+    assert isinstance(kind, T.StructType), f"{name} is a struct by contract"
+    return kind
+
+
+def as_struct(kind: T.StructType) -> Column:
+    """Return columns of a silver table as the struct they are in change rows."""
+    return F.struct(*(F.col(quoted(name)) for name in kind.names)).cast(kind)
+
+
 def complete(changes: DataFrame) -> DataFrame:
     """Return the change rows with the columns a decoder left out added as typed NULLs. Lazy."""
     have = changes.schema
-    key, row = have["key"].dataType, have["row"].dataType
-    assert isinstance(key, T.StructType)
-    assert isinstance(row, T.StructType)
+    key, row = struct_type(changes, "key"), struct_type(changes, "row")
     return changes.select(
         *(
             F.col(field.name) if field.name in have.fieldNames() else F.lit(None).cast(field.dataType).alias(field.name)

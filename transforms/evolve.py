@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift
-from transforms.merge import quoted
+from transforms.sql import quoted
 
 
 def check_names(row: StructType, *, reserved: Collection[str], table: str) -> None:

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import UnusableKey
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete
-from transforms.merge import quoted
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
+from transforms.sql import quoted
 
 _REFUSED = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType, T.NullType)
 _RESETS = (INSERT, SNAPSHOT, DELETE)
@@ -55,27 +55,22 @@ def fold(
         Change rows. ``frame_seq`` and ``sequence`` are the largest of the key's changes, ``ordinal`` and ``old_key``
         are NULL, ``present`` is NULL unless the row is a partial update.
     """
+    row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
     grouped = ordered.groupBy("key").agg(
         F.max("frame_seq").alias("frame_seq"),
         F.max("sequence").alias("sequence"),
         F.max("source_time").alias("source_time"),
         F.min(F.when(F.col("error").isNotNull(), F.struct("frame_seq", "error"))).alias("wrong"),
-        *(_last_rows() if whole else _last_cells(_row(changes))),
+        *(_last_rows() if whole else _last_cells(row)),
     )
-    net = _of_last_rows(grouped, upsert=upsert) if whole else _of_last_cells(grouped, _row(changes), upsert=upsert)
+    net = _of_last_rows(grouped, upsert=upsert) if whole else _of_last_cells(grouped, row, upsert=upsert)
     return complete(net.withColumn("error", F.col("wrong.error")))
 
 
 def _order(*, by_sequence: bool, replaces: bool) -> Column:
     overlay = [(F.col("op") != SNAPSHOT).alias("overlay")] if replaces else []
     return F.struct(*overlay, *(["sequence"] if by_sequence else []), "frame_seq", "ordinal")
-
-
-def _row(changes: DataFrame) -> T.StructType:
-    row = changes.schema["row"].dataType
-    assert isinstance(row, T.StructType)
-    return row
 
 
 def _last_rows() -> list[Column]:

@@ -21,10 +21,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, cached, complete
+from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type
 from transforms.fold import fold
-from transforms.merge import POSITION, Recorded, create_empty, path_table, quoted, run_once, same_key
+from transforms.merge import POSITION, Recorded, create_empty, run_once, same_key
 from transforms.moves import follow, resolve
+from transforms.sql import path_table, quoted
 
 START, END = "__START_AT", "__END_AT"
 
@@ -74,7 +75,7 @@ def keep_history(
         ApplyError: Spark or Delta refused. The table stands as it was.
     """
     listed = complete(changes).where("error IS NULL").withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
-    key, row = _kind(listed, "key"), _kind(listed, "row")
+    key, row = struct_type(listed, "key"), struct_type(listed, "row")
     create_empty(changes.sparkSession, _schema(key, row, listed.schema[moments.column].dataType), path_table(path))
     history = changes.sparkSession.read.format("delta").load(path)
     with ExitStack() as kept:
@@ -89,12 +90,6 @@ def keep_history(
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
         versions = _versions(_told_once(everything), row, upsert=upsert)
         _merge(versions.select(*_flat(key, row), START, END), path, keys=key.names, recorded=recorded)
-
-
-def _kind(changes: DataFrame, name: str) -> T.StructType:
-    kind = changes.schema[name].dataType
-    assert isinstance(kind, T.StructType)
-    return kind
 
 
 def _schema(key: T.StructType, row: T.StructType, moment: T.DataType) -> T.StructType:
@@ -170,8 +165,8 @@ def _after_snapshot(
     first = listed.where(early)
     net = resolve(first, None, kept, replaces=True) if moves else fold(first, replaces=True)
     stands = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
-    key, row = _kind(listed, "key"), _kind(listed, "row")
-    before = history.where(F.col(END).isNull()).select(_struct(key).alias("key"), _struct(row).alias("old"))
+    key, row = struct_type(listed, "key"), struct_type(listed, "row")
+    before = history.where(F.col(END).isNull()).select(as_struct(key).alias("key"), as_struct(row).alias("old"))
     both = stands.join(before, "key", "full_outer")
     same = F.col("row").isNotNull() & F.col("old").isNotNull() & F.col("row").eqNullSafe(F.col("old"))
     differing = both.where(~same).select(
@@ -188,15 +183,11 @@ def _after_snapshot(
     return differing.transform(_event).unionByName(later)
 
 
-def _struct(kind: T.StructType) -> Column:
-    return F.struct(*(F.col(quoted(name)) for name in kind.names)).cast(kind)
-
-
 def _known(history: DataFrame, events: DataFrame, *, by_sequence: bool) -> DataFrame:
     """Return the versions that the events may touch, as events, and in the source's order their ends."""
-    key, row = _kind(events, "key"), _kind(events, "row")
+    key, row = struct_type(events, "key"), struct_type(events, "row")
     touched = events.groupBy("key").agg(F.min("moment").alias("since"))
-    versions = history.select(_struct(key).alias("key"), _struct(row).alias("row"), START, END).join(touched, "key")
+    versions = history.select(as_struct(key).alias("key"), as_struct(row).alias("row"), START, END).join(touched, "key")
     stands = F.col(END).isNull()
     wanted = versions.where(stands | (F.col(END) >= F.col("since")) if by_sequence else stands)
     begun = wanted.select(
@@ -214,8 +205,8 @@ def _known(history: DataFrame, events: DataFrame, *, by_sequence: bool) -> DataF
 
 def _buried(tombstones: DataFrame, events: DataFrame) -> DataFrame:
     """Return the tombstones of touched keys as deletes."""
-    key, row = _kind(events, "key"), events.schema["row"].dataType
-    buried = tombstones.select(_struct(key).alias("key"), F.col(POSITION).alias("moment"))
+    key, row = struct_type(events, "key"), events.schema["row"].dataType
+    buried = tombstones.select(as_struct(key).alias("key"), F.col(POSITION).alias("moment"))
     touched = buried.join(events.select("key").distinct(), "key", "left_semi")
     return _ends(touched.withColumn("line", _line(F.lit(None), F.col("key"))), row)
 
@@ -229,7 +220,7 @@ def _told_once(events: DataFrame) -> DataFrame:
 
 def _versions(events: DataFrame, row: T.StructType, *, upsert: bool) -> DataFrame:
     """Complete each row from its past, and end each version where the next event of its key begins."""
-    key = _kind(events, "key")
+    key = struct_type(events, "key")
     past = Window.partitionBy("line").orderBy("moment").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     reset, present = F.col("op").isin(*_RESETS), F.col("present")
     last_reset = F.last(F.when(reset, F.col("op")), ignorenulls=True).over(past)

@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from transforms.faults import DUPLICATE_KEY, named_errors
+from transforms.sql import quoted
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
 
@@ -50,22 +51,12 @@ class Recorded:
     metadata: str = ""
 
 
-def quoted(name: str) -> str:
-    """Return the name as a SQL identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def path_table(path: str) -> str:
-    """Return how SQL names the Delta table at a path or URL."""
-    return f"delta.{quoted(path)}"
-
-
 def net_rows(changes: DataFrame, *, position: str = "frame_seq") -> DataFrame:
     """Flatten change rows that are already one per key. Key columns that are not in ``row`` come first. Lazy.
 
     A key column that is in ``row`` too comes from the key: a delete has no row. ``position`` becomes `POSITION`.
     """
-    key, row = _names(changes, "key"), _names(changes, "row")
+    key, row = struct_type(changes, "key").names, struct_type(changes, "row").names
     return changes.select(
         F.col("op").alias(OP),
         F.col(position).alias(POSITION),
@@ -195,12 +186,6 @@ def _taken(identity: str | None) -> str:
         return ""
     stays = f"NOT s.{VACATED} AND t.{quoted(identity)} <> s.{quoted(identity)}"
     return f"WHEN MATCHED AND {stays} THEN UPDATE SET t.{POSITION} = CAST(raise_error('{DUPLICATE_KEY}') AS BIGINT)"
-
-
-def _names(changes: DataFrame, struct: str) -> list[str]:
-    kind = changes.schema[struct].dataType
-    assert isinstance(kind, StructType), f"{struct} is a struct by contract"
-    return kind.names
 
 
 def _sent(name: str, sent: str, kept: str) -> str:

@@ -23,9 +23,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, cached, complete
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type
 from transforms.fold import fold
-from transforms.merge import quoted
+from transforms.sql import quoted
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -217,19 +217,8 @@ def _stood(touched: DataFrame, current: DataFrame | None) -> DataFrame:
     """Return each touched key, and whether a row stood there before the cut."""
     if current is None:
         return touched.withColumn("stood", F.lit(False))
-    keys = current.select(_struct(_fields(touched, "key")).alias("key"), F.lit(True).alias("found"))
+    keys = current.select(as_struct(struct_type(touched, "key")).alias("key"), F.lit(True).alias("found"))
     return touched.join(keys, "key", "left").select("key", F.col("found").isNotNull().alias("stood"))
-
-
-def _struct(kind: T.StructType) -> Column:
-    """Return columns of silver as the struct they are in change rows."""
-    return F.struct(*(F.col(quoted(name)) for name in kind.names)).cast(kind)
-
-
-def _fields(frame: DataFrame, name: str) -> T.StructType:
-    kind = frame.schema[name].dataType
-    assert isinstance(kind, T.StructType)
-    return kind
 
 
 def _run(concerned: DataFrame, stood: DataFrame, *, upsert: bool, replaces: bool) -> DataFrame:
@@ -292,12 +281,12 @@ def _found(rows: Sequence[_Found], key: pa.DataType) -> pa.RecordBatch:
 def _at_places(places: DataFrame, net: DataFrame, current: DataFrame | None) -> DataFrame:
     """Put the folded rows where they stand now, completed from the rows they were before the cut."""
     at = places.withColumnRenamed("frame_seq", "touched_at")
-    key, row = _fields(at, "key"), _fields(net, "row")
+    key, row = struct_type(at, "key"), struct_type(net, "row")
     folded = net.select("key.number", "frame_seq", "op", "row", "present", "source_time")
     if current is None:
         base = at.select("root", F.lit(None).cast(row).alias("base")).limit(0)
     else:
-        base = current.select(_struct(key).alias("root"), _struct(row).alias("base"))
+        base = current.select(as_struct(key).alias("root"), as_struct(row).alias("base"))
     joined = at.join(folded, "number", "left").join(base, "root", "left")
     kept = (F.col("op") == UPDATE) & F.coalesce(F.col("present").isNotNull(), F.lit(False))
 

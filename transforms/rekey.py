@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 from transforms.faults import DUPLICATE_KEY, NULL_KEY
-from transforms.merge import OP, POSITION, PRESENT, VACATED, quoted
+from transforms.merge import OP, POSITION, PRESENT, VACATED
+from transforms.sql import quoted
 
 
 def unique_rows(net: DataFrame, *, keys: Sequence[str]) -> DataFrame:

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from transforms.changes import DELETE
-from transforms.merge import OP, POSITION, Recorded, create_empty, path_table, quoted, run_once, same_key
+from transforms.merge import OP, POSITION, Recorded, create_empty, run_once, same_key
+from transforms.sql import path_table, quoted
 
 
 def bury(net: DataFrame, path: str, *, keys: Sequence[str], recorded: Recorded, settled: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from pipelines.cuts import read_cuts
 from pipelines.plan import Planner
 from pipelines.silver import SilverTable
 from tests.support.building import FEED, Built, table
+from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 
 COLUMNS = {"Sym": "String", "Qty": "Long"}
@@ -40,19 +40,6 @@ DEATHS_IN_UPDATES = [
     (pipelines.build, "record", BEFORE),
     (pipelines.build, "record", AFTER),
 ]
-
-
-class Died(BaseException):
-    """The process is gone: nobody may catch this."""
-
-
-def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
-    def die(*args: Any, **kwargs: Any) -> Any:
-        if after:
-            step(*args, **kwargs)
-        raise Died
-
-    return die
 
 
 def die_at(built: Built, owner: Any, name: str, after: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from pipelines.maintain import Done, Maintenance
 from pipelines.rebuild import Rebuild
 from pipelines.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
+from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
 
@@ -110,19 +110,6 @@ def test_a_dry_run_changes_nothing_and_tells_what_would_be(market: Market):
     assert [each.told for each in done if "would be removed" in each.told] == ["1 files would be removed"] * 4
     assert (market.versions(), all(file.exists() for file in forgotten)) == (versions, True)
     assert retained_from(market.built.places.bronze(FEED), FEED) == 0
-
-
-class Died(BaseException):
-    """The process is gone: nobody may catch this."""
-
-
-def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
-    def die(*args: Any, **kwargs: Any) -> Any:
-        if after:
-            step(*args, **kwargs)
-        raise Died
-
-    return die
 
 
 def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(

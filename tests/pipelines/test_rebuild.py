@@ -20,6 +20,7 @@ from pipelines.cuts import read_cuts
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
+from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 
 COLUMNS = {"Sym": "String", "Qty": "Long"}
@@ -131,19 +132,6 @@ def test_a_table_of_other_columns_gets_those_of_the_source(market: Market):
     market.rebuild()
 
     assert market.built.silver("quotes").columns == ["_row_key", "Sym", "Qty"]
-
-
-class Died(BaseException):
-    """The process is gone: nobody may catch this."""
-
-
-def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
-    def die(*args: Any, **kwargs: Any) -> Any:
-        if after:
-            step(*args, **kwargs)
-        raise Died
-
-    return die
 
 
 def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(market: Market):

@@ -9,7 +9,8 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from transforms.merge import Recorded, append, merge, path_table, replace
+from transforms.merge import Recorded, append, merge, replace
+from transforms.sql import path_table
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
 TABLE = "Sym string, Bid double, Qty long, _position long"

@@ -9,8 +9,9 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.errors import DuplicateKey, NullKey
-from transforms.merge import Recorded, append, merge, path_table, replace
+from transforms.merge import Recorded, append, merge, replace
 from transforms.rekey import by_keys, unique_rows
+from transforms.sql import path_table
 
 NET = "_op string, _position long, _present array<string>, _row_key long, Sym string, Bid double"
 TABLE = "_row_key long, Sym string, Bid double, _position long"
