@@ -5,7 +5,7 @@
     <warehouse>/bronze/<feed>
     <warehouse>/silver/<feed>/<table>
     <warehouse>/silver/<feed>/<table>__history
-    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table>
+    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | aside/<table>
 
 A place is known before its table exists. Nothing here touches storage.
 """
@@ -72,6 +72,10 @@ class Places:
     def tombstones(self, feed: str, table: str) -> Place:
         """Return the place of a table's remembered deletes."""
         return self._at("_silverfold", feed, "tombstones", table)
+
+    def aside(self, feed: str, table: str) -> Place:
+        """Return the place of the rows that may not stand in a table."""
+        return self._at("_silverfold", feed, "aside", table)
 
     def _at(self, *parts: str) -> Place:
         root = self.warehouse if "://" in self.warehouse else str(Path(self.warehouse).absolute())

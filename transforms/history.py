@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type
+from transforms.evolve import follow_columns
 from transforms.fold import fold
 from transforms.merge import POSITION, Recorded, create_empty, run_once, same_key
 from transforms.moves import follow, resolve
@@ -76,8 +77,10 @@ def keep_history(
     """
     listed = complete(changes).where("error IS NULL").withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
-    create_empty(changes.sparkSession, _schema(key, row, listed.schema[moments.column].dataType), path_table(path))
-    history = changes.sparkSession.read.format("delta").load(path)
+    session, schema = changes.sparkSession, _schema(key, row, listed.schema[moments.column].dataType)
+    create_empty(session, schema, path_table(path))
+    follow_columns(session, path, schema, table=recorded.app_id)
+    history = session.read.format("delta").load(path)
     with ExitStack() as kept:
         if moments.settled is None:
             standing = history.where(F.col(END).isNull())
@@ -113,7 +116,7 @@ def _events(
     if not moves:
         lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
         return _folded(lined, moment).withColumn("key", F.col("line.key")).transform(_event)
-    found = follow(changes, current, kept, upsert=upsert)
+    found = follow(changes, current, kept, upsert=upsert, notes_moments=True)
     number = F.when(F.col("root").isNull(), F.col("number"))
     line = _line(number, F.col("root")).alias("line")
     others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment)

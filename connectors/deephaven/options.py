@@ -74,4 +74,6 @@ class DeephavenTable(Table):
                 raise ValueError(f"{setting} among columns, which lack {', '.join(missing)}")
         if self.keys and self.keeps_log:
             raise ValueError("keys with apply = upsert: a log has none")
+        if self.expect and self.keeps_log:
+            raise ValueError("expect with apply = upsert: a log has changes, not rows")
         return self

@@ -122,6 +122,7 @@ class ToldConnector:
 
     continuity: Literal["resync", "resume"] = "resync"
     snapshots: bool = True
+    partial: bool = True
     sequenced: bool = False
     name: str = FEED
     net: bool = False
