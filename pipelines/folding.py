@@ -92,7 +92,7 @@ class Folding:
         """Leave out changes that come late. There are none where the cut begins after all that was applied."""
         if not self._by_sequence or self._cut.replaces or self._work.truth is None or not self._may_be_late():
             return told
-        return newer(told, *(marks for marks in (self._standing(told), self._buried(told)) if marks is not None))
+        return newer(told, self._standing(told), self._buried(told))
 
     def _may_be_late(self) -> bool:
         first, places = self._survey.first_sequence, (self._target.place, self._target.tombstones)

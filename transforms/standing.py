@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transforms.changes import as_struct, struct_type
+from transforms.changes import DELETE, as_struct, struct_type
 from transforms.merge import POSITION
 from transforms.sql import between
 
@@ -32,12 +31,19 @@ def standing(current: DataFrame, keys: DataFrame, *, bounds: Mapping[str, tuple[
     return at_keys.join(F.broadcast(wanted) if few else wanted, "key", "left_semi")
 
 
-def newer(changes: DataFrame, *applied: DataFrame) -> DataFrame:
+def newer(changes: DataFrame, rows: DataFrame, buried: DataFrame | None) -> DataFrame:
     """Return the changes that come after what was applied at their key, in the order of ``sequence``. Lazy.
 
+    A delete that is remembered already stays: its cut may be repeated.
+
     Args:
-        applied: ``key`` and ``_position``: of rows that stand, of rows that were deleted. NULL-free.
+        rows: ``key`` and ``_position`` of the rows that stand.
+        buried: The same of rows that were deleted; None for none.
     """
-    marks = reduce(DataFrame.unionByName, applied).groupBy("key").agg(F.max(POSITION).alias("applied"))
-    known = changes.join(marks, "key", "left")
-    return known.where(F.col("applied").isNull() | (F.col("sequence") > F.col("applied"))).drop("applied")
+    known = changes.join(rows.withColumnRenamed(POSITION, "applied"), "key", "left")
+    late = F.coalesce(F.col("sequence") <= F.col("applied"), F.lit(False))
+    if buried is not None:
+        known = known.join(buried.withColumnRenamed(POSITION, "buried"), "key", "left")
+        same = (F.col("sequence") == F.col("buried")) & (F.col("op") == DELETE)
+        late |= F.coalesce((F.col("sequence") <= F.col("buried")) & ~same, F.lit(False))
+    return known.where(~late).drop("applied", "buried")
