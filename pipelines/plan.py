@@ -10,6 +10,8 @@ What a table may take:
 - A snapshot is overlaid by the data updates inside it (between its first and last frame). The first of an epoch is
   overlaid by all data updates of the epoch that landed before it too: none of them can have been applied. A later one
   is not: it starts over, so a receiver that asks for one lands its ``begin`` when it asks.
+- A table that keeps history (``every_update``) skips nothing: what came before a snapshot takes effect first, and each
+  snapshot in its turn. So its versions do not depend on when it was built either.
 
 Hence a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its
 overlay up to its own end are never split, nor is any single update.
@@ -59,17 +61,24 @@ class StreamRules:
         resync: After a lost connection the stream needs a snapshot (`Connector.continuity`).
         applied: Position the silver table has reached; -1 for none.
         applied_epoch: Epoch of that position; None when it is to be learnt from bronze.
+        every_update: No snapshot makes earlier updates needless: each takes effect in its turn, as history needs it.
     """
 
     has_snapshots: bool
     resync: bool
     applied: int = -1
     applied_epoch: int | None = None
+    every_update: bool = False
 
     @staticmethod
     def of(connector: Connector, table: Table, *, applied: int) -> StreamRules:
         """Return the rules of a configured table that has reached a position."""
-        return StreamRules(connector.has_snapshots(table), connector.continuity == "resync", applied)
+        return StreamRules(
+            connector.has_snapshots(table),
+            connector.continuity == "resync",
+            applied,
+            every_update=table.stored_as_scd_type == 2,
+        )
 
 
 @dataclass(frozen=True)
@@ -281,6 +290,8 @@ class _Stream:
         if not self.rules.has_snapshots:
             return _Choice(usable, 1, replaces=False, superseded=0, target=_NEVER)
         snapshots = np.flatnonzero(usable["snapshot"])
+        if len(snapshots) and self.rules.every_update:
+            usable, snapshots = self._next_stretch(usable, snapshots)
         if len(snapshots):
             return self._replace(usable, snapshots)
         target = self._synced_to()
@@ -300,8 +311,18 @@ class _Stream:
         settled = choice.updates["end"][choice.whole - 1] if choice.replaces else _NEVER
         epochs = self._epochs(waiting)
         lives = (epochs == choice.target) | (epochs == self._sync_epoch(newest_epoch))
+        if self.rules.every_update:
+            lives |= np.isin(epochs, epochs[waiting["snapshot"]])
         later: Bools = lives & (waiting["end"] > settled)
         return chosen | later
+
+    def _next_stretch(self, usable: Updates, snapshots: Indexes) -> tuple[Updates, Indexes]:
+        """Return the updates before the first snapshot that the table can take, else those up to the second."""
+        before = usable[usable["end"] < usable["begin"][snapshots[0]]]
+        if self._synced_to() in self._epochs(before):
+            return before, snapshots[:0]
+        later = snapshots[1:2]
+        return (usable[usable["end"] < usable["begin"][later[0]]] if len(later) else usable), snapshots[:1]
 
     def _replace(self, usable: Updates, snapshots: Indexes) -> _Choice:
         """Return the latest snapshot, what overlays it, and what follows it in its epoch."""
