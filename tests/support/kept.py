@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from conf.model import Settings
 from connectors.base import Feed
 from jobs.build import run
 from pipelines.build import FeedBuild
+from pipelines.maintain import Done, Maintenance
 from pipelines.places import Place, Places
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.verify import Verdict, verify_history, verify_table
@@ -66,6 +68,10 @@ class Kept:
 
     def rebuild(self, token: str = "a") -> Rebuilt:
         return Rebuild(self.spark, self.settings, self.connector, self.feed, STREAM, token).run()
+
+    def maintain(self) -> list[Done]:
+        now = datetime(2024, 5, 1, tzinfo=UTC)
+        return list(Maintenance(self.spark, self.settings, self.connector, self.feed, now).run())
 
     def sql(self, place: Place, statement: str) -> None:
         """Change a table behind the build's back; ``{t}`` is the table."""
