@@ -7,7 +7,8 @@ Beside the laws of `pipelines.expected`, with which it shares the reading of bro
 - all changes of a key in one moment make one version, which ends where the next begins. A moment is a change's
   position; its update's end, where the connector folds updates (``net``); its ``sequence``, where the source has one;
 - a snapshot and what overlays it take effect at once: rows that are equal go on, rows they do not name end where the
-  snapshot does, any other begins at the last moment in which something was said of its key.
+  snapshot does, any other begins at the last moment in which something was said of its key;
+- an update that cannot be read, and those after it, count for nothing up to the next whole snapshot.
 
 Where bronze begins at a floor, the fold begins with the first whole snapshot above it. What that tells:
 
@@ -27,6 +28,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from conf.errors import ProtocolError, WireError
 from connectors.base import Connector, Feed, PlainChange
 from pipelines.compare import same
 from pipelines.expected import Body, Expected, Landed, Told, as_landed, in_sequence, landed_updates
@@ -76,23 +78,19 @@ def fold_history(
 
     Arguments and errors as of `pipelines.expected.fold_bronze`.
     """
-    settings, reader = feed.tables[table], connector.plain(feed, table)
+    reader, snapshots = connector.plain(feed, table), connector.has_snapshots(feed.tables[table])
     landed = landed_updates(bronze, feed.name, table, through)
-    snapshots = connector.has_snapshots(settings)
-    all_steps = steps(landed.updates, resync=connector.continuity == "resync") if snapshots else _singly(landed.updates)
-    chosen = list(all_steps)
+    resync = connector.continuity == "resync"
+    chosen = list(steps(landed.updates, resync=resync) if snapshots else _singly(landed.updates))
     begins = min((update.begin for step in chosen for update in step), default=None)
     landed.need((begins or 0) if snapshots and landed.floor else 0)
     fold, told = VersionFold(_Touched(reader.keys, upserts=not snapshots)), Told(bronze, reader, through, left_out)
     late: list[PlainChange] = []
-    for step in _with_frames(bronze, table, chosen):
-        said = [
-            _moment(connector, change, update) for update, frames in step for change in told.changes(update, frames)
-        ]
+    for snapshot, said in _readable(_with_frames(bronze, table, chosen), connector, told, passes=snapshots):
         if connector.sequenced:
             late += (change for _, change in said)
-        elif step[0][0].snapshot:
-            fold.replace(said, settled=step[0][0].end)
+        elif snapshot is not None:
+            fold.replace(said, settled=snapshot.end)
         else:
             fold.take(said)
     fold.take([(change.sequence, change) for change in in_sequence(late)])
@@ -100,6 +98,30 @@ def fold_history(
     columns = dict.fromkeys((*reader.keys, *reader.columns, START, END))
     settled = chosen[0][0].end if chosen and landed.floor else None
     return ExpectedHistory((*reader.keys, START), tuple(columns), fold.versions(), begins, settled)
+
+
+def _readable(
+    landed: Iterable[Sequence[tuple[Landed, list[Body]]]], connector: Connector, told: Told, *, passes: bool
+) -> Iterator[tuple[Landed | None, list[_Said]]]:
+    """Yield of each step its snapshot, if it has one, and what is said in it.
+
+    Args:
+        passes: What cannot be read is passed over, up to the next snapshot: the table has held there until then.
+    """
+    holds = False
+    for step in landed:
+        first, _ = step[0]
+        if holds and not first.snapshot:
+            continue
+        try:
+            said = [_moment(connector, change, each) for each, frames in step for change in told.changes(each, frames)]
+        except (WireError, ProtocolError):
+            if not passes:
+                raise
+            holds = True
+        else:
+            holds = False
+            yield first if first.snapshot else None, said
 
 
 @dataclass

@@ -258,3 +258,26 @@ def test_with_history_what_waits_for_earlier_snapshots_counts_as_backlog():
     )
 
     assert (planned.backlog_updates, planned.cut and planned.cut.last) == (4, 0)
+
+
+@pytest.mark.parametrize(("past", "spans"), [(None, ((1, 2),)), (1, ((3, 6),)), (6, ((7, 7),)), (7, None)])
+def test_with_history_only_what_cannot_be_taken_is_passed_by_the_next_snapshot(
+    past: int | None, spans: tuple[tuple[int, int], ...] | None
+):
+    fed = planner(
+        StreamRules(has_snapshots=True, resync=True, applied=0, every_update=True),
+        bronze(
+            "1 quotes snapshot whole",
+            "1 quotes data whole",
+            "1 quotes data whole",
+            "1 quotes snapshot whole",
+            "2 - mark none",
+            "2 - mark none",
+            "1 quotes data whole",
+            "1 quotes snapshot whole",
+        ),
+    )
+
+    cut = fed.plan("quotes", NO_LIMIT, past=past).cut
+
+    assert (cut and cut.spans) == spans

@@ -16,8 +16,8 @@ from pipelines.silver import SilverTable
 from pipelines.verify import Verdict
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying
-from tests.support.kept import Kept, gone, put, rows_of, said
-from tests.support.told import ToldConnector
+from tests.support.kept import Kept, rows_of
+from tests.support.told import ToldConnector, gone, put, said
 
 VERSION = ("k", "a", "__START_AT", "__END_AT")
 EQUAL = (Verdict.EQUAL, Verdict.EQUAL)

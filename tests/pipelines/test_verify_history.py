@@ -5,82 +5,24 @@ The source is the tests' own. Lane 0 of its keys is left out of the names here: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
 
-import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from connectors.base import Feed
 from pipelines.bronze_table import SCHEMA, retention_id
-from pipelines.places import Place, Places
-from pipelines.verify import Difference, TableVerification, Verdict, verify_history, verify_table
+from pipelines.verify import Difference, Verdict, verify_table
 from tests.support.change_model import Change
-from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
+from tests.support.told import FEED, STREAM, ToldConnector, gone, put
+from tests.support.written_history import Version, WrittenHistory
 
-COLUMNS = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("a", pa.string()), ("b", pa.int64())])
-POSITIONAL = ToldConnector()
 SEQUENCED = ToldConnector(snapshots=False, sequenced=True)
-
-Version: TypeAlias = tuple[int, Any, Any, Any]
-"""The row's key, its column a, where it begins and ends."""
-
-
-class Warehouse:
-    """A feed with one table that keeps history."""
-
-    def __init__(self, root: Path, connector: ToldConnector = POSITIONAL) -> None:
-        self.places, self.connector = Places(str(root)), connector
-        table = ToldTable(source="T", stored_as_scd_type=2)
-        self.feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
-        self.source = ToldHistory(self.places)
-
-    def keep(self, versions: Sequence[Version], position: int) -> None:
-        """Let the history hold exactly these versions."""
-        moment = pa.string() if self.connector.sequenced else pa.int64()
-        rows = [(0, k, a, 0, start, end) for k, a, start, end in versions]
-        kind = pa.schema([*COLUMNS, ("__START_AT", moment), ("__END_AT", moment)])
-        write(self.places.history(FEED, STREAM), kind, rows, f"history/{FEED}/{STREAM}", position)
-
-    def write(self, rows: Sequence[tuple[int, str, Any]], position: int) -> None:
-        """Let the table hold exactly these rows, of each key, column a and position."""
-        kind = COLUMNS.append(pa.field("_position", pa.string() if self.connector.sequenced else pa.int64()))
-        told = [(0, k, a, 0, at) for k, a, at in rows]
-        write(self.places.silver(FEED, STREAM), kind, told, f"apply/{FEED}/{STREAM}", position)
-
-    def bury(self, stones: Sequence[tuple[int, str]], position: int) -> None:
-        kind = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("_position", pa.string())])
-        told = [(0, k, at) for k, at in stones]
-        write(self.places.tombstones(FEED, STREAM), kind, told, f"tombstones/{FEED}/{STREAM}", position)
-
-    def verify(self) -> TableVerification:
-        return verify_history(self.places, self.connector, self.feed, STREAM)
-
-    def verdict(self, versions: Sequence[Version], position: int) -> Verdict:
-        self.keep(versions, position)
-        return self.verify().verdict
-
-
-def write(place: Place, kind: pa.Schema, rows: Sequence[tuple[Any, ...]], app: str, position: int) -> None:
-    table = pa.Table.from_pylist([dict(zip(kind.names, row, strict=True)) for row in rows], schema=kind)
-    recorded = CommitProperties(app_transactions=[Transaction(app, position)])
-    write_deltalake(place.url, table, mode="overwrite", commit_properties=recorded)
-
-
-def put(k: int, a: str, *, op: str = "insert") -> Change:
-    return Change(0, op, (0, k), {"lane": 0, "k": k, "a": a, "b": 0})
-
-
-def gone(k: int) -> Change:
-    return Change(0, "delete", (0, k))
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Warehouse:
+def told(tmp_path: Path) -> WrittenHistory:
     """A snapshot at 1 to 3, updates at 4 and 5, and in the next epoch one at 7 to 10, with a move inside."""
-    told = Warehouse(tmp_path)
+    told = WrittenHistory(tmp_path)
     source = told.source
     source.connect()
     source.begin_snapshot()
@@ -98,7 +40,7 @@ def told(tmp_path: Path) -> Warehouse:
 
 
 def test_versions_are_what_every_update_made_of_every_row(tmp_path: Path):
-    told = Warehouse(tmp_path)
+    told = WrittenHistory(tmp_path)
     source = told.source
     source.connect()
     source.begin_snapshot()
@@ -124,7 +66,7 @@ def test_versions_are_what_every_update_made_of_every_row(tmp_path: Path):
 
 
 def test_a_snapshot_ends_what_it_does_not_name_and_leaves_what_is_equal(tmp_path: Path):
-    told = Warehouse(tmp_path)
+    told = WrittenHistory(tmp_path)
     source = told.source
     for rows in (["x", "y", "z"], ["x", "new"]):
         source.connect()
@@ -139,7 +81,7 @@ def test_a_snapshot_ends_what_it_does_not_name_and_leaves_what_is_equal(tmp_path
     assert told.verdict([*versions, (4, "early", 1, 6), (4, "early", 6, None)], 9) is Verdict.DIFFERENT
 
 
-def test_an_altered_version_is_named_by_key_and_where_it_begins(told: Warehouse):
+def test_an_altered_version_is_named_by_key_and_where_it_begins(told: WrittenHistory):
     versions = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, None)]
     right = told.verdict(versions, 10)
     tampered = [(1, "altered", 2, 4), *versions[1:3], (3, "w", 5, None), (4, "v", 7, None)]
@@ -158,7 +100,7 @@ def test_an_altered_version_is_named_by_key_and_where_it_begins(told: Warehouse)
     ]
 
 
-def test_of_what_was_dropped_from_bronze_only_what_stood_on_is_known(told: Warehouse):
+def test_of_what_was_dropped_from_bronze_only_what_stood_on_is_known(told: WrittenHistory):
     source = told.source
     source.connect()  # 11
     source.begin_snapshot()
@@ -178,7 +120,7 @@ def test_of_what_was_dropped_from_bronze_only_what_stood_on_is_known(told: Wareh
     assert told.verdict([*older, newer[0]], 15) is Verdict.DIFFERENT
 
 
-def drop(told: Warehouse, *, floor: int) -> None:
+def drop(told: WrittenHistory, *, floor: int) -> None:
     bronze = DeltaTable(told.places.bronze(FEED).url)
     bronze.alter.set_table_properties({"delta.appendOnly": "false"})
     recorded = CommitProperties(app_transactions=[Transaction(retention_id(FEED), floor)])
@@ -186,7 +128,7 @@ def drop(told: Warehouse, *, floor: int) -> None:
     write_deltalake(bronze, SCHEMA.empty_table(), mode="overwrite", predicate=below, commit_properties=recorded)
 
 
-def test_a_history_that_is_not_there_or_behind_its_table_is_different(told: Warehouse):
+def test_a_history_that_is_not_there_or_behind_its_table_is_different(told: WrittenHistory):
     never = told.verify()
     told.write([(1, "y", 4), (4, "v", 9)], 10)
     gone = told.verify()
@@ -204,17 +146,31 @@ def test_a_history_that_is_not_there_or_behind_its_table_is_different(told: Ware
     )
 
 
-def test_a_frame_that_cannot_be_read_leaves_it_unknown(told: Warehouse):
-    position = told.source.raw(b"nonsense")
-    told.source.land()
+def test_what_cannot_be_read_counts_for_nothing_up_to_the_next_snapshot(told: WrittenHistory):
+    source = told.source
+    source.raw(b"nonsense")  # 11
+    source.update([gone(1)])
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "y", op="snapshot")])
+    source.end_snapshot()  # 15
+    source.land()
+    versions: list[Version] = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, 15)]
 
-    assert told.verdict([], position) is Verdict.UNKNOWN
+    assert told.verdict(versions, 15) is Verdict.EQUAL
+    assert told.verdict([*versions[:4], (4, "v", 9, None)], 12) is Verdict.EQUAL
+
+
+def test_without_snapshots_what_cannot_be_read_leaves_it_unknown(late: WrittenHistory):
+    position = late.source.raw(b"nonsense")
+    late.source.land()
+
+    assert late.verdict([], position) is Verdict.UNKNOWN
 
 
 @pytest.fixture
-def late(tmp_path: Path) -> Warehouse:
+def late(tmp_path: Path) -> WrittenHistory:
     """Row 1 at c, its delete at d, row 2 at b; then, late, row 1 as it was at a, and as it was at c once more."""
-    late = Warehouse(tmp_path, SEQUENCED)
+    late = WrittenHistory(tmp_path, SEQUENCED)
     late.source.connect()
     late.source.update([put(1, "third"), gone(1), put(2, "second")], sequences=["c", "d", "b"])
     late.source.update([put(1, "first"), put(1, "third")], sequences=["a", "c"])
@@ -222,7 +178,7 @@ def late(tmp_path: Path) -> Warehouse:
     return late
 
 
-def test_in_the_order_of_the_source_versions_are_where_they_belong(late: Warehouse):
+def test_in_the_order_of_the_source_versions_are_where_they_belong(late: WrittenHistory):
     versions: list[Version] = [(1, "first", "a", "c"), (1, "third", "c", "d"), (2, "second", "b", None)]
 
     assert late.verdict(versions, 2) is Verdict.EQUAL
@@ -231,7 +187,7 @@ def test_in_the_order_of_the_source_versions_are_where_they_belong(late: Warehou
     assert verify_table(late.places, SEQUENCED, late.feed, STREAM).verdict is Verdict.EQUAL
 
 
-def test_a_row_that_is_older_than_its_delete_is_found(late: Warehouse):
+def test_a_row_that_is_older_than_its_delete_is_found(late: WrittenHistory):
     late.write([(2, "second", "b")], 2)
     late.bury([(1, "d")], 2)
     right = verify_table(late.places, SEQUENCED, late.feed, STREAM)

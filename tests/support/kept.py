@@ -22,7 +22,6 @@ from pipelines.maintain import Done, Maintenance
 from pipelines.places import Place, Places
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.verify import Verdict, verify_history, verify_table
-from tests.support.change_model import Change
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
 
@@ -94,18 +93,3 @@ def rows_of(place: Place, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     opened = QueryBuilder().register("t", DeltaTable(place.url))
     found = pa.table(opened.execute(f"SELECT {', '.join(columns)} FROM t").read_all())
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
-
-
-def put(k: int, a: str, *, op: str = "insert") -> Change:
-    """Return a change by which a whole row stands."""
-    return Change(0, op, (0, k), {"lane": 0, "k": k, "a": a, "b": 0})
-
-
-def said(k: int, a: str) -> Change:
-    """Return an update of one column."""
-    return Change(0, "update", (0, k), {"a": a})
-
-
-def gone(k: int) -> Change:
-    """Return a delete."""
-    return Change(0, "delete", (0, k))

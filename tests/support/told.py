@@ -180,6 +180,9 @@ class ToldConnector:
         raise AssertionError("there is no source")
 
 
+CONNECTOR = ToldConnector()
+
+
 @dataclass
 class ToldHistory:
     """Frames of one stream, landed call by call."""
@@ -243,3 +246,18 @@ def body_of(changes: Sequence[Change], sequences: Sequence[str | None] = ()) -> 
         for c, s in zip(changes, numbered, strict=True)
     ]
     return json.dumps({"changes": told}).encode()
+
+
+def put(k: int, a: str, *, op: str = "insert") -> Change:
+    """Return a change by which a whole row stands."""
+    return Change(0, op, (0, k), {"lane": 0, "k": k, "a": a, "b": 0})
+
+
+def said(k: int, a: str) -> Change:
+    """Return an update of one column."""
+    return Change(0, "update", (0, k), {"a": a})
+
+
+def gone(k: int) -> Change:
+    """Return a delete."""
+    return Change(0, "delete", (0, k))
