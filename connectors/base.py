@@ -212,6 +212,10 @@ class PlainChange(NamedTuple):
     """The columns that were sent, each value as Arrow gives silver's to Python; nothing for a delete."""
     last_key: tuple[Any, ...] | None = None
     """Of a deleted range the last key, whose first is ``key``, both inclusive; None where one row is meant."""
+    old_key: tuple[Any, ...] | None = None
+    """Of an update the key from which it takes the row to ``key``; None where the row stays."""
+    sequence: str | None = None
+    """Of a `Connector.sequenced` source: where the change belongs in the source's own order."""
 
 
 class PlainUpdate(NamedTuple):

@@ -17,6 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
+def history_of(table: str) -> str:
+    """Return the name of a table's history: of its folder, and in queries."""
+    return f"{table}__history"
+
+
 @dataclass(frozen=True)
 class Place:
     """One Delta table's address.
@@ -59,7 +64,7 @@ class Places:
 
     def history(self, feed: str, table: str) -> Place:
         """Return the place of a silver table's past rows, kept with ``stored_as_scd_type = 2``."""
-        return self._at("silver", feed, f"{table}__history")
+        return self._at("silver", feed, history_of(table))
 
     def cuts(self, feed: str) -> Place:
         """Return the place of the list of applied cuts. Derivable: losing it loses nothing."""

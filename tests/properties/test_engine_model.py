@@ -29,6 +29,7 @@ from pipelines.cuts import read_cuts
 from pipelines.places import Place, Places
 from pipelines.silver import SilverTable
 from pipelines.store import open_table
+from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.told import COLUMNS, FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
@@ -178,9 +179,10 @@ def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, 
         build()
 
         assert engine.committed() == {at: rows(source.at[at]) for at in engine.committed()}
-        assert {at: engine.as_of(at) for at in applied(engine, source)} == {
-            at: rows(source.at[at]) for at in applied(engine, source)
-        }
+        assert {at: engine.as_of(at) for at in source.at} == {at: rows(state) for at, state in source.at.items()}
+        for verify in (verify_table, verify_history):
+            found = verify(engine.places, engine.connector, engine.feed, STREAM)
+            assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
 
 
 RULE = Expectation(condition="b IS NULL OR b < 2", action="quarantine")
@@ -264,9 +266,3 @@ def deliveries(rng: random.Random, count: int, *, in_order: bool) -> list[list[i
     numbers = [*range(count), *rng.sample(range(count), size)]
     rng.shuffle(numbers)
     return [numbers[begin : begin + size] for begin in range(0, len(numbers), size)]
-
-
-def applied(engine: Engine, source: Source) -> list[int]:
-    """Return the positions whose updates were applied, not made needless by a snapshot before they were."""
-    first = min(engine.committed())
-    return [at for at in source.at if at >= first]
