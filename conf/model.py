@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
+from conf.conditions import check_condition
 from conf.secrets import Secret, revealed
 
 
@@ -61,7 +62,7 @@ class Maintain(Strict):
 class Expectation(Strict):
     """A rule that rows of a table meet: a condition in SQL, and what is done with a row for which it is not TRUE."""
 
-    condition: str = Field(min_length=1)
+    condition: Annotated[str, AfterValidator(check_condition)]
     action: Literal["warn", "quarantine", "fail"]
 
 

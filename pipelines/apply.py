@@ -6,6 +6,8 @@ a *log* of changes (``_op``, ``_position``, the positional key, ``_last_row_key`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
@@ -54,7 +56,7 @@ def apply_cut(work: Work, row: StructType, *, judges: bool = False) -> None:
     else:
         folding = Folding(work)
         net, waiting = folding.net(), folding.waiting
-    _write(work, _judged(work, net, waiting, judges=judges), columns)
+    _judge_and_write(work, net, waiting, columns, judges=judges)
 
 
 def _follow(work: Work, wanted: StructType, *, makes: bool) -> StructType:
@@ -75,14 +77,18 @@ def _follow(work: Work, wanted: StructType, *, makes: bool) -> StructType:
     return wanted if work.current is None else work.current.schema
 
 
-def _judged(work: Work, net: DataFrame, waiting: DataFrame | None, *, judges: bool) -> DataFrame:
-    """Return the rows to write, as the table's rules let them stand."""
+def _judge_and_write(
+    work: Work, net: DataFrame, waiting: DataFrame | None, columns: StructType, *, judges: bool
+) -> None:
+    """Write the rows the table's rules let stand: looked at before, where some are known to fail, else as written."""
     rules = [Rule(name, each.condition, each.action) for name, each in work.target.table.expect.items()]
-    rows = _rows(work, net, whole=bool(rules) or work.aside is not None)
-    check_rules(rows, rules, table=work.target.name)
-    if work.aside is not None or waiting is not None or (rules and judges):
-        return rows_to_write(work, rows, rules, waiting)
-    return guarded(rows, rules) if rules else rows
+    check_rules(work.target.session, columns, rules, table=work.target.name)
+    looks = work.aside is not None or waiting is not None or (bool(rules) and judges)
+    rows = _rows(work, net, whole=looks)
+    if looks:
+        _write(work, rows_to_write(work, rows, rules, waiting), columns, [])
+    else:
+        _write(work, rows, columns, rules)
 
 
 def _rows(work: Work, net: DataFrame, *, whole: bool) -> DataFrame:
@@ -99,19 +105,28 @@ def _rows(work: Work, net: DataFrame, *, whole: bool) -> DataFrame:
     return whole_rows(net, work.truth, keys=keys, upsert=upsert) if whole else net
 
 
-def _write(work: Work, rows: DataFrame, columns: StructType) -> None:
+def _write(work: Work, rows: DataFrame, columns: StructType, rules: Sequence[Rule]) -> None:
     target, keys, recorded = work.target, work.keys, work.recorded(work.target.app_id)
+    conditions = [rule.condition for rule in rules]
     if work.cut.replaces:
-        there = rows.where(F.col(OP) != DELETE)
+        there = guarded(rows.where(F.col(OP) != DELETE), rules)
         if work.before < 0:
             append(_chosen(there, columns), target.place.url, recorded=recorded)
         else:
             replace(there, target.sql_name, keys=keys, recorded=recorded)
     elif target.table.keys and work.identity:
-        merge(rows, target.sql_name, keys=keys, recorded=recorded, identity=work.identity[0])
+        merge(rows, target.sql_name, keys=keys, recorded=recorded, identity=work.identity[0], rules=conditions)
     else:
         bounds = work.survey.bounds if work.aside is None else {}  # rows kept aside may lie outside
-        merge(rows, target.sql_name, keys=keys, recorded=recorded, upsert=target.upsert, bounds=bounds)
+        merge(
+            rows,
+            target.sql_name,
+            keys=keys,
+            recorded=recorded,
+            upsert=target.upsert,
+            bounds=bounds,
+            rules=conditions,
+        )
 
 
 def _ranges(work: Work) -> DataFrame:

@@ -103,6 +103,10 @@ class SidePlaces(Places):
         """Return the place of the new table's remembered deletes."""
         return self._beside(feed, "tombstones")
 
+    def aside(self, feed: str, table: str) -> Place:
+        """Return the place of the rows that may not stand in the new table."""
+        return self._beside(feed, "aside")
+
     def _beside(self, feed: str, part: str) -> Place:
         return self._at("silver", feed, f"{self.table}__rebuild", self.token, part)
 

@@ -3,7 +3,8 @@
 A row meets a rule where its condition is TRUE; FALSE and NULL fail it, as in Delta's own CHECK constraints. Rules are
 of whole rows, as they are about to stand: a partial update is completed first. Deletes are not judged.
 
-`guarded` costs no job: it lets the write itself fail where a row fails a rule. Only then are rows counted (`judged`).
+That all rows meet the rules costs no job: the write itself fails where one does not (`guarded`, and the rules of
+`transforms.merge.merge`, which completes partial updates). Only then are rows looked at and counted (`judged`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BooleanType, StructType
 
 from conf.errors import UnusableExpectation
 from transforms.changes import DELETE
@@ -38,18 +39,22 @@ class Rule(NamedTuple):
 
 
 def guarded(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
-    """Return the net rows unchanged, or let the job that reads them fail where one fails a rule. Lazy."""
+    """Return whole net rows unchanged, or let the job that reads them fail where one fails a rule. Lazy."""
+    if not rules:
+        return rows
     wrong = F.size(_failed(rules)) > 0
     return rows.where(F.when(wrong, F.raise_error(F.lit(EXPECTATION)).cast("boolean")).otherwise(F.lit(True)))
 
 
-def check_rules(rows: DataFrame, rules: Sequence[Rule], *, table: str) -> None:
-    """Refuse a rule that Spark cannot judge rows by. Looks at no row.
+def check_rules(session: SparkSession, columns: StructType, rules: Sequence[Rule], *, table: str) -> None:
+    """Refuse a rule that rows with these columns cannot be judged by. Runs no job.
 
     Raises:
         UnusableExpectation: The condition names a column the table lacks, or is no condition.
     """
+    rows = session.createDataFrame([], columns) if rules else None
     for rule in rules:
+        assert rows is not None
         try:
             kind = rows.select(F.expr(rule.condition).alias("met")).schema["met"].dataType
         except PySparkException as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 from conf.errors import ApplyError, DuplicateKey, ExpectationFailed, NullKey
 
@@ -30,7 +30,9 @@ def named_errors(table: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        text = str(error)
+        text = (
+            "" if isinstance(error, AnalysisException) else str(error)
+        )  # which quotes the statement, markers included
         if DUPLICATE_KEY in text:
             raise DuplicateKey("two rows of the source have the same key", table=table) from error
         if NULL_KEY in text:

@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from conf.conditions import respelled
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
-from transforms.faults import DUPLICATE_KEY, named_errors
+from transforms.faults import DUPLICATE_KEY, EXPECTATION, named_errors
 from transforms.sql import between, quoted
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
@@ -77,6 +78,7 @@ def merge(
     upsert: bool = False,
     bounds: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
     identity: str | None = None,
+    rules: Sequence[str] = (),
 ) -> None:
     """Apply net rows to the target in one commit. Runs Spark jobs; safe to repeat.
 
@@ -88,8 +90,10 @@ def merge(
         bounds: Smallest and largest value of key columns, both inclusive: lets Delta skip files.
         identity: Column by which the source names the row, where ``keys`` are others (`transforms.rekey`). A key taken
             by a row that does not leave it in this cut is a DuplicateKey.
+        rules: Conditions on the table's columns that every row written must meet, once it is complete.
 
     Raises:
+        ExpectationFailed: A row does not meet a rule. The target stands as it was.
         DuplicateKey: Two rows claim one key. The target stands as it was.
         ApplyError: Spark or Delta refused, or a key is NULL. The target stands as it was.
     """
@@ -97,19 +101,20 @@ def merge(
     values = [name for name in columns if name not in keys]
     assignments = [f"t.{quoted(c)} = {_sent(c, f's.{quoted(c)}', f't.{quoted(c)}')}" for c in values]
     inserting = [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
-    listed = ", ".join(f"'{op}'" for op in inserting)
-    run_once(
-        net,
-        f"""
-        MERGE INTO {target} AS t USING {{source}} AS s ON {same_key(keys)} AND {between(bounds, "t")}
-        {_taken(identity)}
-        WHEN MATCHED AND s.{POSITION} > t.{POSITION} AND s.{OP} = '{DELETE}' THEN DELETE
-        WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN
-          UPDATE SET {", ".join([*assignments, f"t.{POSITION} = s.{POSITION}"])}
-        WHEN NOT MATCHED AND s.{OP} IN ({listed}) THEN {_insert(columns)}
-        """,
-        recorded,
-    )
+    newer = f"WHEN MATCHED AND s.{POSITION} > t.{POSITION}"
+    begins = f"WHEN NOT MATCHED AND s.{OP} IN ({', '.join(repr(op) for op in inserting)})"
+    wrong = _raising(EXPECTATION)
+    patched, begun = (f"AND {_failing(rules, columns, kept=kept)} THEN" for kept in ("t", None))
+    clauses = [
+        _taken(identity),
+        f"{newer} AND s.{OP} = '{DELETE}' THEN DELETE",
+        f"{newer} {patched} UPDATE SET t.{POSITION} = {wrong}" if rules else "",
+        f"{newer} THEN UPDATE SET {', '.join([*assignments, f't.{POSITION} = s.{POSITION}'])}",
+        f"{begins} {begun} INSERT ({POSITION}) VALUES ({wrong})" if rules else "",
+        f"{begins} THEN {_insert(columns)}",
+    ]
+    on = f"{same_key(keys)} AND {between(bounds, 't')}"
+    run_once(net, f"MERGE INTO {target} AS t USING {{source}} AS s ON {on} {' '.join(clauses)}", recorded)
 
 
 def replace(net: DataFrame, target: str, *, keys: Sequence[str], recorded: Recorded) -> None:
@@ -187,7 +192,27 @@ def _taken(identity: str | None) -> str:
     if identity is None:
         return ""
     stays = f"NOT s.{VACATED} AND t.{quoted(identity)} <> s.{quoted(identity)}"
-    return f"WHEN MATCHED AND {stays} THEN UPDATE SET t.{POSITION} = CAST(raise_error('{DUPLICATE_KEY}') AS BIGINT)"
+    return f"WHEN MATCHED AND {stays} THEN UPDATE SET t.{POSITION} = {_raising(DUPLICATE_KEY)}"
+
+
+def _raising(marker: str) -> str:
+    return f"CAST(raise_error('{marker}') AS BIGINT)"
+
+
+def _failing(rules: Sequence[str], columns: Sequence[str], *, kept: str | None) -> str:
+    """Return the condition that a row, as it is about to be, does not meet a rule.
+
+    Args:
+        kept: Where the values come from that were not sent; None for a row that begins.
+    """
+    names = {name.lower(): quoted(name) for name in columns}
+
+    def value(name: str) -> str:
+        spelt = names[name.lower()]
+        return f"s.{spelt}" if kept is None else _sent(name, f"s.{spelt}", f"{kept}.{spelt}")
+
+    met = " AND ".join(f"({respelled(rule, value)})" for rule in rules)
+    return f"NOT coalesce({met}, FALSE)"
 
 
 def _sent(name: str, sent: str, kept: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from jobs.build import run
 from pipelines.build import FeedBuild
+from pipelines.cuts import last_cuts
 from pipelines.held import Hold, holds
 from pipelines.places import Places
 from pipelines.store import open_table
@@ -96,6 +98,14 @@ class Built:
         by_key = {record.pop("_row_key"): record for record in records}
         assert len(by_key) == len(records), "a row key is there once"
         return by_key
+
+    def notes(self, table: str) -> Mapping[str, int]:
+        """Return what the table's last cut told."""
+        return last_cuts(self.places, FEED)[table].notes
+
+    def settle(self, settings: DeephavenTable) -> None:
+        """Give the only table other settings from now on."""
+        self.feed = replace(self.feed, tables=dict.fromkeys(self.feed.tables, settings))
 
     def holds(self, table: str) -> Sequence[Hold]:
         """Return what holds the table, by the feed's quarantine."""

@@ -62,11 +62,13 @@ class ToldTable(Table):
 class ToldDecoder:
     """`connectors.base.Decoder` over JSON bodies."""
 
+    row: T.StructType = ROW
+
     def context(self, control: Iterable[ControlFrame]) -> None:
         """Nothing is needed to read a frame."""
 
     def row_type(self, context: None, cut: Cut, table: Table) -> T.StructType:
-        return ROW
+        return self.row
 
     def survey(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> Survey:
         return survey_changes(self.changes(frames, context, cut, table))
@@ -76,7 +78,7 @@ class ToldDecoder:
 
     def changes(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
         carrying = frames.where("body IS NOT NULL AND length(body) > 0").select("frame_seq", "kind", "body")
-        return carrying.mapInArrow(_read, change_type(KEY, ROW))
+        return carrying.mapInArrow(_Read(self.row), change_type(KEY, self.row))
 
     def removed_ranges(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
         raise AssertionError("keys here are not positions")
@@ -85,14 +87,18 @@ class ToldDecoder:
         return None
 
 
-def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(change_type(KEY, ROW), timezone="UTC")
-    for batch in batches:
-        rows = [row for frame in batch.to_pylist() for row in _changes(frame)]
-        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+@dataclass(frozen=True)
+class _Read:
+    row: T.StructType
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = to_arrow_schema(change_type(KEY, self.row), timezone="UTC")
+        for batch in batches:
+            rows = [row for frame in batch.to_pylist() for row in _changes(frame, self.row.names)]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _changes(frame: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _changes(frame: Mapping[str, Any], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     position = frame["frame_seq"]
     try:
         told = json.loads(frame["body"])["changes"]
@@ -100,10 +106,10 @@ def _changes(frame: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"frame_seq": position, "error": {"error_class": "INVALID_VALUE", "reason": str(error)}}
         return
     for ordinal, change in enumerate(told):
-        yield _change(position, ordinal, change)
+        yield _change(position, ordinal, change, columns)
 
 
-def _change(position: int, ordinal: int, change: Mapping[str, Any]) -> dict[str, Any]:
+def _change(position: int, ordinal: int, change: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     sent = change["sent"]
     deleted = change["op"] == "delete"
     return {
@@ -112,8 +118,8 @@ def _change(position: int, ordinal: int, change: Mapping[str, Any]) -> dict[str,
         "op": change["op"],
         "key": dict(zip(KEY.names, change["key"], strict=True)),
         "old_key": None if change["old_key"] is None else dict(zip(KEY.names, change["old_key"], strict=True)),
-        "row": None if deleted else {**dict.fromkeys(COLUMNS), **sent},
-        "present": None if deleted or set(sent) == set(COLUMNS) else sorted(sent),
+        "row": None if deleted else {**dict.fromkeys(columns), **sent},
+        "present": None if deleted or set(sent) == set(columns) else sorted(sent),
         "sequence": change["sequence"],
     }
 
@@ -154,6 +160,7 @@ class ToldConnector:
     snapshots: bool = True
     partial: bool = True
     sequenced: bool = False
+    row: T.StructType = field(default_factory=lambda: ROW)
     name: str = FEED
     net: bool = False
     Options: type[BaseModel] = ToldOptions
@@ -172,7 +179,7 @@ class ToldConnector:
         raise AssertionError("histories are landed without one")
 
     def decoder(self, feed: Feed) -> Decoder:
-        return ToldDecoder()
+        return ToldDecoder(self.row)
 
     def plain(self, feed: Feed, table: str) -> PlainReader:
         return ToldPlainReader()
@@ -215,9 +222,9 @@ class ToldHistory:
         """Begin a snapshot."""
         return self._add(Frame(b"", Kind.SNAPSHOT, Boundary.BEGIN, STREAM))
 
-    def snapshot_rows(self, rows: Sequence[Change]) -> int:
+    def snapshot_rows(self, rows: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
         """Land rows of the snapshot."""
-        return self._add(Frame(body_of(rows), Kind.SNAPSHOT, Boundary.INSIDE, STREAM))
+        return self._add(Frame(body_of(rows, sequences), Kind.SNAPSHOT, Boundary.INSIDE, STREAM))
 
     def end_snapshot(self) -> int:
         """End the snapshot."""

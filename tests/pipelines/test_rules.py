@@ -1,0 +1,152 @@
+"""Rules of a table: warned of, kept out of it, or stopping it; at no cost where all rows meet them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from conf.model import Expectation
+from connectors.deephaven.options import DeephavenTable
+from tests.support.building import Built, table
+from tests.support.landed_history import LandedHistory
+from tests.support.telling import Told, change
+from tests.support.told import FEED, ROW, STREAM, ToldConnector, ToldTable
+
+
+def rule(condition: str, action: str) -> Expectation:
+    return Expectation.model_validate({"condition": condition, "action": action})
+
+
+def jobs(spark: SparkSession) -> int:
+    """Return how many Spark jobs the session's process has run."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # type: ignore[union-attr]
+
+
+def market(spark: SparkSession, warehouse: Path, **settings: object) -> tuple[Built, LandedHistory]:
+    built = Built(spark, warehouse, {"t": table(**settings)})
+    history = LandedHistory({"t": {"Sym": "String", "Qty": "Long"}})
+    history.connect()
+    history.snapshot("t", {1: {"Sym": "AAPL", "Qty": 10}, 2: {"Sym": "IBM", "Qty": 20}})
+    return built, history
+
+
+def test_rules_that_all_rows_meet_cost_no_job(spark: SparkSession, tmp_path: Path) -> None:
+    rules = {"whole": rule("Qty IS NOT NULL", "fail"), "small": rule("Qty < 100", "quarantine")}
+    counts = []
+    for name, expect in (("without", {}), ("with", rules)):
+        built, history = market(spark, tmp_path / name, expect=expect)
+        built.land_and_build(history)
+        history.update("t", added={3: {"Sym": "SUN", "Qty": 1}}, modified={1: {"Qty": 11}})
+        built.land(history)
+        build = built.start()
+        before = jobs(spark)
+        assert built.build(build) == {}
+        counts.append(jobs(spark) - before)
+        assert {key: row["Qty"] for key, row in built.rows("t").items()} == {1: 11, 2: 20, 3: 1}
+
+    assert counts[0] == counts[1]
+
+
+def test_a_row_that_fails_a_rule_is_kept_out_until_a_change_of_some_columns_mends_it(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    built, history = market(spark, warehouse, expect={"small": rule("Qty < 100", "quarantine")})
+    history.update("t", modified={1: {"Qty": 500}, 2: {"Sym": "BIG"}})
+    assert built.land_and_build(history) == {}
+    assert {key: row["Sym"] for key, row in built.rows("t").items()} == {2: "BIG"}
+    assert built.notes("t") == {"failed.small": 1}
+
+    history.update("t", modified={1: {"Sym": "MSFT"}})
+    assert built.land_and_build(history) == {}
+    assert {key: row["Sym"] for key, row in built.rows("t").items()} == {2: "BIG"}
+
+    history.update("t", modified={1: {"Qty": 50}})
+    assert built.land_and_build(history) == {}
+    assert {key: (row["Sym"], row["Qty"]) for key, row in built.rows("t").items()} == {1: ("MSFT", 50), 2: ("BIG", 20)}
+
+
+def test_rows_of_configured_keys_are_judged_too_and_return_when_the_rule_is_gone(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    settings = {"keys": ("Sym",), "expect": {"small": rule("Qty < 100", "quarantine")}}
+    built, history = market(spark, warehouse, **settings)
+    history.update("t", modified={1: {"Qty": 500}})
+    assert built.land_and_build(history) == {}
+    history.update("t", modified={1: {"Sym": "MSFT"}})
+    assert built.land_and_build(history) == {}
+    assert {row["Sym"] for row in built.rows("t").values()} == {"IBM"}
+
+    built.settle(table(keys=("Sym",)))
+    history.update("t", modified={2: {"Qty": 21}})
+    assert built.land_and_build(history) == {}
+
+    assert {row["Sym"]: row["Qty"] for row in built.rows("t").values()} == {"MSFT": 500, "IBM": 21}
+
+
+def test_a_rule_that_none_may_fail_stops_the_table_until_the_row_is_mended(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    rules = {"small": rule("Qty < 100", "fail"), "named": rule("Sym <> 'IBM'", "warn")}
+    built, history = market(spark, warehouse, expect=rules)
+    history.update("t", modified={2: {"Qty": 21}})
+    history.update("t", modified={1: {"Qty": 500}})
+    stopped = built.land_and_build(history)
+    assert (stopped["t"].error_class, str(stopped["t"])) == (
+        "EXPECTATION_FAILED",
+        "t: rows fail rules that none may fail: small: 1",
+    )
+    assert {key: row["Qty"] for key, row in built.rows("t").items()} == {1: 10, 2: 21}
+
+    history.update("t", modified={1: {"Qty": 50}})
+    assert built.land_and_build(history) == {}
+    assert {key: row["Qty"] for key, row in built.rows("t").items()} == {1: 50, 2: 21}
+
+
+def test_a_rule_that_cannot_be_judged_stops_the_table_and_is_named(spark: SparkSession, warehouse: Path) -> None:
+    built, history = market(spark, warehouse, expect={"odd": rule("Price > 0", "warn")})
+
+    stopped = built.land_and_build(history)
+
+    assert stopped["t"].error_class == "UNUSABLE_EXPECTATION"
+    assert "rule odd: UNRESOLVED_COLUMN" in str(stopped["t"])
+
+
+def test_a_new_column_of_a_partial_source_waits_for_a_snapshot(spark: SparkSession, warehouse: Path) -> None:
+    told = Told(spark, warehouse, ToldConnector())
+    told.history.begin_snapshot()
+    told.history.snapshot_rows([change("snapshot", 1, a="x", b=1)])
+    told.history.end_snapshot()
+    assert told.build() == {}
+
+    told.connector = ToldConnector(row=T.StructType([*ROW, T.StructField("c", T.LongType())]))
+    told.history.update([change("update", 1, b=2)])
+    stopped = told.build()
+    assert (stopped[STREAM].error_class, told.rows()) == ("SNAPSHOT_NEEDED", {1: ("x", 1)})
+
+    told.history.begin_snapshot()
+    told.history.snapshot_rows([change("snapshot", 1, a="x", b=2, c=7)])
+    told.history.end_snapshot()
+    assert told.build() == {}
+    assert [row.c for row in spark.read.format("delta").load(told.places.silver(FEED, STREAM).url).collect()] == [7]
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "why"),
+    [
+        (ToldTable, {"stored_as_scd_type": 2, "expect": {"r": rule("a > 0", "quarantine")}}, "use warn or fail"),
+        (ToldTable, {"expect": {"r": {"condition": "a > > 0 (", "action": "warn"}}}, "a condition in SQL"),
+        (ToldTable, {"expect": {"r": {"condition": "max(a) > 0", "action": "warn"}}}, "without queries and aggregates"),
+        (ToldTable, {"expect": {"r": {"condition": "a IN (SELECT 1)", "action": "warn"}}}, "without queries"),
+        (ToldTable, {"expect": {"no-name": rule("a > 0", "warn")}}, "should match pattern"),
+        (DeephavenTable, {"mode": "updates_only", "expect": {"r": rule("a > 0", "warn")}}, "a log has changes"),
+    ],
+)
+def test_rules_that_cannot_be_kept_are_no_settings(
+    model: type[ToldTable], settings: dict[str, object], why: str
+) -> None:
+    with pytest.raises(ValidationError, match=why):
+        model.model_validate({"source": "T", **settings})

@@ -1,0 +1,60 @@
+"""Changes that no row explains: counted, or the table stops; where the order is the source's own, they wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipelines.cuts import last_cuts
+from pipelines.store import count_rows
+from tests.support.telling import Told, change
+from tests.support.told import FEED, STREAM, ToldConnector
+
+
+def test_what_no_row_explains_is_counted_or_stops_the_table_before_its_update(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    told = Told(spark, warehouse, ToldConnector())
+    told.history.begin_snapshot()
+    told.history.snapshot_rows([change("snapshot", 1, a="x", b=1), change("snapshot", 2, a="y", b=2)])
+    told.history.end_snapshot()
+    good = told.history.update([change("update", 1, b=5)])
+    told.history.update([change("update", 9, b=7), change("insert", 2, a="again", b=0), change("delete", 8)])
+    told.history.update([change("update", 9, a="still nothing")])
+
+    stopped = told.build(on_unexplained="error")
+
+    assert (stopped[STREAM].error_class, told.rows()) == ("UNEXPLAINED", {1: ("x", 5), 2: ("y", 2)})
+    assert last_cuts(told.places, FEED)[STREAM].last_position == good
+
+    assert told.build() == {}
+
+    assert told.rows() == {1: ("x", 5), 2: ("again", 0)}
+    assert told.notes() == {"updates_without_row": 2, "inserts_over_row": 1, "deletes_of_nothing": 1}
+
+
+def test_an_update_that_comes_before_its_row_waits_for_it(spark: SparkSession, warehouse: Path) -> None:
+    told = Told(spark, warehouse, ToldConnector(continuity="resume", sequenced=True))
+    told.history.begin_snapshot()
+    told.history.snapshot_rows([change("snapshot", 1, a="x", b=1)], sequences=["01"])
+    told.history.end_snapshot()
+    told.history.update([change("update", 2, b=5), change("update", 3, b=6)], sequences=["05", "06"])
+    assert told.build() == {}
+    aside = told.places.aside(FEED, STREAM)
+    assert (told.rows(), told.shown(aside)) == ({1: ("x", 1)}, {2: (None, 5), 3: (None, 6)})
+    assert told.notes() == {"updates_without_row": 2}
+
+    told.history.update([change("update", 1, b=9)], sequences=["07"])
+    assert told.build() == {}
+    assert (told.rows(), told.shown(aside, "_over IS NULL")) == ({1: ("x", 9)}, {2: (None, 5), 3: (None, 6)})
+    assert told.notes() == {}
+
+    told.history.update([change("insert", 2, a="late", b=0), change("delete", 3)], sequences=["03", "08"])
+    told.history.update([change("insert", 3, a="too late", b=0)], sequences=["04"])
+    assert told.build() == {}
+    assert (told.rows(), told.shown(aside, "_over IS NULL")) == ({1: ("x", 9), 2: ("late", 5)}, {})
+
+    told.history.update([change("delete", 1)], sequences=["09"])
+    assert told.build() == {}
+    assert (told.rows(), count_rows(aside)) == ({2: ("late", 5)}, 0)

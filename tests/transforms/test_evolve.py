@@ -1,0 +1,105 @@
+"""How a table follows the source's columns."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import types as T
+
+from conf.errors import SchemaDrift
+from transforms.evolve import check_names, drift, follow_columns
+
+BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = (
+    T.ByteType(),
+    T.ShortType(),
+    T.IntegerType(),
+    T.LongType(),
+    T.FloatType(),
+    T.DoubleType(),
+)
+TEXT, DATE, TIME = T.StringType(), T.DateType(), T.TimestampNTZType()
+
+
+def columns(**kinds: T.DataType) -> T.StructType:
+    return T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (BYTE, SHORT),
+        (BYTE, LONG),
+        (SHORT, INT),
+        (INT, LONG),
+        (INT, DOUBLE),
+        (INT, T.DecimalType(10, 0)),
+        (LONG, T.DecimalType(20, 0)),
+        (LONG, T.DecimalType(24, 4)),
+        (FLOAT, DOUBLE),
+        (DATE, TIME),
+        (T.DecimalType(10, 2), T.DecimalType(12, 2)),
+        (T.DecimalType(10, 2), T.DecimalType(12, 4)),
+    ],
+)
+def test_a_wider_type_is_followed_and_a_narrower_one_changes_nothing(narrow: T.DataType, wide: T.DataType) -> None:
+    widened = drift(columns(a=narrow), columns(a=wide), table="t")
+    narrowed = drift(columns(a=wide), columns(a=narrow), table="t")
+
+    assert (widened.added, [(field.name, field.dataType) for field in widened.widened]) == ([], [("a", wide)])
+    assert (narrowed.added, narrowed.widened) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (LONG, DOUBLE),
+        (LONG, TEXT),
+        (TEXT, LONG),
+        (LONG, T.DecimalType(19, 0)),
+        (T.DecimalType(10, 2), T.DecimalType(10, 4)),
+        (DATE, T.TimestampType()),
+        (DOUBLE, T.DecimalType(38, 10)),
+    ],
+)
+def test_a_type_that_may_lose_values_stops_the_table(before: T.DataType, now: T.DataType) -> None:
+    told = f"t: column a is {now.simpleString()} now, was {before.simpleString()}"
+    with pytest.raises(SchemaDrift, match=re.escape(told)):
+        drift(columns(a=before), columns(a=now), table="t")
+
+
+def test_a_column_that_is_gone_stops_the_table_whatever_came_for_it() -> None:
+    with pytest.raises(SchemaDrift, match="t: the source lacks column Bid now"):
+        drift(columns(Sym=TEXT, Bid=DOUBLE), columns(Sym=TEXT, Offer=DOUBLE), table="t")
+
+
+def test_a_renamed_key_stops_the_table() -> None:
+    with pytest.raises(SchemaDrift, match="t: the source lacks the key sym"):
+        check_names(columns(Symbol=TEXT, Bid=DOUBLE), reserved=(), keys=("Sym",), table="t")
+
+
+def test_a_name_in_other_letters_is_the_same_column() -> None:
+    assert drift(columns(Sym=TEXT), columns(SYM=TEXT), table="t") == ([], [])
+
+
+def test_a_table_has_new_columns_and_wider_types_and_is_read_by_any_reader(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    before = columns(k=TEXT, n=INT, price=T.DecimalType(6, 2))
+    spark.createDataFrame([("a", 1, Decimal("1.50")), ("b", None, None)], before).write.format("delta").option(
+        "delta.enableDeletionVectors", "true"
+    ).save(path)
+
+    for _ in range(2):
+        follow_columns(spark, path, columns(k=TEXT, n=LONG, price=T.DecimalType(8, 2), new=DATE), table="t")
+
+    rows = spark.read.format("delta").load(path)
+    assert rows.schema == columns(k=TEXT, n=LONG, price=T.DecimalType(8, 2), new=DATE)
+    assert sorted(rows.collect()) == [
+        Row(k="a", n=1, price=Decimal("1.50"), new=None),
+        Row(k="b", n=None, price=None, new=None),
+    ]
+    assert "typeWidening" not in (DeltaTable(path).protocol().reader_features or [])
