@@ -94,7 +94,7 @@ def sql(
     _say(as_of, told=isinstance(then, datetime))
     with Console(stderr=True).status("starting Spark"):
         session = start_spark(settings, app="silverfold sql")
-    tables = {name: list(queried(settings.feeds[name].tables)) for name in chosen}
+    tables = {name: list(queried(settings.feeds[name].tables, now=then is None)) for name in chosen}
     views = register_views(session, places, tables, as_of)
     answer = ask(session, query, limit, views)
     write(answer, output or (Format.TABLE if sys.stdout.isatty() else Format.CSV), sys.stdout)
@@ -131,14 +131,16 @@ def chosen_feeds(configured: Sequence[str], feed: str | None, then: int | dateti
     return configured
 
 
-def queried(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names of configured tables, and of the histories they keep."""
-    from pipelines.places import history_of  # noqa: PLC0415 - --help must not load what jobs run on
+def queried(tables: Mapping[str, Mapping[str, Any]], *, now: bool) -> Iterator[str]:
+    """Yield the names of configured tables, and of the histories and, as of ``now``, the rows they keep beside them."""
+    from pipelines.places import aside_of, history_of  # noqa: PLC0415 - --help must not load what jobs run on
 
     for name, table in tables.items():
         yield name
         if table.get("stored_as_scd_type") == 2:
             yield history_of(name)
+        if now and table.get("expect"):
+            yield aside_of(name)
 
 
 def ask(session: SparkSession, query: str, limit: int, views: Views) -> Answer:

@@ -23,10 +23,10 @@ from typing import Any
 from connectors.base import Connector, Feed, PlainChange
 from pipelines.cuts import app_id
 from pipelines.expected import Expected
-from pipelines.places import Place, Places
+from pipelines.places import Places
 from pipelines.store import open_table
 from pipelines.table_fold import Row, TableFold
-from pipelines.verify import Silver, TableVerification, Verdict, compared, read_silver, unknown
+from pipelines.verify import Silver, TableVerification, Verdict, compared, read_silver, unknown, with_failing
 
 _WAIT = 0.25
 """Seconds between looks at silver."""
@@ -55,7 +55,7 @@ def verify_against_source(
         SourceUnavailable, SourceRefused: The source cannot be asked.
         StoreUnavailable: Silver cannot be read now.
     """
-    silver = _SilverTable(places.silver(feed.name, table), app_id(feed.name, table))
+    silver = _SilverTable(places, feed.name, table)
     if not connector.has_snapshots(feed.tables[table]):
         return unknown(table, "a table without snapshots cannot be compared with the source")
     if not silver.look():
@@ -76,20 +76,22 @@ def verify_against_source(
 class _SilverTable:
     """A silver table, read anew when it has a newer version."""
 
-    def __init__(self, place: Place, app: str) -> None:
-        self._place, self._app = place, app
+    def __init__(self, places: Places, feed: str, table: str) -> None:
+        self._places, self._feed, self._table = places, feed, table
         self.seen: Silver
         self.digest = -1
         """Of all its rows; -1 when there is none yet."""
 
     def look(self) -> bool:
         """Read what is new; tell whether there is a table."""
-        opened = open_table(self._place)
+        place = self._places.silver(self._feed, self._table)
+        opened = open_table(place)
         if opened is None or (self.digest >= 0 and opened.version() == self.seen.version):
             return opened is not None
-        found = read_silver(self._place, self._app)
-        if found is None:
+        stood = read_silver(place, app_id(self._feed, self._table))
+        if stood is None:
             return False
+        found = with_failing(self._places, self._feed, self._table, stood)
         names = [name for name in found.rows.column_names if name != "_position"]
         self.seen, self.digest = found, sum(map(row_digest, found.rows.select(names).to_pylist())) % _MOD
         return True

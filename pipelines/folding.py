@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from conf.errors import ApplyError, Unexplained
 from pipelines.store import largest, open_table
 from pipelines.work import Work
-from transforms.aside import REASONS, SINCE, UNEXPLAINED
+from transforms.aside_columns import REASONS, SINCE, UNEXPLAINED
 from transforms.changes import UPDATE, as_struct, cached, complete, struct_type
 from transforms.explain import SAID, UPDATES_WITHOUT_ROW, letter, unexplained
 from transforms.fold import fold

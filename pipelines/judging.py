@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from conf.errors import ExpectationFailed
 from pipelines.work import Work
-from transforms.aside import REASONS, keep_aside
+from transforms.aside import keep_aside
+from transforms.aside_columns import REASONS
 from transforms.changes import DELETE, INSERT, cached
 from transforms.expectations import FAILED, Rule, failures, is_kept_out, judged
 from transforms.merge import OP, VACATED

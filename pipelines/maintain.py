@@ -81,6 +81,7 @@ class Maintenance:
             yield self._places.silver(self.feed.name, name)
             yield self._places.history(self.feed.name, name)
             yield self._places.tombstones(self.feed.name, name)
+            yield self._places.aside(self.feed.name, name)
 
     def _ledgers(self) -> Iterator[Place]:
         yield self._places.cuts(self.feed.name)

@@ -5,7 +5,8 @@
     <warehouse>/bronze/<feed>
     <warehouse>/silver/<feed>/<table>
     <warehouse>/silver/<feed>/<table>__history
-    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | aside/<table>
+    <warehouse>/silver/<feed>/<table>__aside
+    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table>
 
 A place is known before its table exists. Nothing here touches storage.
 """
@@ -20,6 +21,11 @@ from pathlib import Path
 def history_of(table: str) -> str:
     """Return the name of a table's history: of its folder, and in queries."""
     return f"{table}__history"
+
+
+def aside_of(table: str) -> str:
+    """Return the name of the rows kept aside by a table: of their folder, and in queries."""
+    return f"{table}__aside"
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,8 @@ class Places:
         return self._at("_silverfold", feed, "tombstones", table)
 
     def aside(self, feed: str, table: str) -> Place:
-        """Return the place of the rows that may not stand in a table."""
-        return self._at("_silverfold", feed, "aside", table)
+        """Return the place of the rows that may not stand in a table (`transforms.aside`)."""
+        return self._at("silver", feed, aside_of(table))
 
     def _at(self, *parts: str) -> Place:
         root = self.warehouse if "://" in self.warehouse else str(Path(self.warehouse).absolute())

@@ -57,6 +57,7 @@ from pipelines.held import SKIPPED, quarantined, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.store import naming_the_store, open_table
+from transforms.aside import overwrite
 from transforms.faults import named_errors
 
 _ATTEMPTS = 5
@@ -223,17 +224,26 @@ class Rebuild:
             raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
+        self._swap_aside()
         note, version = self._note(reached), None
         for part, recorded in zip(self._parts(), stood, strict=True):
             if open_table(part.built) is None:  # no cut had a delete to remember
                 continue
-            version = swap_in(_Swap(self._new_rows(part), note, recorded), part.live, part.app)
+            version = swap_in(_Swap(self._rows_at(part.built), note, recorded), part.live, part.app)
             if version is None:
                 return None
         assert version is not None, "the table itself has been built"
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates)
+
+    def _swap_aside(self) -> None:
+        """Put what the new table keeps aside in the old one's stead: it counts by the position both stand at."""
+        built, live = (places.aside(self.feed.name, self.table) for places in (self._side, self._places))
+        if open_table(built) is not None:
+            overwrite(self._rows_at(built), live.url)
+        elif open_table(live) is not None:
+            overwrite(self._rows_at(live).limit(0), live.url)
 
     def _build(self, *, before: int | None) -> int:
         """Build the new table as far as it goes; return the position it has reached."""
@@ -247,8 +257,8 @@ class Rebuild:
             if not step.moved:
                 return build.tables[self.table].position()
 
-    def _new_rows(self, part: _Part) -> DataFrame:
-        return self.spark.newSession().read.format("delta").load(part.built.url)
+    def _rows_at(self, place: Place) -> DataFrame:
+        return self.spark.newSession().read.format("delta").load(place.url)
 
     def _note(self, reached: int) -> CommitNote:
         cuts = read_cuts(self._side, self.feed.name, table=self.table)

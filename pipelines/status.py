@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
 from conf.errors import PositionGap
@@ -22,10 +19,11 @@ from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, app_id, last_cuts
 from pipelines.held import Hold, HoldState, quarantined
+from pipelines.kept_aside import read_aside
 from pipelines.marks import CLOSED, Mark, connection_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State, StreamRules
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import count_rows, naming_the_store, open_table
 
 
 class TableState(StrEnum):
@@ -103,6 +101,8 @@ class TableStatus(_Report):
     """Versions in the table's history, also those that ended; null when it keeps none, or its files do not tell."""
     tombstones: int | None = None
     """Deletes that are remembered, of a source with an order of its own; null as before."""
+    rows_aside: int = 0
+    """Rows that may not stand in the table: they fail its rules, or wait for the change that explains them."""
 
 
 class ReceiverState(StrEnum):
@@ -168,6 +168,7 @@ class Built:
     last_cut: CutRow | None = None
     versions: int | None = None
     tombstones: int | None = None
+    aside: int = 0
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
@@ -206,14 +207,17 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
     keeps_history = feed.tables[table].stored_as_scd_type == 2
     with naming_the_store(place):
         applied = opened.transaction_version(app_id(feed.name, table))
+        position = -1 if applied is None else applied
+        aside = read_aside(places, feed.name, table, position)
         return Built(
             True,
-            -1 if applied is None else applied,
+            position,
             count_rows(opened),
             held,
             last_cut,
             versions=_rows_at(places.history(feed.name, table)) if keeps_history else None,
             tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
+            aside=0 if aside is None else aside.num_rows,
         )
 
 
@@ -221,16 +225,6 @@ def _rows_at(place: Place) -> int | None:
     opened = open_table(place)
     with naming_the_store(place):
         return None if opened is None else count_rows(opened)
-
-
-def count_rows(table: DeltaTable) -> int | None:
-    """Return how many rows a table has, from its log and deletion vectors; None when a file does not tell."""
-    counts = pa.table(table.get_add_actions())["num_records"]
-    if counts.null_count:
-        return None
-    kept = [pa.record_batch(batch)["selection_vector"].flatten() for batch in table.deletion_vectors()]
-    deleted = sum(len(mask) - (pc.sum(mask).as_py() or 0) for mask in kept)
-    return int(pc.sum(counts).as_py() or 0) - deleted
 
 
 def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: datetime) -> TableStatus:
@@ -258,6 +252,7 @@ def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: d
         skipped_positions=skipped,
         versions=built.versions,
         tombstones=built.tombstones,
+        rows_aside=built.aside,
     )
 
 

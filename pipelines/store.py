@@ -24,13 +24,14 @@ def open_table(place: Place) -> DeltaTable | None:
             return None
 
 
-def count_rows(place: Place) -> int:
-    """Return how many rows a table has that was written without deletion vectors; 0 where there is none.
-
-    From its log alone. Raises StoreUnavailable.
-    """
-    opened = open_table(place)
-    return 0 if opened is None else sum(opened.get_add_actions(flatten=True)["num_records"].to_pylist())
+def count_rows(table: DeltaTable) -> int | None:
+    """Return how many rows a table has, from its log and deletion vectors; None when a file does not tell."""
+    counts = pa.table(table.get_add_actions())["num_records"]
+    if counts.null_count:
+        return None
+    kept = [pa.record_batch(batch)["selection_vector"].flatten() for batch in table.deletion_vectors()]
+    deleted = sum(len(mask) - (pc.sum(mask).as_py() or 0) for mask in kept)
+    return int(pc.sum(counts).as_py() or 0) - deleted
 
 
 def largest(place: Place, column: str) -> Any:

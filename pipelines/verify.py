@@ -30,6 +30,7 @@ from pipelines.cuts import app_id, history_id, last_cuts, position_reached, tomb
 from pipelines.expected import Expected, fold_bronze
 from pipelines.expected_history import fold_history
 from pipelines.held import SKIPPED, quarantined
+from pipelines.kept_aside import failing_rows
 from pipelines.places import Place, Places, history_of
 from pipelines.store import naming_the_store, open_table
 
@@ -125,6 +126,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     silver = read_silver(places.silver(feed.name, table), app_id(feed.name, table))
     if silver is None:
         return _not_built(places, feed.name, table)
+    silver = with_failing(places, feed.name, table, silver)
     bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
     try:
         with naming_the_store(bronze):
@@ -192,6 +194,19 @@ def read_silver(place: Place, app: str) -> Silver | None:
         rows = _all_rows(place, opened)
         plain = pa.schema([each.with_type(_without_views(each.type)) for each in rows.schema])
         return Silver(-1 if position is None else position, opened.version(), rows.cast(plain))
+
+
+def with_failing(places: Places, feed: str, table: str, silver: Silver) -> Silver:
+    """Add the rows that stand at the source and fail the table's rules: together they are the source's table.
+
+    Raises:
+        StoreUnavailable: They cannot be read now.
+    """
+    failing = failing_rows(places, feed, table, silver.position)
+    if failing is None:
+        return silver
+    rows = failing.select(silver.rows.column_names).cast(silver.rows.schema)
+    return silver._replace(rows=pa.concat_tables([silver.rows, rows]))
 
 
 def _all_rows(place: Place, opened: DeltaTable) -> pa.Table:

@@ -3,7 +3,8 @@
 Every built table of every feed is the temporary view ``<feed>__<table>``, and plain ``<table>`` too where only one
 feed has a table of that name. Views read the newest version each time a query begins, or the version that
 `pipelines.travel` found: nothing is copied. A history is called as its folder is, ``<table>__history``; as of a
-position it has the versions that had begun by then, and those that ended later stand.
+position it has the versions that had begun by then, and those that ended later stand. What a table keeps aside is
+``<table>__aside``, only as of now.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.places import Place, Places
+from pipelines.cuts import position_reached
+from pipelines.places import Place, Places, aside_of
 from pipelines.store import open_table
 from pipelines.travel import AsOf
+from transforms.aside import in_force
+from transforms.aside_columns import SINCE
 from transforms.history import END, START
 
 
@@ -66,7 +70,8 @@ def register_views(
     for name, table in names.items():
         if table in there and table not in missing:
             rows = _read(session, places.silver(*table), versions.get(table))
-            (_up_to(rows, until[table]) if table in until else rows).createOrReplaceTempView(name)
+            shown = _up_to(rows, until[table]) if table in until else _in_force(rows, places, *table)
+            shown.createOrReplaceTempView(name)
         else:
             session.catalog.dropTempView(name)  # of an earlier call
     return Views(
@@ -85,6 +90,12 @@ def _read(session: SparkSession, place: Place, version: int | None) -> DataFrame
 def _up_to(versions: DataFrame, position: int) -> DataFrame:
     ended = F.when(F.col(END) <= position, F.col(END))
     return versions.where(F.col(START) <= position).withColumn(END, ended)
+
+
+def _in_force(rows: DataFrame, places: Places, feed: str, name: str) -> DataFrame:
+    """Leave out rows that are kept aside no more; of other tables none."""
+    table = name.removesuffix(aside_of(""))
+    return rows if table == name else in_force(rows, position_reached(places, feed, table)).drop(SINCE)
 
 
 def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, ...]]]:

@@ -20,7 +20,8 @@ from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.cuts import CommitNote, app_id, position_reached
 from pipelines.places import Place, Places
 from pipelines.store import count_rows, open_table
-from transforms.aside import REASONS, SINCE, UNEXPLAINED, in_force
+from transforms.aside import in_force
+from transforms.aside_columns import REASONS, SINCE, UNEXPLAINED
 from transforms.changes import struct_type
 from transforms.merge import PRESENT, Recorded
 from transforms.sql import path_table
@@ -128,9 +129,10 @@ class Work:
     @cached_property
     def aside(self) -> DataFrame | None:
         """The rows kept aside before the cut; None when there are none for certain. Lazy."""
-        if not count_rows(self.target.aside):
+        opened = open_table(self.target.aside)
+        if opened is None or count_rows(opened) == 0:
             return None
-        return in_force(self.target.session, self.target.aside.url, self.before)
+        return in_force(self.target.session.read.format("delta").load(self.target.aside.url), self.before)
 
     @cached_property
     def waiting(self) -> DataFrame | None:

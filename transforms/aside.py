@@ -17,18 +17,14 @@ table has at most the rows in force, twice.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-REASONS, SINCE, OVER = "_reasons", "_since", "_over"
-
-UNEXPLAINED = "unexplained"
-"""Reason of an update that waits for its row."""
+from transforms.aside_columns import OVER, SINCE
 
 
-def in_force(session: SparkSession, path: str, position: int) -> DataFrame:
+def in_force(aside: DataFrame, position: int) -> DataFrame:
     """Return the rows kept aside by a table that has reached a position, without ``_over``. Lazy."""
-    aside = session.read.format("delta").load(path)
     still = F.col(OVER).isNull() | (F.col(OVER) > position)
     return aside.where((F.col(SINCE) <= position) & still).drop(OVER)
 
@@ -45,6 +41,11 @@ def keep_aside(
     """
     new = coming.withColumn(SINCE, F.lit(position).cast("long")).withColumn(OVER, F.lit(None).cast("long"))
     rows = new if before is None else new.unionByName(_ended(before, over, position))
+    overwrite(rows, path)
+
+
+def overwrite(rows: DataFrame, path: str) -> None:
+    """Make the Delta table at a path or URL hold just these rows, with their columns, in one commit."""
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 

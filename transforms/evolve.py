@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
+from transforms.aside import overwrite
 from transforms.sql import path_table, quoted
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -85,7 +86,7 @@ def follow(session: SparkSession, path: str, drifted: Drift) -> None:
     if drifted.widened:
         rows = session.read.format("delta").load(path)
         wide = {field.name: F.col(quoted(field.name)).cast(field.dataType) for field in drifted.widened}
-        rows.withColumns(wide).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+        overwrite(rows.withColumns(wide), path)
 
 
 def follow_columns(session: SparkSession, path: str, wanted: T.StructType, *, table: str) -> None:

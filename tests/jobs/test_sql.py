@@ -36,10 +36,12 @@ def test_a_query_gives_its_rows(session: SparkSession):
     assert answer == Answer(("sym", "bid"), [("AAPL", 1.5), ("IBM", None)], more=False)
 
 
-def test_histories_are_queried_beside_the_tables_that_keep_them():
-    tables = {"quotes": {"source": "Q", "stored_as_scd_type": 2}, "trades": {"source": "T"}}
+def test_histories_and_rows_kept_aside_are_queried_beside_their_tables():
+    rule = {"condition": "Qty > 0", "action": "quarantine"}
+    tables = {"quotes": {"source": "Q", "stored_as_scd_type": 2}, "trades": {"source": "T", "expect": {"some": rule}}}
 
-    assert list(queried(tables)) == ["quotes", "quotes__history", "trades"]
+    assert list(queried(tables, now=True)) == ["quotes", "quotes__history", "trades", "trades__aside"]
+    assert list(queried(tables, now=False)) == ["quotes", "quotes__history", "trades"]
 
 
 def test_rows_beyond_the_limit_are_cut_and_said_to_be(session: SparkSession):

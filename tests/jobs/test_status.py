@@ -132,6 +132,7 @@ def test_the_keys_for_scripts_stay():
         "skipped_positions",
         "versions",
         "tombstones",
+        "rows_aside",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from conf.model import Expectation
+from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
+from pipelines.rebuild import Rebuild
+from pipelines.status import read_status
+from pipelines.verify import Verdict, verify_table
+from pipelines.views import register_views
 from tests.support.building import Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.telling import Told, change
@@ -32,6 +38,12 @@ def market(spark: SparkSession, warehouse: Path, **settings: object) -> tuple[Bu
     history.connect()
     history.snapshot("t", {1: {"Sym": "AAPL", "Qty": 10}, 2: {"Sym": "IBM", "Qty": 20}})
     return built, history
+
+
+def asked(built: Built, query: str) -> list[tuple[object, ...]]:
+    session = built.spark.newSession()
+    register_views(session, built.places, {built.feed.name: ["t", "t__aside"]})
+    return [tuple(row) for row in session.sql(query).collect()]
 
 
 def test_rules_that_all_rows_meet_cost_no_job(spark: SparkSession, tmp_path: Path) -> None:
@@ -63,10 +75,17 @@ def test_a_row_that_fails_a_rule_is_kept_out_until_a_change_of_some_columns_mend
     history.update("t", modified={1: {"Sym": "MSFT"}})
     assert built.land_and_build(history) == {}
     assert {key: row["Sym"] for key, row in built.rows("t").items()} == {2: "BIG"}
+    assert asked(built, "SELECT _row_key, Sym, Qty, _reasons FROM t__aside") == [(1, "MSFT", 500, ["small"])]
+    assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
+    assert read_status(built.places, CONNECTOR, built.feed, now=datetime.now(UTC)).tables[0].rows_aside == 1
+
+    Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
+    assert asked(built, "SELECT _row_key, Sym, Qty, _reasons FROM t__aside") == [(1, "MSFT", 500, ["small"])]
 
     history.update("t", modified={1: {"Qty": 50}})
     assert built.land_and_build(history) == {}
     assert {key: (row["Sym"], row["Qty"]) for key, row in built.rows("t").items()} == {1: ("MSFT", 50), 2: ("BIG", 20)}
+    assert asked(built, "SELECT * FROM t__aside") == []
 
 
 def test_rows_of_configured_keys_are_judged_too_and_return_when_the_rule_is_gone(

@@ -26,11 +26,11 @@ from pipelines.status import (
     ReceiverStatus,
     TableState,
     TableStatus,
-    count_rows,
     read_status,
     receiver_status,
     table_status,
 )
+from pipelines.store import count_rows
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
 

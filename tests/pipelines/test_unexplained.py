@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipelines.cuts import last_cuts
-from pipelines.store import count_rows
+from pipelines.store import count_rows, open_table
 from tests.support.telling import Told, change
 from tests.support.told import FEED, STREAM, ToldConnector
 
@@ -57,4 +57,6 @@ def test_an_update_that_comes_before_its_row_waits_for_it(spark: SparkSession, w
 
     told.history.update([change("delete", 1)], sequences=["09"])
     assert told.build() == {}
-    assert (told.rows(), count_rows(aside)) == ({2: ("late", 5)}, 0)
+    opened = open_table(aside)
+    assert opened is not None
+    assert (told.rows(), count_rows(opened)) == ({2: ("late", 5)}, 0)
