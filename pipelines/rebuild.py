@@ -37,8 +37,10 @@ from pipelines.cuts import CommitNote, app_id, from_commit, position_reached, re
 from pipelines.held import SKIPPED, quarantined, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
+from pipelines.spark import own_session
 from pipelines.store import naming_the_store, open_table
 from transforms.faults import named_errors
+from transforms.merge import plainly_typed
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
@@ -190,7 +192,7 @@ class Rebuild:
                 return build.tables[self.table].position()
 
     def _new_rows(self) -> DataFrame:
-        session = self.spark.newSession()
+        session = own_session(self.spark)
         return session.read.format("delta").load(self._side.silver(self.feed.name, self.table).url)
 
     def _note(self, reached: int) -> CommitNote:
@@ -235,7 +237,7 @@ def _overwrite(swap: _Swap, live: Place, app: str) -> None:
         still = rows.sparkSession.range(1).mapInArrow(_StillStands(live, app, swap.recorded), rows.schema)
         rows = rows.unionByName(still)
     options |= {"delta.enableDeletionVectors": "true"}
-    rows.write.format("delta").mode("overwrite").options(**options).save(live.url)
+    plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(live.url)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.cuts import CommitNote, CutRow, app_id, from_commit
 from pipelines.places import Place, Places
+from pipelines.spark import own_session
 from pipelines.store import open_table
 from transforms.changes import DELETE, INSERT, SNAPSHOT, cached, complete, struct_type
 from transforms.evolve import add_columns, check_names
@@ -66,7 +67,7 @@ class SilverTable:
     decoder: Decoder = field(init=False)
 
     def __post_init__(self) -> None:
-        self.session = self.spark.newSession()
+        self.session = own_session(self.spark)
         self.decoder = self.connector.decoder(self.feed)
 
     @property
