@@ -99,7 +99,10 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
 
 
 def own_session(session: SparkSession) -> SparkSession:
-    """Return another session with the same options. What is set on it, and its views, are its own."""
+    """Return another session with the same options. What is set on it, and views it makes, are its own.
+
+    Over Spark Connect, views that are there already come along.
+    """
     if is_remote():  # where newSession is not
         clone: SparkSession = cast(Any, session).cloneSession()
         return clone

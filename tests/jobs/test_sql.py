@@ -27,7 +27,9 @@ VIEWS = Views(
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     session = own_session(spark)
-    session.sql("CREATE TEMP VIEW quotes AS SELECT * FROM VALUES ('AAPL', 1.5D), ('IBM', NULL) AS q(sym, bid)")
+    session.sql(
+        "CREATE OR REPLACE TEMP VIEW quotes AS SELECT * FROM VALUES ('AAPL', 1.5D), ('IBM', NULL) AS q(sym, bid)"
+    )
     return session
 
 
