@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from conf.errors import ApplyError, Unexplained
+from pipelines.cuts import history_id, tombstones_id
 from pipelines.store import largest, open_table
 from pipelines.work import Work
 from transforms.aside_columns import REASONS, SINCE, UNEXPLAINED
@@ -140,7 +141,7 @@ class Folding:
         keep_history(
             told,
             target.history.url,
-            recorded=self._work.recorded(f"history/{target.feed.name}/{target.name}"),
+            recorded=self._work.recorded(history_id(target.feed.name, target.name)),
             moments=Moments(self._by_sequence, self._cut.settled),
             upsert=target.upsert,
             moves=self._survey.moves > 0,
@@ -150,6 +151,6 @@ class Folding:
     def _bury(self, net: DataFrame) -> None:
         """Remember the deletes."""
         target, work = self._target, self._work
-        recorded = work.recorded(f"tombstones/{target.feed.name}/{target.name}")
+        recorded = work.recorded(tombstones_id(target.feed.name, target.name))
         settled = target.decoder.settled(work.context, work.cut, target.table)
         bury(net, target.tombstones.url, keys=work.keys, recorded=recorded, settled=settled)

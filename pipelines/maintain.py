@@ -22,6 +22,7 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.places import Place, Places
 from pipelines.retention import describe, drop_frames, keep_append_only, plan_retention
+from pipelines.spark import own_session
 from pipelines.store import naming_the_store, open_table
 from pipelines.writer import compact
 from transforms.faults import named_errors
@@ -146,7 +147,7 @@ class Maintenance:
         return "unused files removed"
 
     def _sql(self, place: Place, statement: str) -> list[Row]:
-        session = self.spark.newSession()
+        session = own_session(self.spark)
         for name, value in _SETTINGS.items():
             session.conf.set(name, value)
         with named_errors(self._name(place)):

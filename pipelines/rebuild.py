@@ -56,9 +56,11 @@ from pipelines.cuts import (
 from pipelines.held import SKIPPED, quarantined, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
+from pipelines.spark import own_session
 from pipelines.store import naming_the_store, open_table
 from transforms.aside import overwrite
 from transforms.faults import named_errors
+from transforms.merge import plainly_typed
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
@@ -258,7 +260,7 @@ class Rebuild:
                 return build.tables[self.table].position()
 
     def _rows_at(self, place: Place) -> DataFrame:
-        return self.spark.newSession().read.format("delta").load(place.url)
+        return own_session(self.spark).read.format("delta").load(place.url)
 
     def _note(self, reached: int) -> CommitNote:
         cuts = read_cuts(self._side, self.feed.name, table=self.table)
@@ -302,7 +304,7 @@ def _overwrite(swap: _Swap, live: Place, app: str) -> None:
         still = rows.sparkSession.range(1).mapInArrow(_StillStands(live, app, swap.recorded), rows.schema)
         rows = rows.unionByName(still)
     options |= {"delta.enableDeletionVectors": "true"}
-    rows.write.format("delta").mode("overwrite").options(**options).save(live.url)
+    plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(live.url)
 
 
 @dataclass(frozen=True)

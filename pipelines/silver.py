@@ -19,6 +19,7 @@ from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.apply import apply_cut
 from pipelines.cuts import CutRow, from_commit
 from pipelines.places import Place, Places
+from pipelines.spark import own_session
 from pipelines.store import open_table
 from pipelines.work import Target, Work
 from transforms.changes import complete
@@ -48,7 +49,7 @@ class SilverTable:
 
     def __post_init__(self) -> None:
         decoder = self.connector.decoder(self.feed)
-        session = self.spark.newSession()
+        session = own_session(self.spark)
         self.target = Target(session, self.feed, self.connector, decoder, self.name, self.places)
 
     @property

@@ -5,7 +5,8 @@ Spark cannot start gets one error that says what to do, and none of Java's own n
 
 Options come in three layers, later wins: `SESSION` (what this project needs anywhere), the ``spark`` table of the
 settings, and nothing else. Where a session is already running (a notebook, a Databricks job) it is used as it is:
-only options that a running session may change are set on it.
+only options that a running session may change are set on it. So it is with a Spark Connect server, named by the option
+``spark.remote``: Delta and this project's packages are the server's matter.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import sys
 from collections.abc import Mapping
 from subprocess import Popen
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from conf.errors import SparkUnavailable
 from pipelines.java import JvmOutput, check_java
@@ -68,33 +69,55 @@ SESSION = {
 }
 
 
+_ANSWERS_WITHIN = 30.0
+"""Seconds for a Spark Connect server to answer at all."""
+
+
 def start_spark(settings: Settings, *, app: str) -> SparkSession:
     """Return the running session, or start one: 7 to 10 seconds, more when JARs must be fetched first.
 
     A session this call started lives as long as the process, or until its ``stop``. On a session that was
-    already there, the caller's time zone becomes UTC too.
+    already there, the caller's time zone becomes UTC too. With ``spark.remote`` (``sc://host:port``) it is one of the
+    Spark Connect server there, and no JVM is started here.
 
     Args:
         settings: Its ``spark`` table overrides every option set here, name by name.
         app: Name of the application, as Spark's own pages show it.
 
     Raises:
-        SparkUnavailable: No Java, a Java that Spark does not run on, JARs that cannot be fetched, or an option
-            that Spark refuses. The message says what to do.
+        SparkUnavailable: No Java, a Java that Spark does not run on, JARs that cannot be fetched, an option
+            that Spark refuses, or no Connect server in reach. The message says what to do.
     """
     options = {**SESSION, **settings.spark}
     try:
-        session = SparkSession.active()
+        running = SparkSession.active()
     except PySparkRuntimeError:
+        if "spark.remote" in options:
+            return _connect(options["spark.remote"], options)
         return _start({**options, **_jars(options), "spark.app.name": app})
-    for name, value in options.items():
-        if session.conf.isModifiable(name):
-            session.conf.set(name, value)
-    return session
+    return _adapted(running, options)
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """Return another session with the same options. What is set on it, and views it makes, are its own.
+
+    Over Spark Connect, views that are there already come along.
+    """
+    if is_remote():  # where newSession is not
+        clone: SparkSession = cast(Any, session).cloneSession()
+        return clone
+    # A new session has the options its JVM was started with; a platform's session may have got ours later.
+    return _adapted(session.newSession(), session.conf.getAll)
 
 
 def stop_spark(session: SparkSession) -> None:
-    """Stop a session that `start_spark` started, and wait until its JVM is gone: nothing of it writes any more."""
+    """Stop a session that `start_spark` started, and wait until its JVM is gone: nothing of it writes any more.
+
+    A Connect server's JVM goes on without the session.
+    """
+    if is_remote():
+        session.stop()
+        return
     gateway = SparkContext._gateway
     session.sparkContext.setLogLevel("OFF")  # tasks that still run lose what they work on, and would say so
     session.stop()
@@ -104,6 +127,38 @@ def stop_spark(session: SparkSession) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()  # which it takes as the word to end
     gateway.proc.wait()
+
+
+def _adapted(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
+    """Set those options on a running session that it may change and has otherwise."""
+    have = session.conf.getAll
+    for name, value in options.items():
+        if have.get(name) != value and session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+def _connect(remote: str, options: Mapping[str, str]) -> SparkSession:
+    """Open a session on a Spark Connect server."""
+    try:
+        _await_server(remote)
+        return _adapted(SparkSession.builder.remote(remote).getOrCreate(), options)
+    except ImportError:
+        raise SparkUnavailable("spark.remote needs packages that are not here: install silverfold[connect]") from None
+    except PySparkException as error:
+        raise SparkUnavailable(f"no Spark Connect server at {remote}: {str(error).splitlines()[0]}") from None
+
+
+def _await_server(remote: str) -> None:
+    """Wait until the server answers: Spark itself would try for ten minutes before it says a word."""
+    import grpc  # noqa: PLC0415 - comes with the extra
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - as above
+
+    with DefaultChannelBuilder(remote).toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_ANSWERS_WITHIN)
+        except grpc.FutureTimeoutError:
+            raise SparkUnavailable(f"no Spark Connect server answers at {remote}") from None
 
 
 def _jars(options: Mapping[str, str]) -> dict[str, str]:

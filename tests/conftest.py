@@ -28,6 +28,9 @@ _TOLD_ONCE = frozenset({"story", "every_type", "one_cut"})
 """Fixtures that take a build or more."""
 
 
+_REMOTE = "SILVERFOLD_TESTS_REMOTE"
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses the session, and run all that needs a Spark last: most mistakes show in the first seconds.
@@ -43,14 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Return the worker's one session. Change its settings on a ``newSession()`` only."""
-    from conf.load import load_settings  # noqa: PLC0415 - tests without Spark must not pay for loading it
-    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
-
-    local = load_settings(None, "local", {})
-    ours = {
+def _session_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    ours = {"spark.sql.shuffle.partitions": "2"}
+    if _REMOTE in os.environ:
+        return {**ours, "spark.remote": os.environ[_REMOTE]}
+    return {
+        **ours,
         "spark.master": "local[2]",
         "spark.driver.memory": "3g",
         # Small queries never run long enough to repay the JVM's second compiler: 40 % less CPU without it.
@@ -58,12 +59,32 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # Nor does code that is generated for a few rows: 20 % less. Jobs that tests start themselves generate it.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
     }
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return the worker's one session. Change its settings on an ``own_session`` only.
+
+    With the URL of a Spark Connect server in ``SILVERFOLD_TESTS_REMOTE`` it is one of that server.
+    """
+    from conf.load import load_settings  # noqa: PLC0415 - tests without Spark must not pay for loading it
+    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+
+    local = load_settings(None, "local", {})
+    ours = _session_options(tmp_path_factory)
     session = start_spark(local.model_copy(update={"spark": {**local.spark, **ours}}), app="silverfold tests")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def remote(spark: SparkSession) -> str:
+    """Return the URL of a Spark Connect server: the JVM of the worker's session. Not for its own process."""
+    from tests.support.connect import serve  # noqa: PLC0415 - as above
+
+    return serve(spark)
 
 
 @pytest.fixture

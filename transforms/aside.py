@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from transforms.aside_columns import OVER, SINCE
+from transforms.merge import plainly_typed
 
 
 def in_force(aside: DataFrame, position: int) -> DataFrame:
@@ -46,7 +47,7 @@ def keep_aside(
 
 def overwrite(rows: DataFrame, path: str) -> None:
     """Make the Delta table at a path or URL hold just these rows, with their columns, in one commit."""
-    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    plainly_typed(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def _ended(before: DataFrame, over: DataFrame | None, position: int) -> DataFrame:

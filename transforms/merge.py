@@ -144,7 +144,18 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
     For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
     """
     with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
-        rows.write.format("delta").options(**_PROPERTIES).mode("append").save(path)
+        plainly_typed(rows).write.format("delta").options(**_PROPERTIES).mode("append").save(path)
+
+
+def plainly_typed(rows: DataFrame) -> DataFrame:
+    """Return the rows with types as a new table is to name them. Lazy.
+
+    Over Spark Connect a string comes as ``string collate UTF8_BINARY``. It is the same type, but delta-rs could not
+    read a table that says so.
+    """
+    return rows.select(
+        *(F.col(quoted(field.name)).cast(field.dataType.simpleString()).alias(field.name) for field in rows.schema)
+    )
 
 
 def create_empty(session: SparkSession, schema: StructType, target: str) -> None:

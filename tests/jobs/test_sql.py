@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from conf.errors import QueryFailed
 from jobs import cli
 from jobs.sql import Answer, Format, ask, explained, queried, write
+from pipelines.spark import own_session
 from pipelines.views import Views
 
 VIEWS = Views(
@@ -25,8 +26,10 @@ VIEWS = Views(
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    session = spark.newSession()
-    session.sql("CREATE TEMP VIEW quotes AS SELECT * FROM VALUES ('AAPL', 1.5D), ('IBM', NULL) AS q(sym, bid)")
+    session = own_session(spark)
+    session.sql(
+        "CREATE OR REPLACE TEMP VIEW quotes AS SELECT * FROM VALUES ('AAPL', 1.5D), ('IBM', NULL) AS q(sym, bid)"
+    )
     return session
 
 

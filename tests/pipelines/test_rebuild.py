@@ -18,6 +18,7 @@ from connectors.deephaven.connector import CONNECTOR
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.rebuild import Rebuild, Rebuilt
+from pipelines.spark import own_session
 from pipelines.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
@@ -58,7 +59,7 @@ class Market:
     def spoil(self) -> None:
         """Change a row behind the build's back."""
         target = f"delta.`{self.built.places.silver(FEED, 'quotes').url}`"
-        self.spark.newSession().sql(f"UPDATE {target} SET Sym = 'spoilt' WHERE _row_key = 2").collect()
+        own_session(self.spark).sql(f"UPDATE {target} SET Sym = 'spoilt' WHERE _row_key = 2").collect()
 
     def left_over(self) -> list[str]:
         return [folder.name for folder in (self.warehouse / "silver" / FEED).iterdir() if folder.name != "quotes"]
@@ -127,7 +128,7 @@ def test_tables_of_every_kind_can_be_rebuilt(spark: SparkSession, warehouse: Pat
 
 def test_a_table_of_other_columns_gets_those_of_the_source(market: Market):
     target = f"delta.`{market.built.places.silver(FEED, 'quotes').url}`"
-    market.spark.newSession().sql(f"ALTER TABLE {target} ADD COLUMNS (stray STRING)").collect()
+    own_session(market.spark).sql(f"ALTER TABLE {target} ADD COLUMNS (stray STRING)").collect()
 
     market.rebuild()
 

@@ -12,7 +12,7 @@ import pytest
 from conf.errors import SparkUnavailable
 from conf.model import Settings
 from pipelines.java import check_java
-from pipelines.spark import start_spark
+from pipelines.spark import _await_server, own_session, start_spark
 
 START = textwrap.dedent("""
     import sys
@@ -136,6 +136,26 @@ def test_an_interrupt_while_the_jvm_starts_leaves_none_behind(tmp_path):
 def test_a_running_session_is_used_as_it_is(spark):
     again = start_spark(Settings(warehouse="w"), app="another name")
     assert again is spark
+
+
+def test_a_session_of_ones_own_has_what_was_set_later_and_keeps_its_own_to_itself(spark):
+    platform = spark.newSession()
+    platform.conf.set("spark.sql.shuffle.partitions", "7")
+    own = own_session(platform)
+    own.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    assert own.conf.get("spark.sql.shuffle.partitions") == "7"
+    assert platform.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_a_connect_server_that_is_not_one_is_told():
+    done = start_elsewhere("spark.remote=spark.example")
+    assert done.stdout.startswith("no Spark Connect server at spark.example: [INVALID_CONNECT_URL] ")
+
+
+def test_a_connect_server_that_is_not_there_is_told(monkeypatch):
+    monkeypatch.setattr("pipelines.spark._ANSWERS_WITHIN", 0.1)
+    with pytest.raises(SparkUnavailable, match=r"no Spark Connect server answers at sc://127\.0\.0\.1:1$"):
+        _await_server("sc://127.0.0.1:1")
 
 
 def test_times_are_utc_and_large_frames_make_small_batches(spark):

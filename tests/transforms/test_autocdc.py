@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from conf.errors import NullKey, UnusableKey
+from pipelines.spark import own_session
 from transforms.autocdc import apply_changes
 from transforms.merge import Recorded
 from transforms.tombstones import read
@@ -20,7 +21,7 @@ TABLE = "id int, name string, city string, _position bigint"
 
 
 def apply(spark: SparkSession, path: Path, number: int, *rows: tuple[Any, ...], **options: Any) -> None:
-    source = spark.newSession().createDataFrame(list(rows), SOURCE)
+    source = own_session(spark).createDataFrame(list(rows), SOURCE)
     apply_changes(
         source,
         str(path),
@@ -124,6 +125,6 @@ def test_wrong_parameters_are_named(spark: SparkSession, tmp_path: Path, options
 
 
 def test_a_float_is_no_key(spark: SparkSession, tmp_path: Path) -> None:
-    source = spark.newSession().range(1).select(F.col("id").cast("double").alias("id"), F.lit(1).alias("seq"))
+    source = own_session(spark).range(1).select(F.col("id").cast("double").alias("id"), F.lit(1).alias("seq"))
     with pytest.raises(UnusableKey, match="id is double"):
         apply_changes(source, str(tmp_path / "t"), keys=["id"], sequence_by="seq", recorded=Recorded("t", 1))

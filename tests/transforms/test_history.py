@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pipelines.spark import own_session
 from tests.support.change_model import Change, State, after
 from tests.transforms.test_fold import COLUMNS, FRAMES_EACH, KEY, ROW, Histories, change_rows, move, random_history
 from transforms.changes import change_type
@@ -58,7 +59,7 @@ def read(spark: SparkSession, path: Path) -> DataFrame:
 def test_versions_are_exact_at_every_cut(spark: SparkSession, tmp_path: Path, moves: bool) -> None:
     rng = random.Random(11 + moves)
     histories: Histories = [({}, random_history(rng, moves=moves)[1]) for _ in range(150)]
-    changes = change_rows(spark.newSession(), histories).withColumn("frame", F.col("frame_seq") % FRAMES_EACH)
+    changes = change_rows(own_session(spark), histories).withColumn("frame", F.col("frame_seq") % FRAMES_EACH)
     for number, (first, below) in enumerate(zip((0, *STEPS), STEPS, strict=False)):
         cut = changes.where(F.col("frame").between(first, below - 1)).drop("frame")
         for _ in range(2):  # a cut applied twice is applied once
@@ -70,7 +71,7 @@ def test_versions_are_exact_at_every_cut(spark: SparkSession, tmp_path: Path, mo
 
 
 def one(spark: SparkSession, path: Path, changes: Sequence[Change], version: int, **options: Any) -> list[Any]:
-    frame = change_rows(spark.newSession(), [({}, changes)])
+    frame = change_rows(own_session(spark), [({}, changes)])
     keep_history(frame, str(path), recorded=Recorded("history/t", version), **options)
     return sorted((r.k, r.a, r[START], r[END]) for r in read(spark, path).collect())
 
@@ -132,7 +133,7 @@ def test_in_the_order_of_the_source_late_changes_find_their_place(spark: SparkSe
             }
             for at, (sequence, op, a) in enumerate(told)
         ]
-        frame = spark.newSession().createDataFrame(rows, kind)
+        frame = own_session(spark).createDataFrame(rows, kind)
         keep_history(frame, str(tmp_path), recorded=Recorded("h", version), moments=Moments(by_sequence=True))
         return sorted((r.a, r[START], r[END]) for r in read(spark, tmp_path).collect())
 

@@ -1,0 +1,202 @@
+"""Jobs killed by SIGKILL at every step, and while their JVM writes: what stands then, and that the next run ends as if
+nothing had been.
+
+Where nothing is being written, only the Python process is killed, a Spark Connect client: its server is the tests' own
+JVM, so that it starts in seconds. Where Delta writes, the JVM is killed too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+
+from jobs import cli
+from pipelines.bronze_table import retained_from
+from pipelines.cuts import read_cuts
+from pipelines.places import Places
+from pipelines.store import open_table
+from tests.support.landed_history import LandedHistory
+
+pytestmark = pytest.mark.xdist_group("kills")
+
+PATIENCE = 240.0
+"""Seconds for a start of Spark on a busy machine."""
+
+ROOT = Path(__file__).parents[2]
+
+SETTINGS = """
+[build.cut]
+max_frames = 4  # an update each
+"""
+
+A_JVM_OF_ITS_OWN = (
+    '{ "spark.master" = "local[2]", "spark.driver.memory" = "1g", '
+    '"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m" }'
+)
+
+FEED = """
+connector = "deephaven"
+address = "unused:1"
+[tables.quotes]
+source = "Quotes"
+"""
+
+
+class Kill(NamedTuple):
+    """Where a process dies."""
+
+    step: str
+    when: str
+
+
+class Market:
+    """A feed with the table quotes: a snapshot, then an update after another of row 1, three frames each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.places = folder, Places(str(folder / "lake"))
+        (folder / "feeds").mkdir()
+        (folder / "settings.toml").write_text(SETTINGS)
+        (folder / "feeds/market.toml").write_text(FEED)
+        self.history = LandedHistory({"quotes": {"Qty": "Long"}})
+
+    def epoch(self, *quantities: int) -> None:
+        """Land a connection's three frames, a snapshot, then an update for each further quantity."""
+        first, *others = quantities
+        self.history.connect()
+        self.history.snapshot("quotes", {1: {"Qty": first}, 2: {"Qty": 0}})
+        for quantity in others:
+            self.update(quantity)
+        self.history.land(self.places.bronze("market"), "market")
+
+    def update(self, quantity: int) -> None:
+        self.history.update("quotes", modified={1: {"Qty": quantity}})
+
+    def killed(self, kill: Kill, *job: str, remote: str | None = None) -> set[str]:
+        """Run a job until it is killed; return the data files it left in silver that no commit names."""
+        self.silver.mkdir(parents=True, exist_ok=True)
+        before = self.uncommitted()
+        arguments = [*kill, str(self.silver), "--conf", str(self.folder), *job]
+        spark = A_JVM_OF_ITS_OWN if remote is None else f'{{ "spark.remote" = "{remote}" }}'
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.support.killed", *arguments],
+            cwd=ROOT,
+            env=os.environ | {"SILVERFOLD__WAREHOUSE": str(self.folder / "lake"), "SILVERFOLD__SPARK": spark},
+            start_new_session=True,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+        return self.uncommitted() - before
+
+    def run(self, *job: str) -> int | str | None:
+        """Run a job to its end, in the tests' session; return its exit code."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SILVERFOLD__WAREHOUSE", str(self.folder / "lake"))
+            with pytest.raises(SystemExit) as left:
+                cli.main(["--conf", str(self.folder), *job])
+        return left.value.code
+
+    @property
+    def silver(self) -> Path:
+        return self.folder / "lake/silver/market/quotes"
+
+    def rows(self) -> dict[int, tuple[int, int]] | None:
+        """Return quantity and position by row key; None when there is no table."""
+        opened = open_table(self.places.silver("market", "quotes"))
+        if opened is None:
+            return None
+        found = pa.table(QueryBuilder().register("quotes", opened).execute("SELECT * FROM quotes").read_all())
+        return {row["_row_key"]: (row["Qty"], row["_position"]) for row in found.to_pylist()}
+
+    def uncommitted(self) -> set[str]:
+        """Return the data files in silver's folder that no version of the table has ever had."""
+        log = "".join(commit.read_text() for commit in self.silver.glob("_delta_log/*.json"))
+        return {file.name for file in self.silver.glob("part-*.parquet") if file.name not in log}
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> Market:
+    return Market(tmp_path)
+
+
+def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
+    spark: SparkSession, remote: str, market: Market, tmp_path: Path
+) -> None:
+    market.epoch(0, 1, 2, 3)  # positions 0 to 2; 3 to 5; 6 to 8, 9 to 11, 12 to 14
+    shown, left_over = [], []
+    for kill in [
+        Kill("pipelines.silver:SilverTable.position", "after"),
+        Kill("pipelines.silver:SilverTable.survey", "decoding"),
+        Kill("pipelines.silver:merge", "before"),
+        Kill("pipelines.build:record", "before"),
+        Kill("pipelines.build:record", "after"),
+    ]:
+        left_over.append(market.killed(kill, "build", "market", remote=remote))
+        shown.append(market.rows())
+    while_writing = market.killed(Kill("pipelines.silver:merge", "during"), "build", "market")
+    shown.append(market.rows())
+
+    assert market.run("build", "market") == 0
+
+    first, second, third = ({1: (number, 4 + 3 * number), 2: (0, 4)} for number in range(3))
+    assert shown == [None, first, first, second, third, third]
+    assert (left_over, len(while_writing)) == ([set()] * 5, 1)
+    assert market.run("verify", "market") == 0
+    assert [cut.last_position for cut in read_cuts(market.places, "market")] == [5, 8, 11, 14]
+    (tmp_path / "undisturbed").mkdir()
+    undisturbed = Market(tmp_path / "undisturbed")
+    shutil.copytree(tmp_path / "lake/bronze", tmp_path / "undisturbed/lake/bronze")
+    assert undisturbed.run("build", "market") == 0
+    assert market.rows() == undisturbed.rows() == {1: (3, 13), 2: (0, 4)}
+
+
+def test_maintenance_killed_while_it_writes_leaves_a_table_that_verifies_and_is_maintained_next_time(
+    spark: SparkSession, remote: str, market: Market
+) -> None:
+    market.epoch(0, 1)
+    market.epoch(2, 3, 4)
+    assert market.run("build", "market") == 0
+    before, version = market.rows(), DeltaTable(str(market.silver)).version()
+    market.killed(Kill("pipelines.retention:write_deltalake", "after"), "maintain", "market", remote=remote)
+    verified = [market.run("verify", "market")]
+    left_over = market.killed(Kill("pipelines.maintain:Maintenance._optimize", "during"), "maintain", "market")
+    verified.append(market.run("verify", "market"))
+
+    assert (verified, len(left_over)) == ([0, 0], 1)
+    assert (market.rows(), DeltaTable(str(market.silver)).version()) == (before, version)
+
+    assert market.run("maintain", "market") == 0
+
+    bronze = market.places.bronze("market")
+    assert retained_from(bronze, "market") > 0
+    assert DeltaTable(bronze.url).metadata().configuration["delta.appendOnly"] == "true"
+    assert len(DeltaTable(str(market.silver)).file_uris()) == 1
+    assert (market.rows(), market.run("verify", "market")) == (before, 0)
+
+
+def test_a_rebuild_killed_in_its_swap_leaves_the_old_table_and_is_done_next_time(
+    spark: SparkSession, market: Market
+) -> None:
+    market.epoch(0, 1)
+    assert market.run("build", "market") == 0
+    spark.sql(f"UPDATE delta.`{market.silver}` SET Qty = 7 WHERE _row_key = 2").collect()
+
+    left_over = market.killed(Kill("pipelines.rebuild:_overwrite", "during"), "rebuild", "market", "quotes")
+
+    assert (market.rows(), len(left_over)) == ({1: (1, 7), 2: (7, 4)}, 1)
+    assert market.run("verify", "market") == 1
+    assert market.run("rebuild", "market", "quotes") == 0
+    assert (market.rows(), market.run("verify", "market")) == ({1: (1, 7), 2: (0, 4)}, 0)
+    assert [folder.name for folder in market.silver.parent.iterdir()] == ["quotes"]
