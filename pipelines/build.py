@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
@@ -35,7 +35,7 @@ from conf.model import Settings
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import files_between, mean_frame_bytes, read_frames, read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, record, restore
+from pipelines.cuts import CutRow, history_id, record, recorded_position, restore
 from pipelines.held import Hold
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner, StreamRules
@@ -142,12 +142,29 @@ class FeedBuild:
             return Step(name, plan, error=error)
 
     def _plan(self, name: str) -> Plan:
-        """Plan a cut that reaches nothing the table could not take before."""
-        limits, bytes_each = self.settings.build.cut, self._frame_bytes
-        plan = self._planner.plan(name, limits, before=self.before, mean_frame_bytes=bytes_each)
+        """Plan a cut that reaches nothing the table could not take before.
+
+        Where every update is to be told, none is made needless by a later snapshot: that passes what holds the table
+        only once there is nothing before it any more.
+        """
+        planned = partial(self._planner.plan, name, self.settings.build.cut, mean_frame_bytes=self._frame_bytes)
+        bound, past = self._bound(name), None
+        plan = planned(before=bound)
         while plan.cut is not None and (stop := self._stop_within(plan.cut)) is not None:
-            plan = self._planner.plan(name, limits, before=stop, mean_frame_bytes=bytes_each)
+            plan = planned(before=stop, past=past)
+            if plan.cut is None and self.tables[name].target.keeps_history:
+                past = stop
+                plan = planned(before=bound, past=past)
         return plan
+
+    def _bound(self, name: str) -> int | None:
+        """Return the position cuts may not reach. A history that is ahead of its table has seen one cut: that one."""
+        target = self.tables[name].target
+        if not target.keeps_history:
+            return self.before
+        ahead = recorded_position(target.history, history_id(self.feed.name, name))
+        bounds = [self.before, ahead + 1 if ahead > target.position() else None]
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     def _stop_within(self, cut: Cut) -> int | None:
         """Return a position in the cut that it may not reach: what follows a control frame may have other columns."""

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import pipelines.apply
 import pipelines.rebuild
 from conf.errors import ApplyError
 from pipelines.rebuild import Rebuild
-from pipelines.silver import SilverTable
 from pipelines.verify import Verdict
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of
 from tests.support.told import ToldConnector, gone, put, said
+from transforms.merge import merge
 
 VERSION = ("k", "a", "__START_AT", "__END_AT")
 EQUAL = (Verdict.EQUAL, Verdict.EQUAL)
@@ -97,7 +98,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     swap = [Change(0, "update", (0, 2), {"k": 2}, (0, 1)), Change(0, "update", (0, 1), {"k": 1}, (0, 2))]
     kept.source.update(swap)  # 4
     with monkeypatch.context() as patch:
-        patch.setattr(SilverTable, "_patch", dying(SilverTable._patch, False))
+        patch.setattr(pipelines.apply, "merge", dying(merge, False))
         with pytest.raises(Died):
             kept.build()
     before = kept.reached()
