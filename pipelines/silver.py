@@ -149,7 +149,8 @@ class SilverTable:
             append(_columns(_log_rows(changes, ranges), wanted), self.place.url, recorded=recorded)
             return
         if self.table.stored_as_scd_type == _WITH_HISTORY:
-            self._keep_history(changes, cut, survey)
+            versions = self._versions(frames, kept, context, cut) if self.connector.net else changes
+            self._keep_history(versions, self._removed_from_history(frames, context, cut, survey), cut, survey)
         net = self._net(changes, kept, cut, survey)
         identity = _identity(changes)
         if cut.replaces:
@@ -193,7 +194,19 @@ class SilverTable:
         bury(net, place, keys=keys, recorded=recorded, settled=settled)
         return not_buried(net, place, keys=keys)
 
-    def _keep_history(self, changes: DataFrame, cut: Cut, survey: Survey) -> None:
+    def _versions(self, frames: DataFrame, kept: ExitStack, context: Any, cut: Cut) -> DataFrame:
+        """Return change rows of every update, where the changes are folded."""
+        told = complete(self.decoder.versions(frames, context, cut, self.table)).where(_decoded())
+        return kept.enter_context(cached(told))
+
+    def _removed_from_history(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> DataFrame | None:
+        """Return the wide removed ranges; a cut that replaces may not have been surveyed, and knows none before."""
+        if not self.connector.net or not (survey.wide_ranges or cut.replaces):
+            return None
+        later = frames if cut.settled is None else frames.where(F.col("frame_seq") > cut.settled)
+        return self.decoder.removed_ranges(later, context, cut, self.table)
+
+    def _keep_history(self, changes: DataFrame, ranges: DataFrame | None, cut: Cut, survey: Survey) -> None:
         place = self.places.history(self.feed.name, self.name)
         keep_history(
             changes,
@@ -202,6 +215,7 @@ class SilverTable:
             moments=Moments(self.connector.sequenced, cut.settled),
             upsert=self._upsert,
             moves=survey.moves > 0,
+            ranges=ranges,
             tombstones=self._tombstones(),
         )
 

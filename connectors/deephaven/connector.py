@@ -55,9 +55,6 @@ class DeephavenConnector:
             load_roles(schema)
         except SchemaError as error:
             yield Problem("options.schema", schema, f"{BUILTIN}, or a schema of the transport: {error}")
-        for name, table in feed.tables.items():
-            if table.stored_as_scd_type != 1:  # updates of a cut are folded where columns become rows
-                yield Problem(f"tables.{name}.stored_as_scd_type", table.stored_as_scd_type, "1")
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

@@ -97,6 +97,15 @@ class Built:
         assert len(by_key) == len(records), "a row key is there once"
         return by_key
 
+    def versions(self, table: str) -> list[dict[str, Any]]:
+        """Return all versions of the table's rows, read as `records` are."""
+        opened = open_table(self.places.history(FEED, table))
+        assert opened is not None
+        found: list[dict[str, Any]] = pa.table(
+            QueryBuilder().register("history", opened).execute("SELECT * FROM history").read_all()
+        ).to_pylist()
+        return found
+
     def holds(self, table: str) -> Sequence[Hold]:
         """Return what holds the table, by the feed's quarantine."""
         return holds(self.places, FEED, table)
