@@ -139,12 +139,12 @@ def _events(
     """
     if not moves:
         lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
-        return _folded(lined, moment).withColumn("key", F.col("line.key")).transform(_event)
+        return _folded(lined, moment, upsert=upsert).withColumn("key", F.col("line.key")).transform(_event)
     found = follow(changes, current, kept, upsert=upsert)
     number = F.when(F.col("root").isNull(), F.col("number"))
     line = _line(number, F.col("root")).alias("line")
-    others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment)
-    mine = _folded(found.numbered.where("number IS NOT NULL").withColumn("line", line), moment)
+    others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment, upsert=upsert)
+    mine = _folded(found.numbered.where("number IS NOT NULL").withColumn("line", line), moment, upsert=upsert)
     stands = found.moments.where("number IS NOT NULL").select(line, "key", F.col("frame_seq").alias("moment"))
     empty = found.moments.where("number IS NULL").select("key", F.col("frame_seq").alias("moment"))
     return reduce(
@@ -174,9 +174,9 @@ def _line(number: Column, key: Column) -> Column:
     return F.struct(number.cast("long").alias("number"), key.alias("key"))
 
 
-def _folded(lined: DataFrame, moment: str) -> DataFrame:
+def _folded(lined: DataFrame, moment: str, *, upsert: bool) -> DataFrame:
     """Fold the changes of each row and moment."""
-    net = fold(lined.withColumn("key", F.struct("line", F.col(moment).alias("moment"))))
+    net = fold(lined.withColumn("key", F.struct("line", F.col(moment).alias("moment"))), upsert=upsert)
     return net.select("key.*", "op", "row", "present")
 
 

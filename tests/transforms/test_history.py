@@ -155,13 +155,16 @@ def positional(
     *,
     ranges: Sequence[tuple[int, int, int]] = (),
     settled: int | None = None,
+    upsert: bool = False,
 ) -> list[Any]:
     session = spark.newSession()
     rows = [{"frame_seq": at, "op": op, "key": {"_row_key": k}, "row": {"a": a}} for at, op, k, a in told]
     removed = session.createDataFrame(list(ranges), "moment long, first_key long, last_key long")
     changes = session.createDataFrame(rows, POSITIONAL)
     recorded, moments = Recorded("h", version), Moments(settled=settled)
-    keep_history(changes, str(path), recorded=recorded, moments=moments, ranges=removed if ranges else None)
+    keep_history(
+        changes, str(path), recorded=recorded, moments=moments, ranges=removed if ranges else None, upsert=upsert
+    )
     return sorted(tuple(row) for row in read(spark, path).collect())
 
 
@@ -175,6 +178,14 @@ def test_what_a_process_that_died_has_told_is_told_again_in_a_larger_cut_to_no_e
     found = positional(spark, tmp_path, 9, [*told, (9, "delete", 2, "")], settled=5)
 
     assert found == [(1, "next", 7, None), (1, "same", 1, 7), (2, "goes", 1, 9), (3, "new", 5, None), (3, "old", 1, 5)]
+
+
+def test_an_upsert_of_a_row_removed_in_the_same_moment_begins_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    told = [(1, "update", 10, "first"), (1, "update", 20, "stays"), (3, "update", 10, "again")]
+
+    found = positional(spark, tmp_path, 3, told, ranges=[(3, 0, 15)], upsert=True)
+
+    assert found == [(10, "again", 3, None), (10, "first", 1, 3), (20, "stays", 1, None)]
 
 
 def test_removed_ranges_end_what_stands_and_what_began_before_them_in_the_cut(
