@@ -190,8 +190,19 @@ class Decoder(Protocol):
     def changes(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
         """Return change rows (`transforms.changes`). Lazy; bad bytes become rows with ``error``, never exceptions."""
 
+    def versions(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
+        """Return change rows whose updates are kept apart, whatever `changes` folds: what a history is made of. Lazy.
+
+        ``frame_seq`` tells the update; where `changes` folds (`Connector.net`) it is the update's end, `Cut.ends`, and
+        there is at most one change per key and update. Only rows of the snapshot that settles at `Cut.settled` are
+        ``snapshot``.
+        """
+
     def removed_ranges(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
-        """Return the wide ranges of the survey: ``first_key``, ``last_key``, ``frame_seq``, ``update``. Lazy."""
+        """Return the wide ranges of the survey, which neither `changes` nor `versions` list. Lazy.
+
+        Columns: ``first_key``, ``last_key``, ``frame_seq``, and ``moment``: where the update ends.
+        """
 
     def settled(self, context: Any, cut: Cut, table: Table) -> str | None:
         """Of a `Connector.sequenced` source: tell of which deletes nothing older can come after the cut's beginning.
@@ -305,7 +316,7 @@ class Connector(Protocol):
 
     @property
     def net(self) -> bool:
-        """`Decoder.changes` yields at most one change per key: it has folded already."""
+        """`Decoder.changes` yields at most one change per key: it has folded already. `Decoder.versions` has not."""
 
     @property
     def partial(self) -> bool:

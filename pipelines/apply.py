@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from conf.errors import SnapshotNeeded
 from pipelines.folding import Folding
 from pipelines.judging import rows_to_write
+from pipelines.versions import keep_versions
 from pipelines.work import Work
 from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type
 from transforms.evolve import check_names, drift, follow
@@ -52,6 +53,8 @@ def apply_cut(work: Work, row: StructType, *, judges: bool = False) -> None:
         return
     waiting = None
     if work.target.connector.net:
+        if work.target.keeps_history:
+            keep_versions(work)
         net = net_rows(work.changes)
     else:
         folding = Folding(work)

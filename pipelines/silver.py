@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from conf.errors import ExpectationFailed, PositionNotRecorded
 from conf.model import Table
@@ -21,7 +20,7 @@ from pipelines.cuts import CutRow, from_commit
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import open_table
-from pipelines.work import Target, Work
+from pipelines.work import Target, Work, decoded
 from transforms.changes import complete
 from transforms.faults import named_errors
 
@@ -120,7 +119,7 @@ class SilverTable:
 
     def _write(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
         row = self.decoder.row_type(context, cut, self.table)
-        changes = complete(self.decoder.changes(frames, context, cut, self.table)).where(_decoded())
+        changes = complete(self.decoder.changes(frames, context, cut, self.table)).where(decoded())
         with named_errors(self.name), ExitStack() as kept:
             work = Work(self.target, frames, context, changes, cut, survey, kept, dict(survey.notes))
             apply_cut(work, row, judges=self._rows_fail)
@@ -137,9 +136,3 @@ def _cut_row(opened: DeltaTable, position: int) -> CutRow | None:
     """Return what the commit that reached the position did, unless it is too long ago."""
     commits = (from_commit(commit) for commit in opened.history(_RECENT_COMMITS))
     return next((row for row in commits if row is not None and row.last_position == position), None)
-
-
-def _decoded() -> Column:
-    """Return TRUE, or fail: a row that tells of a frame that cannot be decoded is no change."""
-    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("boolean")
-    return F.when(F.col("error").isNotNull(), failed).otherwise(F.lit(True))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from conf.model import Table
@@ -180,3 +180,9 @@ class Work:
             notes=self.notes,
         )
         return Recorded(app_id, cut.last, note.to_json())
+
+
+def decoded() -> Column:
+    """Return TRUE, or fail: a row that tells of a frame that cannot be decoded is no change."""
+    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("boolean")
+    return F.when(F.col("error").isNotNull(), failed).otherwise(F.lit(True))

@@ -17,12 +17,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type
-from transforms.evolve import follow_columns
+from transforms.evolve import check_names, follow_columns
 from transforms.fold import fold
 from transforms.merge import POSITION, Recorded, create_empty, run_once, same_key
 from transforms.moves import follow, resolve
@@ -61,6 +61,7 @@ def keep_history(
     moments: Moments = Moments(),
     upsert: bool = False,
     moves: bool = False,
+    ranges: DataFrame | None = None,
     tombstones: DataFrame | None = None,
 ) -> None:
     """Bring the history table at a path or URL up to the changes, in one commit. Runs Spark jobs; safe to repeat.
@@ -70,20 +71,24 @@ def keep_history(
             session carries the commit's settings.
         upsert: An update of a row that is not there begins one.
         moves: Some changes may move keys. Only in landing order.
+        ranges: Of a positional key without moves: rows from ``first_key`` to ``last_key``, inclusive, end at position
+            ``moment``, before what the changes say of that moment. None at or before ``settled``.
         tombstones: In the source's order: keys and ``_position`` of deletes whose rows' versions may not be there.
 
     Raises:
+        SchemaDrift: A column is gone, has another type or bears a name of ours. The table stands as it was.
         ApplyError: Spark or Delta refused. The table stands as it was.
     """
     listed = complete(changes).where("error IS NULL").withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
-    session, schema = changes.sparkSession, _schema(key, row, listed.schema[moments.column].dataType)
-    create_empty(session, schema, path_table(path))
-    follow_columns(session, path, schema, table=recorded.app_id)
-    history = session.read.format("delta").load(path)
+    check_names(row, reserved=(START, END), table=recorded.app_id)
+    schema = _schema(key, row, listed.schema[moments.column].dataType)
+    history = _opened(changes.sparkSession, path, schema, table=recorded.app_id)
     with ExitStack() as kept:
+        standing = history.where(F.col(END).isNull())
+        if ranges is not None:
+            listed = listed.unionByName(_removed(listed, standing, ranges), allowMissingColumns=True)
         if moments.settled is None:
-            standing = history.where(F.col(END).isNull())
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
             told = _after_snapshot(listed, history, moments.settled, kept, upsert=upsert, moves=moves)
@@ -93,6 +98,25 @@ def keep_history(
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
         versions = _versions(_told_once(everything), row, upsert=upsert)
         _merge(versions.select(*_flat(key, row), START, END), path, keys=key.names, recorded=recorded)
+
+
+def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
+    """Return the history table, with every column of the schema; it is made where there is none."""
+    create_empty(session, schema, path_table(path))
+    follow_columns(session, path, schema, table=table)
+    return session.read.format("delta").load(path)
+
+
+def _removed(changes: DataFrame, standing: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return deletes of the rows in the ranges: of those that stand, and of those that may begin in the cut."""
+    key = struct_type(changes, "key")
+    (name,) = key.names
+    begun = changes.where(F.col("op") != DELETE).select("key").distinct()
+    keys = standing.select(as_struct(key).alias("key")).unionByName(begun)
+    inside = F.col(f"key.{quoted(name)}").between(F.col("first_key"), F.col("last_key"))
+    return keys.join(F.broadcast(ranges), inside).select(
+        F.col("moment").alias("frame_seq"), F.lit(-1).alias("ordinal"), F.lit(DELETE).alias("op"), "key"
+    )
 
 
 def _schema(key: T.StructType, row: T.StructType, moment: T.DataType) -> T.StructType:
@@ -115,12 +139,12 @@ def _events(
     """
     if not moves:
         lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
-        return _folded(lined, moment).withColumn("key", F.col("line.key")).transform(_event)
+        return _folded(lined, moment, upsert=upsert).withColumn("key", F.col("line.key")).transform(_event)
     found = follow(changes, current, kept, upsert=upsert, notes_moments=True)
     number = F.when(F.col("root").isNull(), F.col("number"))
     line = _line(number, F.col("root")).alias("line")
-    others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment)
-    mine = _folded(found.numbered.where("number IS NOT NULL").withColumn("line", line), moment)
+    others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment, upsert=upsert)
+    mine = _folded(found.numbered.where("number IS NOT NULL").withColumn("line", line), moment, upsert=upsert)
     stands = found.moments.where("number IS NOT NULL").select(line, "key", F.col("frame_seq").alias("moment"))
     empty = found.moments.where("number IS NULL").select("key", F.col("frame_seq").alias("moment"))
     return reduce(
@@ -150,9 +174,9 @@ def _line(number: Column, key: Column) -> Column:
     return F.struct(number.cast("long").alias("number"), key.alias("key"))
 
 
-def _folded(lined: DataFrame, moment: str) -> DataFrame:
+def _folded(lined: DataFrame, moment: str, *, upsert: bool) -> DataFrame:
     """Fold the changes of each row and moment."""
-    net = fold(lined.withColumn("key", F.struct("line", F.col(moment).alias("moment"))))
+    net = fold(lined.withColumn("key", F.struct("line", F.col(moment).alias("moment"))), upsert=upsert)
     return net.select("key.*", "op", "row", "present")
 
 
@@ -163,13 +187,14 @@ def _event(events: DataFrame) -> DataFrame:
 def _after_snapshot(
     listed: DataFrame, history: DataFrame, settled: int, kept: ExitStack, *, upsert: bool, moves: bool
 ) -> DataFrame:
-    """Return what a snapshot and what overlays it make of the versions that stand, and what happens later."""
+    """Return what a snapshot and what overlays it make of the versions that stood then, and what happens later."""
     early = (F.col("frame_seq") <= settled) | (F.col("op") == SNAPSHOT)
     first = listed.where(early)
     net = resolve(first, None, kept, replaces=True) if moves else fold(first, replaces=True)
     stands = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
-    before = history.where(F.col(END).isNull()).select(as_struct(key).alias("key"), as_struct(row).alias("old"))
+    then = (F.col(START) <= settled) & (F.col(END).isNull() | (F.col(END) > settled))  # a cut that died told more
+    before = history.where(then).select(as_struct(key).alias("key"), as_struct(row).alias("old"))
     both = stands.join(before, "key", "full_outer")
     same = F.col("row").isNotNull() & F.col("old").isNotNull() & F.col("row").eqNullSafe(F.col("old"))
     differing = both.where(~same).select(

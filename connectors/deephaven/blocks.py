@@ -1,17 +1,14 @@
-"""Turns column messages into rows: cuts columns into blocks of row keys, then scatters each block into rows.
+"""Cuts column messages into blocks of row keys, on their way to becoming rows.
 
 A Deephaven update sends each column by itself, so a row is spread over as many messages as it has columns. Row keys
 are cut into blocks of 65,536. `BlockCutter` packs what one batch of frames says of one column and one block into a
-*piece*; Spark brings the pieces of a block together; `assemble` scatters them into rows with numpy and in doing so
-folds any number of updates: per row the last insert, removal and modification decide, per cell the last value since.
-
-Order of changes: by update, inside an update removals first, then added, then modified rows, then by position
-(Deephaven's own order of index changes). Nothing here knows SBE or Spark.
+*piece*; Spark brings the pieces of a block together; `connectors.deephaven.assembly` makes rows of them. Nothing here
+knows SBE or Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,7 +18,6 @@ import pyarrow as pa
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 Offsets: TypeAlias = npt.NDArray[np.uint16]
-Places: TypeAlias = npt.NDArray[np.intp] | slice
 _Piece: TypeAlias = tuple[int, int, int, int, bytes, bytes, bytes]
 
 BLOCK_BITS = 16
@@ -29,6 +25,9 @@ BLOCK_ROWS = 1 << BLOCK_BITS
 
 REMOVED, ADDED, MODIFIED = 0, 1, 2
 """Phases of an update, in the order in which they take effect."""
+
+_UPDATES_TOGETHER = 256
+"""Updates, one after another, that are cut and assembled together where each is kept apart: what bounds memory then."""
 
 FIRST_BLOCK = -(1 << 62)
 """Block of pieces that concern every block; sorts before all others."""
@@ -45,7 +44,7 @@ _LARGE = 1024
 PIECE = pa.schema(
     [
         ("part", pa.int32()),  # partition that assembles the piece
-        ("update", pa.int64()),  # index of the update for a log; 0 where updates are folded
+        ("updates", pa.int64()),  # which `_UPDATES_TOGETHER` where updates are kept apart; 0 where they are folded
         ("block", pa.int64()),
         ("column", pa.int32()),  # index in the table's columns, or one of the three above
         ("runs", pa.binary()),  # int64 quadruples: update, phase, position, rows
@@ -81,7 +80,7 @@ class BlockCutter:
 
     Args:
         parts: Number of partitions that assemble; block ``b`` goes to part ``b % parts``.
-        by_update: Keep updates apart (a log of changes) instead of folding them.
+        by_update: Keep updates apart (a log of changes, the versions of a history) instead of folding them.
     """
 
     parts: int
@@ -96,14 +95,14 @@ class BlockCutter:
 
         Small messages are joined before they are cut; a large one is a piece for each of its blocks at once.
         """
-        update = change.update if self.by_update else 0
+        updates = change.update // _UPDATES_TOGETHER if self.by_update else 0
         self.rows += len(change.keys)
-        if len(change.keys) >= _LARGE and _contiguous(change.keys):
-            self._rows += self._slice(change, update)
+        if len(change.keys) >= _LARGE and contiguous(change.keys):
+            self._rows += self._slice(change, updates)
         elif len(change.keys) >= _LARGE:
-            self._rows += self._cut(change.column, update, [change])
+            self._rows += self._cut(change.column, updates, [change])
         elif len(change.keys):
-            self._changes.setdefault((change.column, update), []).append(change)
+            self._changes.setdefault((change.column, updates), []).append(change)
 
     def add_wide(self, removed: WideRange) -> None:
         """Take a wide removed range: every part must see it."""
@@ -119,14 +118,14 @@ class BlockCutter:
 
     def pieces(self) -> pa.RecordBatch:
         """Return everything taken, as `PIECE` rows."""
-        for (column, update), changes in self._changes.items():
-            self._rows += self._cut(column, update, changes)
+        for (column, updates), changes in self._changes.items():
+            self._rows += self._cut(column, updates, changes)
         columns = zip(*self._rows, strict=True) if self._rows else [()] * len(PIECE)
         return pa.RecordBatch.from_arrays(
             [pa.array(values, kind.type) for values, kind in zip(columns, PIECE, strict=True)], schema=PIECE
         )
 
-    def _slice(self, change: Change, update: int) -> Iterator[_Piece]:
+    def _slice(self, change: Change, updates: int) -> Iterator[_Piece]:
         """Cut a message of consecutive keys: nothing is looked at row by row."""
         first, rows, start = int(change.keys[0]), len(change.keys), 0
         while start < rows:
@@ -135,11 +134,11 @@ class BlockCutter:
             run = np.array([change.update, change.phase, change.position, count], np.int64)
             values = None if change.values is None else change.values.slice(start, count)
             yield self._piece(
-                change.column, update, block, runs=run, offsets=np.array([offset], np.uint16), values=values
+                change.column, updates, block, runs=run, offsets=np.array([offset], np.uint16), values=values
             )
             start += count
 
-    def _cut(self, column: int, update: int, changes: Sequence[Change]) -> Iterator[_Piece]:
+    def _cut(self, column: int, updates: int, changes: Sequence[Change]) -> Iterator[_Piece]:
         keys, run_of, values = _joined(changes)
         blocks = keys >> BLOCK_BITS
         starts = _starts(blocks)
@@ -153,13 +152,13 @@ class BlockCutter:
             runs = _runs(heads, run_of[start:end])
             offsets = (keys[start:end] & (BLOCK_ROWS - 1)).astype(np.uint16)
             mine = None if values is None else values.slice(start, end - start)
-            yield self._piece(column, update, int(blocks[start]), runs=runs, offsets=offsets, values=mine)
+            yield self._piece(column, updates, int(blocks[start]), runs=runs, offsets=offsets, values=mine)
 
     def _piece(
-        self, column: int, update: int, block: int, *, runs: Longs, offsets: Offsets, values: pa.Array | None
+        self, column: int, updates: int, block: int, *, runs: Longs, offsets: Offsets, values: pa.Array | None
     ) -> _Piece:
         packed = b"" if values is None else _pack(values)
-        return block % self.parts, update, block, column, runs.tobytes(), offsets.tobytes(), packed
+        return block % self.parts, updates, block, column, runs.tobytes(), offsets.tobytes(), packed
 
 
 def _joined(changes: Sequence[Change]) -> tuple[Longs, npt.NDArray[np.intp], pa.Array | None]:
@@ -196,182 +195,6 @@ def _pack(values: pa.Array) -> bytes:
     return bytes(memoryview(batch.serialize()))
 
 
-def _unpack(packed: bytes, kind: pa.DataType) -> pa.Array:
-    return pa.ipc.read_record_batch(pa.py_buffer(packed), pa.schema([("v", kind)])).column(0)
-
-
-@dataclass
-class Column:
-    """Everything the pieces of one block say of one column, in order of effect."""
-
-    offsets: Places
-    update: Longs
-    phase: Longs
-    position: Longs
-    values: pa.Array | None
-
-
-def gather(pieces: Sequence[tuple[bytes, bytes, bytes]], kind: pa.DataType | None) -> Column:
-    """Join the pieces of one column and sort their rows by update, phase and position."""
-    runs = np.concatenate([np.frombuffer(runs, np.int64) for runs, _, _ in pieces]).reshape(-1, 4)
-    offsets = np.concatenate([_offsets(packed, runs) for runs, packed, _ in pieces])
-    values = None if kind is None else pa.concat_arrays([_unpack(packed, kind) for _, _, packed in pieces])
-    update, phase, position = (np.repeat(runs[:, i], runs[:, 3]) for i in range(3))
-    if _contiguous(offsets):
-        return Column(slice(int(offsets[0]), int(offsets[-1]) + 1), update, phase, position, values)
-    order = np.lexsort((runs[:, 2], runs[:, 1], runs[:, 0]))
-    if not _contiguous(order):
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        rows = np.argsort(np.repeat(rank, runs[:, 3]), kind="stable")
-        offsets, update, phase, position = offsets[rows], update[rows], phase[rows], position[rows]
-        values = None if values is None else values.take(pa.array(rows))
-    return Column(offsets, update, phase, position, values)
-
-
-def _offsets(packed: bytes, runs: bytes) -> npt.NDArray[np.intp]:
-    """Return the offsets of a piece's rows."""
-    offsets = np.frombuffer(packed, np.uint16).astype(np.intp)
-    rows = int(np.frombuffer(runs, np.int64)[3::4].sum())
-    return offsets if len(offsets) == rows else np.arange(offsets[0], offsets[0] + rows)
-
-
-def _contiguous(numbers: npt.NDArray[np.integer[Any]]) -> bool:
+def contiguous(numbers: npt.NDArray[np.integer[Any]]) -> bool:
     """Tell whether each number follows the one before; False for none."""
     return bool(len(numbers)) and bool(np.all(numbers[1:] == numbers[:-1] + 1))
-
-
-class Rows(NamedTuple):
-    """Net changes of one block, one per touched row key, in ascending order of keys."""
-
-    keys: Longs
-    position: Longs
-    inserted: npt.NDArray[np.bool_]
-    """The row begins in this cut: it starts from blank."""
-    deleted: npt.NDArray[np.bool_]
-    columns: list[pa.Array]
-    """One array per column of the table; NULL where nothing was sent."""
-    sent: list[npt.NDArray[np.bool_]]
-    """Beside ``columns``: which cells were sent since the row began."""
-
-
-def assemble(
-    block: int,
-    pieces: Iterable[tuple[int, bytes, bytes, bytes]],
-    kinds: Sequence[pa.DataType],
-    wide: Sequence[WideRange] = (),
-    *,
-    upsert: bool = False,
-) -> Rows:
-    """Scatter the pieces (column, runs, offsets, values) of one block into rows and fold their updates.
-
-    Costs by the rows touched, however few of the block's they are.
-
-    Args:
-        upsert: A row modified after it was removed begins again, as it does where the two are in different cuts.
-    """
-    by_column: dict[int, list[tuple[bytes, bytes, bytes]]] = {}
-    for column, runs, offsets, values in pieces:
-        by_column.setdefault(column, []).append((runs, offsets, values))
-    touched = _Touched(_offsets(offsets, runs) for found in by_column.values() for runs, offsets, _ in found)
-    board = _Board(touched.offsets + (block << BLOCK_BITS))
-    cells: dict[int, _Cells] = {}
-    for column, found in by_column.items():
-        gathered = gather(found, kinds[column] if column >= 0 else None)
-        at = touched.places(gathered)
-        board.note(gathered, at)
-        if column >= 0:
-            cells[column] = _Cells(gathered, at, len(board.keys))
-    board.note_wide(wide)
-    return board.rows([cells.get(i) or kind for i, kind in enumerate(kinds)], upsert=upsert)
-
-
-class _Touched:
-    """The rows of a block that any column speaks of, and each one's place among them."""
-
-    def __init__(self, offsets_of_pieces: Iterable[npt.NDArray[np.intp]]) -> None:
-        touched = np.zeros(BLOCK_ROWS, np.bool_)
-        for offsets in offsets_of_pieces:
-            touched[offsets] = True
-        self.offsets = np.flatnonzero(touched)
-        self._places = np.empty(BLOCK_ROWS, np.intp)  # only what is touched is ever written or read
-        self._places[self.offsets] = np.arange(len(self.offsets))
-
-    def places(self, column: Column) -> Places:
-        """Return the places of a column's rows; those of rows that follow each other do so too."""
-        if isinstance(column.offsets, slice):
-            first = int(self._places[column.offsets.start])
-            return slice(first, first + column.offsets.stop - column.offsets.start)
-        return self._places[column.offsets]
-
-
-class _Cells:
-    """One column of a block: for each touched row, which value was sent last and in which update."""
-
-    def __init__(self, column: Column, at: Places, rows: int) -> None:
-        assert column.values is not None
-        self.values = column.values
-        self.source = np.full(rows, -1, np.int32)
-        self.update = np.full(rows, -1, np.int64)
-        self.source[at] = np.arange(len(column.values), dtype=np.int32)
-        self.update[at] = column.update
-
-    def sent(self, since: Longs) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-        """Return the values of the touched rows and which of them were sent, not before update ``since``."""
-        source = self.source
-        sent = (source >= 0) & (self.update >= since)
-        if len(source) == len(self.values) and bool(sent.all()) and _contiguous(source):
-            return self.values, sent
-        return self.values.take(pa.array(source, mask=~sent)), sent
-
-
-class _Board:
-    """For each touched row: the last update that added, removed and modified it, and its last position."""
-
-    def __init__(self, keys: Longs) -> None:
-        self.keys = keys
-        self.added, self.removed, self.modified, self.position = (np.full(len(keys), -1, np.int64) for _ in range(4))
-
-    def note(self, column: Column, at: Places) -> None:
-        """Write down what one column's rows say. Rows come in order of effect, so the last assignment wins."""
-        for phase, last in ((REMOVED, self.removed), (ADDED, self.added), (MODIFIED, self.modified)):
-            chosen = column.phase == phase
-            if bool(chosen.all()):
-                last[at] = np.maximum(last[at], column.update)
-            elif bool(chosen.any()):
-                rows = np.arange(at.start, at.stop)[chosen] if isinstance(at, slice) else at[chosen]
-                last[rows] = np.maximum(last[rows], column.update[chosen])
-        if isinstance(at, slice):
-            self.position[at] = np.maximum(self.position[at], column.position)
-        else:
-            np.maximum.at(self.position, at, column.position)
-
-    def note_wide(self, wide: Iterable[WideRange]) -> None:
-        """Let wide removals take effect on the touched rows."""
-        for removed in wide:
-            first, end = np.searchsorted(self.keys, removed.first), np.searchsorted(self.keys, removed.last, "right")
-            at = slice(int(first), int(end))
-            self.removed[at] = np.maximum(self.removed[at], removed.update)
-            self.position[at] = np.maximum(self.position[at], removed.position)
-
-    def rows(self, columns: Sequence[_Cells | pa.DataType], *, upsert: bool) -> Rows:
-        """Return the net change of every touched row."""
-        count = len(self.keys)
-        inserted = (self.added >= 0) & (self.added >= self.removed)
-        deleted = (self.removed >= 0) & ~inserted
-        if upsert:
-            modified_after = deleted & (self.modified >= self.removed)
-            inserted, deleted = inserted | modified_after, deleted & ~modified_after
-        since = np.maximum(self.added, self.removed)
-        found = [
-            column.sent(since) if isinstance(column, _Cells) else (pa.nulls(count, column), np.zeros(count, np.bool_))
-            for column in columns
-        ]
-        return Rows(
-            keys=self.keys,
-            position=self.position,
-            inserted=inserted,
-            deleted=deleted,
-            columns=[values for values, _ in found],
-            sent=[sent for _, sent in found],
-        )

@@ -59,8 +59,6 @@ class DeephavenConnector:
         for name, table in feed.tables.items():
             if table.on_unexplained != "count":  # a net row does not say what it was made of
                 yield Problem(f"tables.{name}.on_unexplained", table.on_unexplained, "count")
-            if table.stored_as_scd_type != 1:  # updates of a cut are folded where columns become rows
-                yield Problem(f"tables.{name}.stored_as_scd_type", table.stored_as_scd_type, "1")
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

@@ -4,8 +4,9 @@ Two steps in Python workers, one shuffle of packed columns between them::
 
     frames ──mapInArrow──▶ pieces of (block, column) ──shuffle by block──▶ mapInArrow ──▶ net change rows
 
-The second step folds all updates of the cut (`connectors.deephaven.blocks`), so there is at most one change per row
-key; for a log it keeps updates apart. Memory of a worker is bounded by one Arrow batch, or one block of 65,536 rows.
+The second step folds all updates of the cut (`connectors.deephaven.assembly`), so there is at most one change per row
+key; for a log, and for the versions of a history, it keeps updates apart. Memory of a worker is bounded by one Arrow
+batch, or one block of 65,536 rows.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from pyspark.sql.types import StructType
 from conf.errors import SchemaDrift
 from conf.model import Table
 from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.deephaven.assembly import Rows, assemble
 from connectors.deephaven.blocks import (
     ERROR_COLUMN,
     PIECE,
     WIDE_COLUMN,
     BlockCutter,
-    Rows,
+    Longs,
     WideRange,
-    assemble,
 )
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.parts import Roles
@@ -46,7 +47,7 @@ ROW_KEY = "_row_key"
 _KEY = pa.struct([(ROW_KEY, pa.int64())])
 _ERROR = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
 _RANGE = pa.schema(
-    [("update", pa.int64()), ("frame_seq", pa.int64()), ("first_key", pa.int64()), ("last_key", pa.int64())]
+    [("moment", pa.int64()), ("frame_seq", pa.int64()), ("first_key", pa.int64()), ("last_key", pa.int64())]
 )
 _FACTS = pa.schema(
     [
@@ -98,17 +99,19 @@ class DeephavenDecoder:
         """Return net changes, one per row key; for a log one per update and row key, without removals. Lazy."""
         assert isinstance(table, DeephavenTable)
         reader = self._reader(context, cut, table)
-        parts = int(frames.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200)
-        pieces = _carrying_rows(frames).mapInArrow(
-            _PieceStep(reader, parts, by_update=reader.lists_ranges), from_arrow_schema(PIECE)
-        )
-        blocks = pieces.repartitionById(parts, F.col("part")).sortWithinPartitions("update", "block")
-        assembled = _AssembleStep(reader.columns, replaces=cut.replaces, upsert=table.upserts)
-        return blocks.mapInArrow(assembled, from_arrow_schema(assembled.schema))
+        step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=reader.lists_ranges)
+        return _assembled(frames, reader, step)
+
+    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Return changes, one per update and row key, each at its update's end, without wide removed ranges. Lazy."""
+        assert isinstance(table, DeephavenTable)
+        reader = self._reader(context, cut, table)
+        step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=True, at_ends=True)
+        return _assembled(frames, reader, step)
 
     def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Return removed ranges too wide to list; for a log all of them. ``update`` is its index in the cut. Lazy."""
-        step = _RangeStep(self._reader(context, cut, table))
+        """Return removed ranges too wide to list; for a log all of them. Lazy."""
+        step = _RangeStep(self._reader(context, cut, table), cut.ends)
         return _carrying_rows(frames).mapInArrow(step, from_arrow_schema(_RANGE))
 
     def settled(self, context: Context, cut: Cut, table: Table) -> None:
@@ -138,6 +141,15 @@ class DeephavenDecoder:
 def _carrying_rows(frames: DataFrame) -> DataFrame:
     """Leave out the brackets of updates: only what lies inside carries rows."""
     return frames.where(F.col("boundary") == "inside").select("frame_seq", "epoch", "body")
+
+
+def _assembled(frames: DataFrame, reader: CutReader, step: _AssembleStep) -> DataFrame:
+    """Decode the frames into pieces, bring those of a block together, and join them into change rows."""
+    parts = int(frames.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200)
+    cutting = _PieceStep(reader, parts, by_update=step.by_update)
+    pieces = _carrying_rows(frames).mapInArrow(cutting, from_arrow_schema(PIECE))
+    blocks = pieces.repartitionById(parts, F.col("part")).sortWithinPartitions("updates", "block")
+    return blocks.mapInArrow(step, from_arrow_schema(step.schema))
 
 
 def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:
@@ -218,11 +230,12 @@ class _PieceStep:
 @dataclass(frozen=True)
 class _RangeStep:
     reader: CutReader
+    moments: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             wide = [
-                removed
+                (self.moments[removed.update], *removed[1:])
                 for found in self.reader.read(landed_frames(batch))
                 if isinstance(found, Removals)
                 for removed in found.wide
@@ -232,13 +245,22 @@ class _RangeStep:
 
 
 class _AssembleStep:
-    """Joins the pieces of each block, which follow each other in a partition, into change rows."""
+    """Joins the pieces of each block, which follow each other in a partition, into change rows.
 
-    def __init__(self, columns: tuple[SilverColumn, ...], *, replaces: bool, upsert: bool) -> None:
+    Args:
+        by_update: Keep updates apart.
+        at_ends: The position of a change is its update's end, not that of its last frame; what the snapshot adds is
+            told from what is added later.
+    """
+
+    def __init__(
+        self, columns: tuple[SilverColumn, ...], cut: Cut, *, upsert: bool, by_update: bool, at_ends: bool = False
+    ) -> None:
         self.names = [column.info.name for column in columns]
         self.kinds = [column.arrow for column in columns]
-        self.inserting = SNAPSHOT if replaces else INSERT
-        self.upsert = upsert
+        self.replaces, self.settled = cut.replaces, cut.settled
+        self.upsert, self.by_update = upsert, by_update
+        self.moments = np.array(cut.ends, np.int64) if at_ends else None
         self.row = pa.struct([column.field for column in columns])
         self.schema = pa.schema(
             [
@@ -255,30 +277,37 @@ class _AssembleStep:
         wide: list[WideRange] = []
         at: tuple[int, int] | None = None
         pieces: list[tuple[int, bytes, bytes, bytes]] = []
-        for update, block, column, runs, offsets, values in _piece_rows(batches):
+        for updates, block, column, runs, offsets, values in _piece_rows(batches):
             if column == ERROR_COLUMN:
                 yield self._error(runs, values)
             elif column == WIDE_COLUMN:
                 wide.append(_wide(runs, offsets))
             else:
-                if at != (update, block):
+                if at != (updates, block):
                     if at is not None:
-                        yield self._rows(assemble(at[1], pieces, self.kinds, wide, upsert=self.upsert))
-                    at, pieces = (update, block), []
+                        yield self._assembled(at[1], pieces, wide)
+                    at, pieces = (updates, block), []
                 pieces.append((column, runs, offsets, values))
         if at is not None:
-            yield self._rows(assemble(at[1], pieces, self.kinds, wide, upsert=self.upsert))
+            yield self._assembled(at[1], pieces, wide)
 
-    def _rows(self, rows: Rows) -> pa.RecordBatch:
+    def _assembled(
+        self, block: int, pieces: list[tuple[int, bytes, bytes, bytes]], wide: list[WideRange]
+    ) -> pa.RecordBatch:
+        rows = assemble(block, pieces, self.kinds, wide, upsert=self.upsert, by_update=self.by_update)
+        return self._rows(rows, rows.position if self.moments is None else self.moments[rows.update])
+
+    def _rows(self, rows: Rows, position: Longs) -> pa.RecordBatch:
         count = len(rows.keys)
-        op = np.where(rows.inserted, 0, np.where(rows.deleted, 1, 2)).astype(np.int8)
-        ops = pa.DictionaryArray.from_arrays(pa.array(op), pa.array([self.inserting, DELETE, UPDATE]))
+        of_snapshot = self.replaces & ((self.moments is None) | (position == self.settled))
+        op = np.where(rows.inserted, np.where(of_snapshot, 3, 0), np.where(rows.deleted, 1, 2)).astype(np.int8)
+        ops = pa.DictionaryArray.from_arrays(pa.array(op), pa.array([INSERT, DELETE, UPDATE, SNAPSHOT]))
         key = pa.StructArray.from_arrays([pa.array(rows.keys)], fields=list(_KEY))
         row = pa.StructArray.from_arrays(
             rows.columns, fields=list(self.row), mask=pa.array(rows.deleted) if rows.deleted.any() else None
         )
         return pa.RecordBatch.from_arrays(
-            [pa.array(rows.position), ops.cast(pa.string()), key, row, self._present(rows), pa.nulls(count, _ERROR)],
+            [pa.array(position), ops.cast(pa.string()), key, row, self._present(rows), pa.nulls(count, _ERROR)],
             schema=self.schema,
         )
 
@@ -304,7 +333,7 @@ class _AssembleStep:
 
 
 def _piece_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, int, bytes, bytes, bytes]]:
-    names = ("update", "block", "column", "runs", "offsets", "values")
+    names = ("updates", "block", "column", "runs", "offsets", "values")
     for batch in batches:
         yield from zip(*(batch.column(name).to_pylist() for name in names), strict=True)
 

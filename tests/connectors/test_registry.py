@@ -111,6 +111,14 @@ def test_all_mistakes_are_told_at_once_with_their_file(settings, tmp_path):
         ('columns = ["A"]\nkeys = ["B"]', "keys among columns, which lack B"),
         ('columns = ["A"]\ndecimals = { B = 2 }', "decimals among columns, which lack B"),
         ('mode = "updates_only"\nkeys = ["A"]', "keys with apply = upsert: a log has none"),
+        (
+            'mode = "updates_only"\nstored_as_scd_type = 2',
+            "stored_as_scd_type = 2 with apply = upsert: a log is a history already",
+        ),
+        (
+            'keys = ["A"]\nstored_as_scd_type = 2',
+            "stored_as_scd_type = 2 without keys: versions are those of a row key",
+        ),
     ],
 )
 def test_settings_of_a_table_that_do_not_fit_together_are_told(settings, lines, allowed):

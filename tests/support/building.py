@@ -107,6 +107,15 @@ class Built:
         """Give the only table other settings from now on."""
         self.feed = replace(self.feed, tables=dict.fromkeys(self.feed.tables, settings))
 
+    def versions(self, table: str) -> list[dict[str, Any]]:
+        """Return all versions of the table's rows, read as `records` are."""
+        opened = open_table(self.places.history(FEED, table))
+        assert opened is not None
+        found: list[dict[str, Any]] = pa.table(
+            QueryBuilder().register("history", opened).execute("SELECT * FROM history").read_all()
+        ).to_pylist()
+        return found
+
     def holds(self, table: str) -> Sequence[Hold]:
         """Return what holds the table, by the feed's quarantine."""
         return holds(self.places, FEED, table)

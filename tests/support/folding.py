@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from connectors.deephaven.assembly import assemble
 from connectors.deephaven.blocks import (
     ADDED,
     MODIFIED,
@@ -18,7 +19,6 @@ from connectors.deephaven.blocks import (
     BlockCutter,
     Change,
     WideRange,
-    assemble,
 )
 
 KINDS = (pa.int64(), pa.string())
@@ -77,13 +77,15 @@ def fold(
         if piece["column"] == WIDE_COLUMN:
             wide.setdefault(piece["part"], []).append(_wide(piece))
         else:
-            at = (piece["part"], piece["update"], piece["block"])
+            at = (piece["part"], piece["updates"], piece["block"])
             blocks.setdefault(at, []).append((piece["column"], piece["runs"], piece["offsets"], piece["values"]))
     net: dict[tuple[int, int], Net] = {}
-    for (part, update, block), found in blocks.items():
-        rows = assemble(block, found, KINDS, wide.get(part, []), upsert=upsert)
-        assert rows.keys.tolist() == sorted(set(rows.keys.tolist()))
-        for at, key in enumerate(rows.keys.tolist()):
+    for (part, _, block), found in blocks.items():
+        rows = assemble(block, found, KINDS, wide.get(part, []), upsert=upsert, by_update=by_update)
+        updates = rows.update.tolist() if by_update else [0] * len(rows.keys)
+        named = list(zip(updates, rows.keys.tolist(), strict=True))
+        assert named == sorted(set(named))
+        for at, (update, key) in enumerate(named):
             assert (update, key) not in net, "a block is assembled in one place"
             net[update, key] = _net(rows, at)
     return net

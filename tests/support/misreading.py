@@ -45,6 +45,9 @@ class Misreading:
     def changes(self, frames: DataFrame, *cut: Any) -> DataFrame:
         return self.decoder.changes(self._misread(frames), *cut)
 
+    def versions(self, frames: DataFrame, *cut: Any) -> DataFrame:
+        return self.decoder.versions(self._misread(frames), *cut)
+
     def removed_ranges(self, frames: DataFrame, *cut: Any) -> DataFrame:
         return self.decoder.removed_ranges(self._misread(frames), *cut)
 

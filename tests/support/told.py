@@ -80,6 +80,9 @@ class ToldDecoder:
         carrying = frames.where("body IS NOT NULL AND length(body) > 0").select("frame_seq", "kind", "body")
         return carrying.mapInArrow(_Read(self.row), change_type(KEY, self.row))
 
+    def versions(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+        return self.changes(frames, context, cut, table)
+
     def removed_ranges(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
         raise AssertionError("keys here are not positions")
 

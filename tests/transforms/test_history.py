@@ -143,3 +143,77 @@ def test_in_the_order_of_the_source_late_changes_find_their_place(spark: SparkSe
     assert first == [("b", "02", "06"), ("f", "06", "08")]
     assert second == [("b", "02", "04"), ("d", "04", "06"), ("f", "06", "07"), ("g", "07", "08")]
     assert T.StringType() == read(spark, tmp_path).schema[START].dataType
+
+
+POSITIONAL = change_type(T.StructType().add("_row_key", T.LongType()), T.StructType().add("a", T.StringType()))
+
+
+def positional(
+    spark: SparkSession,
+    path: Path,
+    version: int,
+    told: Sequence[tuple[int, str, int, str]],
+    *,
+    ranges: Sequence[tuple[int, int, int]] = (),
+    settled: int | None = None,
+    upsert: bool = False,
+) -> list[Any]:
+    session = spark.newSession()
+    rows = [{"frame_seq": at, "op": op, "key": {"_row_key": k}, "row": {"a": a}} for at, op, k, a in told]
+    removed = session.createDataFrame(list(ranges), "moment long, first_key long, last_key long")
+    changes = session.createDataFrame(rows, POSITIONAL)
+    recorded, moments = Recorded("h", version), Moments(settled=settled)
+    keep_history(
+        changes, str(path), recorded=recorded, moments=moments, ranges=removed if ranges else None, upsert=upsert
+    )
+    return sorted(tuple(row) for row in read(spark, path).collect())
+
+
+def test_what_a_process_that_died_has_told_is_told_again_in_a_larger_cut_to_no_effect(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    positional(spark, tmp_path, 1, [(1, "insert", 1, "same"), (1, "insert", 2, "goes"), (1, "insert", 3, "old")])
+    told = [(5, "snapshot", 1, "same"), (5, "snapshot", 2, "goes"), (5, "snapshot", 3, "new"), (7, "update", 1, "next")]
+    positional(spark, tmp_path, 7, told, settled=5)
+
+    found = positional(spark, tmp_path, 9, [*told, (9, "delete", 2, "")], settled=5)
+
+    assert found == [(1, "next", 7, None), (1, "same", 1, 7), (2, "goes", 1, 9), (3, "new", 5, None), (3, "old", 1, 5)]
+
+
+def test_an_upsert_of_a_row_removed_in_the_same_moment_begins_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    told = [(1, "update", 10, "first"), (1, "update", 20, "stays"), (3, "update", 10, "again")]
+
+    found = positional(spark, tmp_path, 3, told, ranges=[(3, 0, 15)], upsert=True)
+
+    assert found == [(10, "again", 3, None), (10, "first", 1, 3), (20, "stays", 1, None)]
+
+
+def test_removed_ranges_end_what_stands_and_what_began_before_them_in_the_cut(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    first = positional(
+        spark, tmp_path, 1, [(1, "insert", 10, "stays"), (1, "insert", 20, "goes"), (1, "insert", 30, "edge")]
+    )
+    second = positional(
+        spark,
+        tmp_path,
+        9,
+        [
+            (3, "insert", 25, "begins"),
+            (5, "insert", 20, "again"),
+            (5, "update", 25, "unheard"),
+            (7, "insert", 25, "later"),
+        ],
+        ranges=[(5, 11, 29), (9, 30, 10**15), (2, 25, 25)],
+    )
+
+    assert first == [(10, "stays", 1, None), (20, "goes", 1, None), (30, "edge", 1, None)]
+    assert second == [
+        (10, "stays", 1, None),
+        (20, "again", 5, None),
+        (20, "goes", 1, 5),
+        (25, "begins", 3, 5),
+        (25, "later", 7, None),
+        (30, "edge", 1, 9),
+    ]

@@ -213,6 +213,39 @@ def test_a_log_keeps_updates_apart():
     }
 
 
+def test_updates_kept_apart_may_be_any_number_and_far_apart():
+    frames = [modified(u, 10 * u, 0, {7: u, 2 * BLOCK: -u}) for u in (0, 254, 255, 256, 511, 40_000)]
+
+    net = fold(frames, by_update=True)
+
+    assert net == {
+        (0, 7): Net("update", 0, {0: 0}),
+        (0, 2 * BLOCK): Net("update", 0, {0: 0}),
+        (254, 7): Net("update", 2_540, {0: 254}),
+        (254, 2 * BLOCK): Net("update", 2_540, {0: -254}),
+        (255, 7): Net("update", 2_550, {0: 255}),
+        (255, 2 * BLOCK): Net("update", 2_550, {0: -255}),
+        (256, 7): Net("update", 2_560, {0: 256}),
+        (256, 2 * BLOCK): Net("update", 2_560, {0: -256}),
+        (511, 7): Net("update", 5_110, {0: 511}),
+        (511, 2 * BLOCK): Net("update", 5_110, {0: -511}),
+        (40_000, 7): Net("update", 400_000, {0: 40_000}),
+        (40_000, 2 * BLOCK): Net("update", 400_000, {0: -40_000}),
+    }
+
+
+def test_a_row_removed_and_added_by_different_updates_is_both_where_they_are_kept_apart():
+    frames = [removed(0, 10, 7), added(1, 20, 0, {7: 1}), removed(1, 21, 7), modified(2, 30, 1, {7: "b"})]
+
+    net = fold(frames, by_update=True)
+
+    assert net == {
+        (0, 7): Net("delete", 10, {}),
+        (1, 7): Net("insert", 21, {0: 1}),
+        (2, 7): Net("update", 30, {1: "b"}),
+    }
+
+
 def test_no_changes_give_no_pieces():
     assert BlockCutter(2).pieces().num_rows == 0
 
@@ -299,15 +332,17 @@ def test_folding_by_blocks_is_folding_by_a_dictionary(
     assert {key: row for (_, key), row in net.items()} == naive(found, upsert=upsert)
 
 
-@given(frames(), st.integers(1, 4), st.data(), st.randoms(use_true_random=False))
-def test_a_log_is_the_fold_of_each_update_alone(found: list[Frame], parts: int, draw: st.DataObject, random: Any):
-    kept = [frame for frame in found if isinstance(frame, Change) and frame.phase != REMOVED]
+@given(frames(), st.booleans(), st.integers(1, 4), st.data(), st.randoms(use_true_random=False))
+def test_kept_apart_each_update_is_folded_alone(
+    found: list[Frame], upsert: bool, parts: int, draw: st.DataObject, random: Any
+):
+    kept = [frame for frame in found if isinstance(frame, Change)]
     batches = batches_of(kept, draw)
 
-    net = fold(*batches, parts=parts, by_update=True, shuffle=random.shuffle)
+    net = fold(*batches, parts=parts, by_update=True, upsert=upsert, shuffle=random.shuffle)
 
     assert net == {
         (update, key): row
         for update in {frame.update for frame in kept}
-        for key, row in naive([frame for frame in kept if frame.update == update], upsert=False).items()
+        for key, row in naive([frame for frame in kept if frame.update == update], upsert=upsert).items()
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
@@ -174,6 +175,46 @@ def test_a_cut_becomes_one_change_for_each_row_and_bad_frames_become_error_rows(
     assert_df_equality(changes, spark.createDataFrame(expected, CHANGE), ignore_row_order=True)
 
 
+def test_versions_are_one_for_each_row_and_update_at_the_updates_end(spark: SparkSession, one_cut: tuple[Built, Cut]):
+    built, cut = one_cut
+    decoder, frames, context = decoded(built, cut)
+
+    versions = decoder.versions(frames.where("frame_seq <> 14"), context, cut, built.feed.tables["t"])
+
+    expected = [
+        (9, "insert", (1,), ("a", 1), None, None),
+        (9, "insert", (2,), ("b", 2), None, None),
+        (15, "delete", (2,), None, None, None),
+        (15, "update", (8,), ("h", 8), None, None),
+        (9, "update", (9,), (None, 9), ["Qty"], None),
+        (15, "update", (9,), ("i", None), ["Sym"], None),
+        (9, "delete", (20,), None, None, None),
+        (9, "delete", (21,), None, None, None),
+        (9, "update", (70_000,), (None, None), ["Qty"], None),
+    ]
+    assert_df_equality(versions, spark.createDataFrame(expected, CHANGE), ignore_row_order=True)
+
+
+def test_only_what_the_snapshot_itself_adds_is_a_version_of_the_snapshot(
+    spark: SparkSession, one_cut: tuple[Built, Cut]
+):
+    built, cut = one_cut
+    settled_first = replace(cut, replaces=True, settled=9)
+    settled_last = replace(cut, replaces=True, settled=15)
+    decoder, frames, context = decoded(built, cut)
+    inserting = {
+        settled.settled: {
+            row.op for row in decoder.versions(frames, context, settled, built.feed.tables["t"]).collect()
+        }
+        for settled in (settled_first, settled_last)
+    }
+
+    assert inserting == {
+        9: {"snapshot", "update", "delete", None},
+        15: {"insert", "update", "delete", None},
+    }
+
+
 def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges(one_cut: tuple[Built, Cut]):
     built, cut = one_cut
     decoder, frames, context = decoded(built, cut)
@@ -191,14 +232,16 @@ def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges
     )
 
 
-def test_wide_ranges_stay_apart_with_the_update_that_removes_them(spark: SparkSession, one_cut: tuple[Built, Cut]):
+def test_wide_ranges_stay_apart_with_the_end_of_the_update_that_removes_them(
+    spark: SparkSession, one_cut: tuple[Built, Cut]
+):
     built, cut = one_cut
     decoder, frames, context = decoded(built, cut)
 
     ranges = decoder.removed_ranges(frames, context, cut, built.feed.tables["t"])
 
-    schema = "update long, frame_seq long, first_key long, last_key long"
-    assert_df_equality(ranges, spark.createDataFrame([(0, 8, 1_000_000, 2_000_000)], schema))
+    schema = "moment long, frame_seq long, first_key long, last_key long"
+    assert_df_equality(ranges, spark.createDataFrame([(9, 8, 1_000_000, 2_000_000)], schema))
 
 
 def test_the_row_type_is_that_of_the_newest_response(spark: SparkSession, one_cut: tuple[Built, Cut]):
