@@ -20,13 +20,15 @@ from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
-from transforms.changes import DELETE, INSERT, UPDATE, struct_type
+from transforms.changes import DELETE, INSERT, UPDATE, as_struct, struct_type
 from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key, fold
 from transforms.history import Moments, keep_history
 from transforms.merge import OP, POSITION, PRESENT, Recorded, create_empty, merge, net_rows
 from transforms.sql import path_table, quoted
+from transforms.standing import newer, standing
 from transforms.tombstones import bury, not_buried, read
 
 
@@ -71,9 +73,11 @@ def apply_changes(
     sequence, deletes = _column(sequence_by), _delete(apply_as_deletes)
     changes = _changes(source, keys, columns, sequence=sequence, deletes=deletes, nulls_keep=ignore_null_updates)
     check_key(struct_type(changes, "key"), table=recorded.app_id)
-    net = net_rows(fold(changes, by_sequence=True, upsert=True), position="sequence")
     tombstones = f"{path}__tombstones"
     with named_errors(recorded.app_id):
+        if ignore_null_updates and stored_as_scd_type == 1:
+            changes = _in_time(changes, path, tombstones)
+        net = net_rows(fold(changes, by_sequence=True, upsert=True), position="sequence")
         bury(net, tombstones, keys=keys, recorded=_beside(recorded), settled=settled)
         if stored_as_scd_type == 1:
             kind = net.drop(OP, POSITION, PRESENT).schema.add(net.schema[POSITION])
@@ -84,6 +88,16 @@ def apply_changes(
         buried = read(source.sparkSession, tombstones)
         moments = Moments(by_sequence=True)
         keep_history(changes, path, recorded=recorded, moments=moments, upsert=True, tombstones=buried)
+
+
+def _in_time(changes: DataFrame, path: str, tombstones: str) -> DataFrame:
+    """Leave out late changes: folded with later ones, what they carry would pass for new."""
+    session, key, row = changes.sparkSession, struct_type(changes, "key"), struct_type(changes, "row")
+    position = StructField(POSITION, changes.schema["sequence"].dataType)
+    create_empty(session, StructType([*key, position]), path_table(tombstones))
+    create_empty(session, StructType([*row, position]), path_table(path))
+    stood = standing(read(session, path), changes, bounds={}, few=False)
+    return newer(changes, stood, read(session, tombstones).select(as_struct(key).alias("key"), POSITION))
 
 
 def _beside(recorded: Recorded) -> Recorded:

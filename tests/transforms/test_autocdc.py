@@ -66,7 +66,10 @@ def test_nulls_can_leave_columns_as_they_are(spark: SparkSession, tmp_path: Path
     apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=True)
     apply(spark, path, 2, (1, None, "Oslo", "U", 2), (4, "Di", None, "U", 3), ignore_null_updates=True)
 
-    assert_table(spark, path, (1, "Ann", "Oslo", 2), (4, "Di", None, 3))
+    late_and_new = [(1, "Late", None, "U", 1), (1, None, "Bern", "U", 4)]
+    apply(spark, path, 3, *late_and_new, ignore_null_updates=True)
+
+    assert_table(spark, path, (1, "Ann", "Bern", 4), (4, "Di", None, 3))
 
 
 def test_the_tables_columns_can_be_listed_and_keys_are_always_among_them(spark: SparkSession, tmp_path: Path) -> None:
