@@ -64,10 +64,12 @@ class Folding:
         return work.kept.enter_context(cached(told)) if more_than_once else told
 
     def _heard_before(self, waiting: DataFrame) -> DataFrame:
-        """Return rows that wait as the changes they came from."""
+        """Return rows that wait as the changes they came from, but those whose row cannot come any more."""
+        settled = self._settled()
+        living = waiting if settled is None else waiting.alias("t").where(f"NOT ({settled})")
         key, row = (struct_type(self._work.changes, side) for side in ("key", "row"))
         return complete(
-            waiting.select(
+            living.select(
                 F.col(SINCE).alias("frame_seq"),
                 F.lit(0).alias("ordinal"),
                 F.lit(UPDATE).alias("op"),
@@ -152,5 +154,8 @@ class Folding:
         """Remember the deletes."""
         target, work = self._target, self._work
         recorded = work.recorded(tombstones_id(target.feed.name, target.name))
-        settled = target.decoder.settled(work.context, work.cut, target.table)
-        bury(net, target.tombstones.url, keys=work.keys, recorded=recorded, settled=settled)
+        bury(net, target.tombstones.url, keys=work.keys, recorded=recorded, settled=self._settled())
+
+    def _settled(self) -> str | None:
+        work = self._work
+        return work.target.decoder.settled(work.context, work.cut, work.target.table)
