@@ -18,7 +18,8 @@
     ├── PositionGap               bronze lacks positions: first, last
     ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
-        ├── DuplicateKey  NullKey  UnusableKey  Unexplained  SchemaDrift  PositionNotRecorded  UndecodableFrame
+        ├── DuplicateKey  NullKey  UnusableKey  Unexplained  ExpectationFailed  UnusableExpectation
+        ├── SchemaDrift  SnapshotNeeded  PositionNotRecorded  UndecodableFrame
 
 Errors carry what happened as attributes; the message is built from them.
 """
@@ -251,10 +252,37 @@ class Unexplained(ApplyError):
     error_class = "UNEXPLAINED"
 
 
+class ExpectationFailed(ApplyError):
+    """A row fails a rule of the table whose action is ``fail``."""
+
+    error_class = "EXPECTATION_FAILED"
+
+
+class UnusableExpectation(ApplyError):
+    """A rule's condition cannot be judged: it names a column the table lacks, or is no condition."""
+
+    error_class = "UNUSABLE_EXPECTATION"
+
+
 class SchemaDrift(ApplyError):
     """The source's columns changed in a way the table cannot follow."""
 
     error_class = "SCHEMA_DRIFT"
+
+
+class SnapshotNeeded(ApplyError):
+    """The source has a new column and sends partial updates: what older rows have in it, only a snapshot can tell.
+
+    Let the receiver connect anew. The table goes on with the snapshot it gets.
+    """
+
+    error_class = "SNAPSHOT_NEEDED"
+
+    def __init__(self, *, column: str, table: str) -> None:
+        self.column = column
+        super().__init__(
+            f"the source has a new column {column}: a snapshot must tell what older rows have", table=table
+        )
 
 
 class PositionNotRecorded(ApplyError):

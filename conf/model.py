@@ -7,9 +7,9 @@ A feed's ``options`` and ``tables`` are kept raw: only the connector knows their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from conf.secrets import Secret, revealed
 
@@ -58,13 +58,31 @@ class Maintain(Strict):
     vacuum_hours: int = Field(default=168, ge=1)
 
 
+class Expectation(Strict):
+    """A rule that rows of a table meet: a condition in SQL, and what is done with a row for which it is not TRUE."""
+
+    condition: str = Field(min_length=1)
+    action: Literal["warn", "quarantine", "fail"]
+
+
+RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+
+
 class Table(Strict):
     """What every connector's table settings have in common."""
 
     source: str = Field(min_length=1)
     keys: tuple[str, ...] = ()
     on_bad_frame: Literal["hold", "skip"] = "hold"
+    on_unexplained: Literal["count", "error"] = "count"
     stored_as_scd_type: Literal[1, 2] = 1
+    expect: dict[RuleName, Expectation] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _history_is_of_all_rows(self) -> Self:
+        if self.stored_as_scd_type != 1 and any(rule.action == "quarantine" for rule in self.expect.values()):
+            raise ValueError("a rule that quarantines rows cannot go with stored_as_scd_type = 2: use warn or fail")
+        return self
 
 
 class FeedSettings(Strict):

@@ -154,9 +154,8 @@ class Survey(NamedTuple):
     bad_reason: str | None
     changes: int
     """Values of rows added or modified, and rows removed: how much work the cut is, not an exact row count."""
-    first_key: int | None
-    last_key: int | None
-    """Smallest and largest positional key touched, for file pruning; None where keys are not positional."""
+    bounds: Mapping[str, tuple[Any, Any]]
+    """Smallest and largest value touched of key columns, for file pruning; none of a column where that is unknown."""
     wide_ranges: int
     """Removed key ranges too wide to be listed key by key."""
     notes: Mapping[str, int]
@@ -165,9 +164,11 @@ class Survey(NamedTuple):
     """Changes that move a row to another key."""
     partial: int = 0
     """Updates that carry some of the columns."""
+    first_sequence: str | None = None
+    """Smallest ``sequence``; None where the source has none."""
 
 
-NOT_SURVEYED: Final = Survey(None, None, None, 0, None, None, 0, {})
+NOT_SURVEYED: Final = Survey(None, None, None, 0, {}, 0, {})
 """Stands for the survey of a replacing cut that needs none: only its notes would have been used."""
 
 
@@ -222,6 +223,10 @@ class PlainChange(NamedTuple):
     """The columns that were sent, each value as Arrow gives silver's to Python; nothing for a delete."""
     last_key: tuple[Any, ...] | None = None
     """Of a deleted range the last key, whose first is ``key``, both inclusive; None where one row is meant."""
+    old_key: tuple[Any, ...] | None = None
+    """Of an update the key from which it takes the row to ``key``; None where the row stays."""
+    sequence: str | None = None
+    """Of a `Connector.sequenced` source: where the change belongs in the source's own order."""
 
 
 class PlainUpdate(NamedTuple):
@@ -312,6 +317,10 @@ class Connector(Protocol):
     @property
     def net(self) -> bool:
         """`Decoder.changes` yields at most one change per key: it has folded already. `Decoder.versions` has not."""
+
+    @property
+    def partial(self) -> bool:
+        """Updates may carry some of a row's columns only."""
 
     @property
     def sequenced(self) -> bool:

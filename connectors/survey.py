@@ -19,12 +19,15 @@ def survey_changes(changes: DataFrame) -> Survey:
     Runs one Spark job, which decodes every frame and collects one line.
     """
     listed = complete(changes)
+    keys = struct_type(listed, "key").names
     wrong, good = _wrong(listed), F.col("error").isNull()
     bad = F.min(F.when(wrong.isNotNull(), F.struct("frame_seq", wrong.alias("error"))))
     line = listed.agg(
         F.count_if(good).alias("changes"),
         F.count_if(good & F.col("old_key").isNotNull()).alias("moves"),
         F.count_if(good & (F.col("op") == UPDATE) & F.col("present").isNotNull()).alias("partial"),
+        F.min("sequence").alias("first_sequence"),
+        F.struct(*(_bounds(name).alias(name) for name in keys)).alias("bounds"),
         bad.alias("bad"),
     ).first()
     assert line is not None
@@ -34,12 +37,12 @@ def survey_changes(changes: DataFrame) -> Survey:
         bad_class=found and found.error_class,
         bad_reason=found and found.reason,
         changes=line.changes,
-        first_key=None,
-        last_key=None,
+        bounds={name: tuple(ends) for name, ends in zip(keys, line.bounds, strict=True) if None not in ends},
         wide_ranges=0,
         notes={},
         moves=line.moves,
         partial=line.partial,
+        first_sequence=line.first_sequence,
     )
 
 
@@ -49,3 +52,8 @@ def _wrong(changes: DataFrame) -> Column:
     nulls = [F.col("key").isNull(), *(F.col("key").getField(name).isNull() for name in key.names)]
     null_key = F.struct(F.lit(NullKey.error_class).alias("error_class"), F.lit("a key is NULL").alias("reason"))
     return F.coalesce(F.col("error"), F.when(reduce(or_, nulls), null_key))
+
+
+def _bounds(name: str) -> Column:
+    key, old_key = (F.col(side).getField(name) for side in ("key", "old_key"))
+    return F.struct(F.min(F.least(key, old_key)), F.max(F.greatest(key, old_key)))

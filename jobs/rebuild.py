@@ -24,7 +24,11 @@ def rebuild(
     table until they see the new one; other builds may run meanwhile. The new table stands at the position the old one
     had reached: `build` goes on from there. A table that is gone is built to the newest position.
 
-    Safe to stop at any moment, also by SIGKILL: the old table stands, and the next rebuild removes what is left over.
+    Its history and remembered deletes are made anew with it, each swapped in by a commit of its own: the table last.
+    Where the oldest frames were dropped, a history that is there cannot be made anew, and nothing is.
+
+    Safe to stop at any moment, also by SIGKILL: what was swapped in is new, the rest old, and builds go on from it. The
+    next rebuild makes all of it anew and removes what is left over.
 
     Exit code 1 when it could not be rebuilt, such as from a frame that cannot be decoded: the old table stands.
     """

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -68,7 +68,8 @@ def sql(
     """Run a query over the silver tables, by table name.
 
     A table of any feed is called by its name, or FEED__TABLE where several feeds have one of that name. SHOW VIEWS
-    lists them, DESCRIBE TABLE shows columns.
+    lists them, DESCRIBE TABLE shows columns. The versions of a table that keeps history are in TABLE__history: each
+    stood from __START_AT up to, not including, __END_AT, which is NULL for those that stand.
 
     csv prints NULL as nothing and a nested value as JSON. json prints one object a line: decimals, dates and
     times as text, bytes as hex, and NaN and infinities as text, since JSON has none.
@@ -77,7 +78,8 @@ def sql(
     feeds --feed says whose. --at TIME (ISO 8601, UTC unless it says otherwise) picks the newest position that all
     tables had reached by then, so that they are consistent with each other, and says which.
     A table that has not got so far, or began later, is an error when the query names it. A table
-    whose cuts do not end at the position is read as of the one before, and said to be.
+    whose cuts do not end at the position is read as of the one before, and said to be. A history then has the versions
+    that had begun by then; those that ended later stand, as they did.
 
     Exit code 2 when the query is wrong or its table is not built yet.
     """
@@ -92,7 +94,7 @@ def sql(
     _say(as_of, told=isinstance(then, datetime))
     with Console(stderr=True).status("starting Spark"):
         session = start_spark(settings, app="silverfold sql")
-    tables = {name: list(settings.feeds[name].tables) for name in chosen}
+    tables = {name: list(queried(settings.feeds[name].tables)) for name in chosen}
     views = register_views(session, places, tables, as_of)
     answer = ask(session, query, limit, views)
     write(answer, output or (Format.TABLE if sys.stdout.isatty() else Format.CSV), sys.stdout)
@@ -127,6 +129,16 @@ def chosen_feeds(configured: Sequence[str], feed: str | None, then: int | dateti
             file="command line", key="--feed", found=None, allowed=f"{', '.join(configured)}: whose position it is"
         )
     return configured
+
+
+def queried(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the names of configured tables, and of the histories they keep."""
+    from pipelines.places import history_of  # noqa: PLC0415 - --help must not load what jobs run on
+
+    for name, table in tables.items():
+        yield name
+        if table.get("stored_as_scd_type") == 2:
+            yield history_of(name)
 
 
 def ask(session: SparkSession, query: str, limit: int, views: Views) -> Answer:

@@ -127,7 +127,8 @@ def _tables(feed: FeedStatus, now: datetime) -> Table:
 
 def _cells(table: TableStatus, now: datetime) -> list[Text]:
     lag = f"{table.lag_updates} updates, {duration(table.lag_seconds)}" if table.lag_updates else "0"
-    numbers = (table.epoch, table.landed_position, table.applied_position, lag, table.rows)
+    rows = table.rows if table.versions is None else f"{table.rows}, {table.versions} versions"
+    numbers = (table.epoch, table.landed_position, table.applied_position, lag, rows)
     return [
         Text(table.table),
         Text(table.state.value, _COLOURS.get(table.state.value, "")).append(", degraded" * table.degraded, "yellow"),

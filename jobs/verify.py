@@ -51,7 +51,9 @@ def verify(
 
     Bronze is folded anew in plain Python, from the last whole snapshot up to the position the table has reached, by
     code that shares nothing with the build but the wire codec; silver is read without Spark. Row counts, keys and a
-    hash of every column for each range of keys are compared, and where they differ, cells.
+    hash of every column for each range of keys are compared, and where they differ, cells. So are all versions of a
+    table that keeps history, which is told of as TABLE__history; where the oldest frames were dropped, those that ended
+    before the first whole snapshot that is left are not looked at.
 
     `--against-source` subscribes for itself and looks for the moment at which the source's table was what silver is:
     see `silverfold verify` in the README for what that proves. Run `receive` and `build --follow` beside it, or let
@@ -98,14 +100,16 @@ def _verified(
     places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
 ) -> Iterator[TableVerification]:
     from pipelines.against import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.verify import verify_table  # noqa: PLC0415 - as above
+    from pipelines.verify import verify_history, verify_table  # noqa: PLC0415 - as above
 
     for name in tables:
         with Console(stderr=True).status(f"verifying {name}"):
-            if patience is None:
-                yield verify_table(places, connector, feed, name)
-            else:
+            if patience is not None:
                 yield verify_against_source(places, connector, feed, name, patience=patience)
+                continue
+            yield verify_table(places, connector, feed, name)
+            if feed.tables[name].stored_as_scd_type == 2:
+                yield verify_history(places, connector, feed, name)
 
 
 def _line(table: TableVerification, against: str) -> Text:

@@ -22,9 +22,10 @@ from typing import Any
 
 from connectors.base import Connector, Feed, PlainChange
 from pipelines.cuts import app_id
-from pipelines.expected import Expected, Row, TableFold
+from pipelines.expected import Expected
 from pipelines.places import Place, Places
 from pipelines.store import open_table
+from pipelines.table_fold import Row, TableFold
 from pipelines.verify import Silver, TableVerification, Verdict, compared, read_silver, unknown
 
 _WAIT = 0.25

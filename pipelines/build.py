@@ -19,7 +19,18 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from conf.errors import ApplyError, DuplicateKey, NullKey, SchemaDrift, SilverfoldError, UndecodableFrame, WireError
+from conf.errors import (
+    ApplyError,
+    DuplicateKey,
+    ExpectationFailed,
+    NullKey,
+    SchemaDrift,
+    SilverfoldError,
+    SnapshotNeeded,
+    UndecodableFrame,
+    Unexplained,
+    WireError,
+)
 from conf.model import Settings
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import files_between, mean_frame_bytes, read_frames, read_small_columns
@@ -34,6 +45,12 @@ from pipelines.stops import Stops
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
 """What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
+
+_OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
+"""What a cut cannot be applied for without any of its frames being to blame: its updates are tried by halves."""
+
+_HOLDING = (UndecodableFrame, SchemaDrift, SnapshotNeeded, WireError, *_OF_A_CUT)
+"""Faults that hold a table. Others are of the moment: the next step tries again."""
 
 _SKIPPED_FRAMES = "skipped_frames"
 """Note of a cut that some frames were left out of: how many."""
@@ -118,7 +135,7 @@ class FeedBuild:
                 return Step(name, plan, error=self._stops[name].fault)
             applied = self._apply(name, plan, plan.cut, began)
             return Step(name, plan, applied, self._stops[name].fault, moved=True)
-        except (UndecodableFrame, DuplicateKey, NullKey, SchemaDrift, WireError) as fault:
+        except _HOLDING as fault:
             assert plan is not None
             return self._failed(name, plan, fault)
         except SilverfoldError as error:
@@ -176,7 +193,7 @@ class FeedBuild:
         """
         cut, stops = plan.cut, self._stops[name]
         assert cut is not None
-        halved = isinstance(fault, DuplicateKey | NullKey) and stops.halve(cut) is not None
+        halved = isinstance(fault, _OF_A_CUT) and stops.halve(cut) is not None
         if halved and self._plan(name).cut is not None:
             return Step(name, plan, moved=True)
         before = fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0]

@@ -121,14 +121,28 @@ def app_id(feed: str, table: str) -> str:
     return f"apply/{feed}/{table}"
 
 
+def history_id(feed: str, table: str) -> str:
+    """Return the same of the table's history."""
+    return f"history/{feed}/{table}"
+
+
+def tombstones_id(feed: str, table: str) -> str:
+    """Return the same of the table's tombstones."""
+    return f"tombstones/{feed}/{table}"
+
+
 def position_reached(places: Places, feed: str, table: str) -> int:
     """Return the position a silver table has reached, from its own log; -1 for none. Raises StoreUnavailable."""
-    place = places.silver(feed, table)
+    return recorded_position(places.silver(feed, table), app_id(feed, table))
+
+
+def recorded_position(place: Place, app: str) -> int:
+    """Return the position that a table's log records under a ``txnAppId``; -1 for none. Raises StoreUnavailable."""
     opened = open_table(place)
     if opened is None:
         return -1
     with naming_the_store(place):
-        found = opened.transaction_version(app_id(feed, table))
+        found = opened.transaction_version(app)
     return -1 if found is None else found
 
 

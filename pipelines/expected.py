@@ -14,20 +14,21 @@ All rows are held in memory, at about a kilobyte each.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import PositionGap
-from connectors.base import Boundary, Connector, ControlFrame, Feed, Kind, PlainChange
+from connectors.base import Boundary, Connector, Feed, Kind, PlainChange, PlainReader
 from pipelines.bronze import read_frames, read_small_columns, read_stream
 from pipelines.bronze_table import retained_from
 from pipelines.places import Place
+from pipelines.table_fold import LogFold, Row, TableFold
 
-Row: TypeAlias = dict[str, Any]
-_Body: TypeAlias = tuple[int, bytes]
+Body: TypeAlias = tuple[int, bytes]
+"""Position and body of a frame."""
 
 LOG_KEYS = ("_position", "_row_key", "_op", "_last_row_key")
 """What tells the rows of a log apart."""
@@ -76,115 +77,52 @@ def fold_bronze(
     chosen = _chosen(bronze, connector, feed, table, through)
     log = connector.keeps_log(settings)
     fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not connector.has_snapshots(settings))
-    controls = _Controls(frame for frame in read_frames(bronze, kind=Kind.CONTROL) if frame.frame_seq <= through)
+    told = Told(bronze, reader, through, left_out)
+    late: list[PlainChange] = []
     for update, frames in _with_frames(bronze, table, chosen):
-        for control in controls.before(update.begin):
-            reader.control(control)
-        told = [frame for frame in frames if frame[1] and frame[0] not in left_out]
-        fold.apply(reader.changes(update.epoch, told), reader.columns, snapshot=update.snapshot)
-    for control in controls.before(through):
-        reader.control(control)
+        changes = told.changes(update, frames)
+        if connector.sequenced:
+            late += changes
+        else:
+            fold.apply(changes, reader.columns, snapshot=update.snapshot)
+    fold.apply(in_sequence(late), reader.columns)
+    told.finish()
     names = settings.keys or (LOG_KEYS if log else reader.keys)
     begins = min((update.begin for update in chosen), default=None)
-    return Expected(names, (*fold.own_columns, *reader.columns), fold.all_rows(), begins)
+    return Expected(names, tuple(dict.fromkeys((*fold.own_columns, *reader.columns))), fold.all_rows(), begins)
 
 
-@dataclass
-class TableFold:
-    """A table's state in a dictionary.
+def in_sequence(changes: Iterable[PlainChange]) -> list[PlainChange]:
+    """Return the changes of a sequenced source in its own order."""
+    return sorted(changes, key=lambda change: change.sequence or "")
+
+
+class Told:
+    """What landed frames say, control frames taken as they come by.
 
     Args:
-        own_columns: The source's keys, which each row carries.
-        upserts: An update of a row that is not there begins it.
+        through: Position beyond which nothing is looked at.
+        left_out: Positions of frames that are skipped.
     """
 
-    own_columns: tuple[str, ...]
-    upserts: bool = False
-    rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    def __init__(self, bronze: Place, reader: PlainReader, through: int, left_out: Collection[int]) -> None:
+        frames = (frame for frame in read_frames(bronze, kind=Kind.CONTROL) if frame.frame_seq <= through)
+        self._reader, self._through, self._left_out = reader, through, left_out
+        self._controls = sorted(frames, reverse=True)
 
-    def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
-        """Apply one whole update."""
-        if snapshot:
-            for key in list(self.rows):
-                self.put(key, None)
-        for change in changes:
-            self._change(change)
+    def changes(self, update: Landed, frames: Iterable[Body]) -> Sequence[PlainChange]:
+        """Return the changes of a whole update. Raises WireError, ProtocolError."""
+        self._take_controls(update.begin)
+        told = [frame for frame in frames if frame[1] and frame[0] not in self._left_out]
+        return self._reader.changes(update.epoch, told)
 
-    def all_rows(self) -> list[Row]:
-        """Return the rows, keys included."""
-        return list(self.rows.values())
+    def finish(self) -> None:
+        """Take the control frames that are left."""
+        self._take_controls(self._through)
 
-    def put(self, key: tuple[Any, ...], row: Row | None) -> None:
-        """Let a row stand at a key, or none."""
-        if row is None:
-            del self.rows[key]
-        else:
-            self.rows[key] = row
-
-    def _change(self, change: PlainChange) -> None:
-        stands = self.rows.get(change.key)
-        if change.op == "delete":
-            for key in list(self._named(change)):
-                self.put(key, None)
-        elif change.op == "insert" or (stands is None and self.upserts):
-            self.put(change.key, {**dict(zip(self.own_columns, change.key, strict=True)), **change.row})
-        elif stands is not None:
-            self.put(change.key, {**stands, **change.row})
-
-    def _named(self, change: PlainChange) -> Iterator[tuple[Any, ...]]:
-        """Yield the keys of the rows that a delete names."""
-        first, last = change.key, change.last_key or change.key
-        whole = all(isinstance(end, int) for end in (*first, *last)) and len(first) == 1
-        if whole and last[0] - first[0] < len(self.rows):
-            yield from (key for number in range(first[0], last[0] + 1) if (key := (number,)) in self.rows)
-        else:
-            yield from (key for key in self.rows if first <= key <= last)
-
-
-@dataclass
-class LogFold:
-    """A log of changes: per update one row for each row key written, and one for each removed range."""
-
-    keys: tuple[str, ...]
-    rows: list[Row] = field(default_factory=list)
-
-    @property
-    def own_columns(self) -> tuple[str, ...]:
-        """Columns that a log has besides the source's."""
-        return ("_op", "_position", *self.keys, "_last_row_key", "_present")
-
-    def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
-        """Add the rows of one whole update."""
-        net: dict[tuple[Any, ...], PlainChange] = {}
-        for change in changes:
-            if change.op == "delete":
-                self.rows.append(self._row(change) | {"_last_row_key": (change.last_key or change.key)[0]})
-                continue
-            before = net.get(change.key, change)
-            position = max(before.position, change.position)
-            net[change.key] = PlainChange(before.op, position, change.key, {**before.row, **change.row})
-        for change in net.values():
-            sent = [name for name in columns if name in change.row]
-            partial = change.op == "update" and len(sent) < len(columns)
-            self.rows.append({**self._row(change), **change.row, "_present": sent if partial else None})
-
-    def all_rows(self) -> list[Row]:
-        """Return the rows in the order in which they were added."""
-        return self.rows
-
-    def _row(self, change: PlainChange) -> Row:
-        return {"_op": change.op, "_position": change.position, **dict(zip(self.keys, change.key, strict=True))}
-
-
-class _Controls:
-    """Control frames, handed out as positions are reached."""
-
-    def __init__(self, frames: Iterable[ControlFrame]) -> None:
-        self._left = sorted(frames, reverse=True)
-
-    def before(self, position: int) -> Iterator[ControlFrame]:
-        while self._left and self._left[-1].frame_seq < position:
-            yield self._left.pop()
+    def _take_controls(self, before: int) -> None:
+        while self._controls and self._controls[-1].frame_seq < before:
+            self._reader.control(self._controls.pop())
 
 
 def whole_updates(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[Landed]:
@@ -225,20 +163,45 @@ def _chosen(bronze: Place, connector: Connector, feed: Feed, table: str, through
     Raises:
         PositionGap: Frames among them, or before them where they would count, are missing.
     """
-    floor = retained_from(bronze, feed.name)
+    found = landed_updates(bronze, feed.name, table, through)
+    if connector.has_snapshots(feed.tables[table]):
+        chosen = last_state(found.updates, resync=connector.continuity == "resync")
+        found.need(min((update.begin for update in chosen), default=through))
+    else:
+        chosen = sorted(found.updates)
+        found.need(0)
+    return chosen
+
+
+@dataclass(frozen=True)
+class LandedUpdates:
+    """The whole updates of a stream, in landing order of their ends.
+
+    Args:
+        floor: Position from which bronze is kept.
+        missing: First and last of each range of positions that bronze lacks.
+    """
+
+    feed: str
+    updates: Sequence[Landed]
+    floor: int
+    missing: Sequence[tuple[int, int]]
+
+    def need(self, first: int) -> None:
+        """Raise PositionGap where bronze lacks a position from the first needed on."""
+        for begin, end in self.missing:
+            if end >= first:
+                raise PositionGap(feed=self.feed, first=begin, last=end)
+
+
+def landed_updates(bronze: Place, feed: str, stream: str, through: int) -> LandedUpdates:
+    """Return the whole updates up to and including a position. Raises StoreUnavailable."""
+    floor = retained_from(bronze, feed)
     seen = _Dense(floor)
     batches = seen.watched(_through(read_small_columns(bronze, after=floor - 1), through))
-    updates = list(whole_updates(batches, table))
-    if connector.has_snapshots(feed.tables[table]):
-        chosen = last_state(updates, resync=connector.continuity == "resync")
-        needed = min((update.begin for update in chosen), default=through)
-    else:
-        chosen, needed = sorted(updates), 0
-    missing = [(0, floor - 1)] if floor else []
-    for first, last in [*missing, *seen.holes, *seen.end(through)]:
-        if last >= needed:
-            raise PositionGap(feed=feed.name, first=first, last=last)
-    return chosen
+    updates = list(whole_updates(batches, stream))
+    dropped = [(0, floor - 1)] if floor else []
+    return LandedUpdates(feed, updates, floor, [*dropped, *seen.holes, *seen.end(through)])
 
 
 class _Dense:
@@ -276,11 +239,11 @@ def _events(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[tuple[in
 _TURNING = (Boundary.BEGIN, Boundary.END, Boundary.WHOLE)
 
 
-def _with_frames(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterator[tuple[Landed, list[_Body]]]:
+def _with_frames(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterator[tuple[Landed, list[Body]]]:
     """Yield each chosen update with its frames, in order of effect: nothing takes effect before the snapshot does."""
-    waiting: list[tuple[Landed, list[_Body]]] = []
+    waiting: list[tuple[Landed, list[Body]]] = []
     comes = any(update.snapshot for update in chosen)
-    for update, frames in _as_landed(bronze, stream, chosen):
+    for update, frames in as_landed(bronze, stream, chosen):
         if update.snapshot or not comes:
             yield update, frames
             yield from sorted(waiting)
@@ -289,13 +252,13 @@ def _with_frames(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterat
             waiting.append((update, frames))
 
 
-def _as_landed(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterator[tuple[Landed, list[_Body]]]:
+def as_landed(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterator[tuple[Landed, list[Body]]]:
     """Yield each chosen update with its frames, as they end. One that lies inside a snapshot is a single frame."""
     if not chosen:
         return
     single = {update.begin: update for update in chosen if update.begin == update.end}
     longer = {update.begin: update for update in chosen if update.begin < update.end}
-    current, frames = None, list[_Body]()
+    current, frames = None, list[Body]()
     first, last = min(update.begin for update in chosen), max(update.end for update in chosen)
     for position, body in _frames(read_stream(bronze, stream, first=first, last=last)):
         if position in single:
@@ -310,7 +273,7 @@ def _as_landed(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterator
                 current = None
 
 
-def _frames(batches: Iterable[pa.RecordBatch]) -> Iterator[_Body]:
+def _frames(batches: Iterable[pa.RecordBatch]) -> Iterator[Body]:
     """Yield position and body of the frames that take part in updates; a mark at either end has nothing to say."""
     for batch in batches:
         names = ("frame_seq", "kind", "boundary", "body")

@@ -3,8 +3,8 @@
 Nothing here changes what a table shows. All is safe beside receivers, builds and readers: what conflicts with a
 commit of theirs is left for the next run, and files are removed only once they were out of use for long enough.
 
-Silver is written by Spark, which alone knows all its files: deletion vectors lie beside them. Bronze and the ledgers
-are written by delta-rs, and are looked after by it.
+Silver, histories and tombstones are written by Spark, which alone knows all their files: deletion vectors lie beside
+them. Bronze and the ledgers are written by delta-rs, and are looked after by it.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ class Maintenance:
     def run(self) -> Iterator[Done]:
         """Look after one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
         yield from self._each(self._places.bronze(self.feed.name), [self._drop, self._join_bronze, self._vacuum_ours])
-        for name in self.feed.tables:
-            for place in (self._places.silver(self.feed.name, name), self._places.history(self.feed.name, name)):
-                yield from self._each(place, [self._optimize, self._vacuum_silver])
+        for place in self._written_by_spark():
+            yield from self._each(place, [self._optimize, self._vacuum_silver])
         for place in self._ledgers():
             yield from self._each(place, [self._join_ours, self._vacuum_ours])
 
@@ -77,11 +76,16 @@ class Maintenance:
     def _places(self) -> Places:
         return Places(self.settings.warehouse, self.settings.storage())
 
+    def _written_by_spark(self) -> Iterator[Place]:
+        for name in self.feed.tables:
+            yield self._places.silver(self.feed.name, name)
+            yield self._places.history(self.feed.name, name)
+            yield self._places.tombstones(self.feed.name, name)
+
     def _ledgers(self) -> Iterator[Place]:
         yield self._places.cuts(self.feed.name)
         for name in self.feed.tables:
             yield self._places.quarantine(self.feed.name, name)
-            yield self._places.tombstones(self.feed.name, name)
 
     def _each(self, place: Place, steps: Sequence[_Step]) -> Iterator[Done]:
         for step in steps:

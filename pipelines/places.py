@@ -5,7 +5,7 @@
     <warehouse>/bronze/<feed>
     <warehouse>/silver/<feed>/<table>
     <warehouse>/silver/<feed>/<table>__history
-    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table>
+    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | aside/<table>
 
 A place is known before its table exists. Nothing here touches storage.
 """
@@ -15,6 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+
+def history_of(table: str) -> str:
+    """Return the name of a table's history: of its folder, and in queries."""
+    return f"{table}__history"
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Places:
 
     def history(self, feed: str, table: str) -> Place:
         """Return the place of a silver table's past rows, kept with ``stored_as_scd_type = 2``."""
-        return self._at("silver", feed, f"{table}__history")
+        return self._at("silver", feed, history_of(table))
 
     def cuts(self, feed: str) -> Place:
         """Return the place of the list of applied cuts. Derivable: losing it loses nothing."""
@@ -72,6 +77,10 @@ class Places:
     def tombstones(self, feed: str, table: str) -> Place:
         """Return the place of a table's remembered deletes."""
         return self._at("_silverfold", feed, "tombstones", table)
+
+    def aside(self, feed: str, table: str) -> Place:
+        """Return the place of the rows that may not stand in a table."""
+        return self._at("_silverfold", feed, "aside", table)
 
     def _at(self, *parts: str) -> Place:
         root = self.warehouse if "://" in self.warehouse else str(Path(self.warehouse).absolute())

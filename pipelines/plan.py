@@ -10,6 +10,8 @@ What a table may take:
 - A snapshot is overlaid by the data updates inside it (between its first and last frame). The first of an epoch is
   overlaid by all data updates of the epoch that landed before it too: none of them can have been applied. A later one
   is not: it starts over, so a receiver that asks for one lands its ``begin`` when it asks.
+- A table that keeps history (``every_update``) skips nothing: what came before a snapshot takes effect first, each
+  snapshot in its turn. So its versions depend on that no more. Only what it cannot take the next snapshot passes.
 
 Hence a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its
 overlay up to its own end are never split, nor is any single update.
@@ -30,7 +32,7 @@ import pyarrow as pa
 from conf.errors import PositionGap
 from conf.model import CutLimits, Table
 from connectors.base import Connector, Cut
-from pipelines.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates, by_stream, read_frames
+from pipelines.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates, by_stream, read_frames, spans_of
 
 _ONE_EPOCH = 0
 _NEVER = -1
@@ -59,17 +61,24 @@ class StreamRules:
         resync: After a lost connection the stream needs a snapshot (`Connector.continuity`).
         applied: Position the silver table has reached; -1 for none.
         applied_epoch: Epoch of that position; None when it is to be learnt from bronze.
+        every_update: No snapshot makes earlier updates needless: each takes effect in its turn, as history needs it.
     """
 
     has_snapshots: bool
     resync: bool
     applied: int = -1
     applied_epoch: int | None = None
+    every_update: bool = False
 
     @staticmethod
     def of(connector: Connector, table: Table, *, applied: int) -> StreamRules:
         """Return the rules of a configured table that has reached a position."""
-        return StreamRules(connector.has_snapshots(table), connector.continuity == "resync", applied)
+        return StreamRules(
+            connector.has_snapshots(table),
+            connector.continuity == "resync",
+            applied,
+            every_update=table.stored_as_scd_type == 2,
+        )
 
 
 @dataclass(frozen=True)
@@ -155,12 +164,21 @@ class Planner:
             self._streams[self._names[index]].advance(part)
         self._next, self._epoch = int(frames["position"][-1]) + 1, int(frames["epoch"][-1])
 
-    def plan(self, stream: str, limits: CutLimits, *, before: int | None = None, mean_frame_bytes: float = 0.0) -> Plan:
+    def plan(
+        self,
+        stream: str,
+        limits: CutLimits,
+        *,
+        before: int | None = None,
+        past: int | None = None,
+        mean_frame_bytes: float = 0.0,
+    ) -> Plan:
         """Return what the stream's table may take, once everything landed so far has been fed.
 
         Args:
             limits: Bounds of the cut, counted in frames of the stream.
             before: Hold before this position: the cut ends at the last update that ended before the one it lies in.
+            past: With ``every_update``: a position the table cannot take. The cut is of the first snapshot behind it.
             mean_frame_bytes: Size of an average frame, to keep the cut under ``limits.max_bytes``: bronze's small
                 columns do not tell sizes. 0 leaves the bound to ``limits.max_frames``.
 
@@ -172,7 +190,7 @@ class Planner:
         waiting = state.waiting()
         horizon = _horizon(waiting, state.open_since(self._epoch), before)
         usable = waiting[: np.searchsorted(waiting["end"], horizon)]
-        choice = state.choose(usable)
+        choice = state.choose(usable, past)
         cut = _cut(stream, state.applied, choice, _most_frames(limits, mean_frame_bytes))
         return self._plan(state, cut, waiting, choice)
 
@@ -277,9 +295,11 @@ class _Stream:
         self._waiting = [waiting[passed:].copy()]
         self.applied, self.landed = position, max(self.landed, position)
 
-    def choose(self, usable: Updates) -> _Choice:
+    def choose(self, usable: Updates, past: int | None) -> _Choice:
         if not self.rules.has_snapshots:
             return _Choice(usable, 1, replaces=False, superseded=0, target=_NEVER)
+        if self.rules.every_update:
+            usable = self._next_stretch(usable, past)
         snapshots = np.flatnonzero(usable["snapshot"])
         if len(snapshots):
             return self._replace(usable, snapshots)
@@ -300,8 +320,21 @@ class _Stream:
         settled = choice.updates["end"][choice.whole - 1] if choice.replaces else _NEVER
         epochs = self._epochs(waiting)
         lives = (epochs == choice.target) | (epochs == self._sync_epoch(newest_epoch))
+        if self.rules.every_update:
+            lives |= np.isin(epochs, epochs[waiting["snapshot"]])
         later: Bools = lives & (waiting["end"] > settled)
         return chosen | later
+
+    def _next_stretch(self, usable: Updates, past: int | None) -> Updates:
+        """Return the updates before the first snapshot that the table can take, else those up to the second."""
+        begins = usable["begin"][usable["snapshot"]]
+        before = usable[usable["end"] < begins[0]] if len(begins) else usable
+        if past is None and (not len(begins) or self._synced_to() in self._epochs(before)):
+            return before
+        ahead = begins if past is None else begins[begins > past]
+        if not len(ahead):
+            return usable[:0]
+        return usable[usable["end"] < ahead[1]] if len(ahead) > 1 else usable
 
     def _replace(self, usable: Updates, snapshots: Indexes) -> _Choice:
         """Return the latest snapshot, what overlays it, and what follows it in its epoch."""
@@ -358,18 +391,9 @@ def _cut(stream: str, applied: int, choice: _Choice, most_frames: int) -> Cut | 
         epoch=int(taken["epoch"][-1]),
         after=applied,
         last=int(taken["end"][-1]),
-        spans=_spans(in_order),
+        spans=spans_of(in_order),
         begins=tuple(in_order["begin"].tolist()),
         ends=tuple(in_order["end"].tolist()),
         replaces=choice.replaces,
         settled=int(taken["end"][choice.whole - 1]) if choice.replaces else None,
     )
-
-
-def _spans(updates: Updates) -> tuple[tuple[int, int], ...]:
-    """Join updates, ordered by ``begin``, between which no frame of the stream lies."""
-    reach = np.maximum.accumulate(updates["last"])
-    ends = np.maximum.accumulate(updates["end"])
-    starts = np.flatnonzero(np.append(True, updates["first"][1:] > reach[:-1] + 1))
-    stops = np.append(starts[1:], len(updates)) - 1
-    return tuple(zip(updates["begin"][starts].tolist(), ends[stops].tolist(), strict=True))

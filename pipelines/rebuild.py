@@ -15,6 +15,16 @@ and the rebuild goes on to where the table stands now, and tries again. A table 
 is built to the newest position, which the commit records: then the one of two that commits second fails or does
 nothing (``txnVersion``).
 
+History and tombstones are made anew with the table, and swapped in the same way, each in a commit of its own, in the
+order in which a build writes them: history, tombstones, table. Each is what a build would have left at one position, so
+whatever a death leaves, old or new, the build that follows goes on from it as from a death of its own: it writes to
+none of the three what its log records already. A build that died before it wrote the table has left history or
+tombstones ahead of it; then all are built to where those stand, and the table's commit records that position. The next
+rebuild makes all three anew again.
+
+Of a history, what bronze no longer tells cannot be made anew: where frames were dropped, a table whose history is there
+is not rebuilt. Without it (removed by hand) history begins anew with the first whole snapshot that is left.
+
 A rebuild that dies leaves the old table as it was; the next one removes what it left. Two at once do not share a place;
 the second takes the first one's files away, and the first fails.
 """
@@ -33,7 +43,16 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
 from pipelines.build import FeedBuild
-from pipelines.cuts import CommitNote, app_id, from_commit, position_reached, read_cuts, restore
+from pipelines.cuts import (
+    CommitNote,
+    app_id,
+    from_commit,
+    history_id,
+    read_cuts,
+    recorded_position,
+    restore,
+    tombstones_id,
+)
 from pipelines.held import SKIPPED, quarantined, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
@@ -100,6 +119,14 @@ class Rebuilt(NamedTuple):
     """Whole updates it was built from."""
 
 
+class _Part(NamedTuple):
+    """A table that is made anew: where it is built, where it is to be, and whose position its log records."""
+
+    built: Place
+    live: Place
+    app: str
+
+
 class _Swap(NamedTuple):
     """What is to be committed."""
 
@@ -156,26 +183,53 @@ class Rebuild:
         remove_tree(self._side.root(self.feed.name))
 
     def _check_bronze(self) -> None:
-        """Refuse to build from a part what needs the whole: a table without snapshots."""
+        """Refuse to build from a part what needs the whole: a table without snapshots, and a history that is there."""
         floor = retained_from(self._places.bronze(self.feed.name), self.feed.name)
         if floor and not self.connector.has_snapshots(self.feed.tables[self.table]):
             raise PositionGap(feed=self.feed.name, first=0, last=floor - 1)
+        history = self._places.history(self.feed.name, self.table)
+        if floor and self._keeps_history and open_table(history) is not None:
+            raise ApplyError(
+                f"bronze begins at position {floor}, so the history before it cannot be made anew: "
+                f"to let history begin there, remove {history}",
+                table=self.table,
+            )
+
+    @property
+    def _keeps_history(self) -> bool:
+        return self.feed.tables[self.table].stored_as_scd_type == 2
+
+    def _parts(self) -> list[_Part]:
+        """Return all that a build writes for the table, in its order: the table is the last."""
+        feed, table, live, side = self.feed.name, self.table, self._places, self._side
+        history = _Part(side.history(feed, table), live.history(feed, table), history_id(feed, table))
+        tombstones = _Part(side.tombstones(feed, table), live.tombstones(feed, table), tombstones_id(feed, table))
+        return [
+            *([history] if self._keeps_history else []),
+            *([tombstones] if self.connector.sequenced else []),
+            _Part(side.silver(feed, table), live.silver(feed, table), app_id(feed, table)),
+        ]
 
     def _attempt(self) -> Rebuilt | None:
-        recorded = position_reached(self._places, self.feed.name, self.table)
+        stood = [recorded_position(part.live, part.app) for part in self._parts()]
+        goal = max(stood)
         _copy_skips(self._places, self._side, self.feed.name, self.table)
-        reached = self._build(before=None if recorded < 0 else recorded + 1)
-        if recorded >= 0 and reached != recorded:
-            raise ApplyError(f"bronze leads to position {reached}, the table stands at {recorded}", table=self.table)
+        reached = self._build(before=None if goal < 0 else goal + 1)
+        if goal >= 0 and reached != goal:
+            raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
-        swap = _Swap(self._new_rows(), self._note(reached), recorded)
-        version = swap_in(swap, self._places.silver(self.feed.name, self.table), app_id(self.feed.name, self.table))
-        if version is None:
-            return None
+        note, version = self._note(reached), None
+        for part, recorded in zip(self._parts(), stood, strict=True):
+            if open_table(part.built) is None:  # no cut had a delete to remember
+                continue
+            version = swap_in(_Swap(self._new_rows(part), note, recorded), part.live, part.app)
+            if version is None:
+                return None
+        assert version is not None, "the table itself has been built"
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         restore(self._places, self.feed.name, [self.table])
-        return Rebuilt(self.table, reached, version, swap.note.updates)
+        return Rebuilt(self.table, reached, version, note.updates)
 
     def _build(self, *, before: int | None) -> int:
         """Build the new table as far as it goes; return the position it has reached."""
@@ -189,9 +243,8 @@ class Rebuild:
             if not step.moved:
                 return build.tables[self.table].position()
 
-    def _new_rows(self) -> DataFrame:
-        session = self.spark.newSession()
-        return session.read.format("delta").load(self._side.silver(self.feed.name, self.table).url)
+    def _new_rows(self, part: _Part) -> DataFrame:
+        return self.spark.newSession().read.format("delta").load(part.built.url)
 
     def _note(self, reached: int) -> CommitNote:
         cuts = read_cuts(self._side, self.feed.name, table=self.table)
@@ -229,9 +282,9 @@ def swap_in(swap: _Swap, live: Place, app: str) -> int | None:
 
 def _overwrite(swap: _Swap, live: Place, app: str) -> None:
     rows, options = swap.rows, {"userMetadata": swap.note.to_json(), "overwriteSchema": "true"}
-    if swap.recorded < 0:
+    if swap.recorded < swap.note.last_position:
         options |= {"txnAppId": app, "txnVersion": str(swap.note.last_position)}
-    else:
+    if swap.recorded >= 0:
         still = rows.sparkSession.range(1).mapInArrow(_StillStands(live, app, swap.recorded), rows.schema)
         rows = rows.unionByName(still)
     options |= {"delta.enableDeletionVectors": "true"}

@@ -23,7 +23,7 @@ from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, app_id, last_cuts
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, connection_marks
-from pipelines.places import Places
+from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State, StreamRules
 from pipelines.store import naming_the_store, open_table
 
@@ -99,6 +99,10 @@ class TableStatus(_Report):
     """The table went on without frames that cannot be decoded: its rows may differ from the source's."""
     skipped_positions: tuple[int, ...] = ()
     """Those frames; none unless ``degraded``. A snapshot that passes them ends it."""
+    versions: int | None = None
+    """Versions in the table's history, also those that ended; null when it keeps none, or its files do not tell."""
+    tombstones: int | None = None
+    """Deletes that are remembered, of a source with an order of its own; null as before."""
 
 
 class ReceiverState(StrEnum):
@@ -154,6 +158,7 @@ class Built:
         applied: Position in the table's own log; -1 for none.
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
+        versions: In its history.
     """
 
     exists: bool = False
@@ -161,6 +166,8 @@ class Built:
     rows: int | None = None
     quarantined: Sequence[Hold] = ()
     last_cut: CutRow | None = None
+    versions: int | None = None
+    tombstones: int | None = None
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
@@ -170,7 +177,7 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
         StoreUnavailable: A table cannot be read now.
     """
     cuts = last_cuts(places, feed.name)
-    built = {name: read_built(places, feed.name, name, cuts.get(name)) for name in feed.tables}
+    built = {name: read_built(places, connector, feed, name, cuts.get(name)) for name in feed.tables}
     rules = {name: StreamRules.of(connector, table, applied=built[name].applied) for name, table in feed.tables.items()}
     bronze = places.bronze(feed.name)
     planner, landed_at = Planner(feed.name, rules, floor=retained_from(bronze, feed.name)), None
@@ -189,16 +196,31 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     )
 
 
-def read_built(places: Places, feed: str, table: str, last_cut: CutRow | None) -> Built:
-    """Read what the store knows of one silver table. Raises StoreUnavailable."""
-    held = quarantined(places, feed, table)
-    place = places.silver(feed, table)
+def read_built(places: Places, connector: Connector, feed: Feed, table: str, last_cut: CutRow | None) -> Built:
+    """Read what the store knows of one silver table, its history and tombstones. Raises StoreUnavailable."""
+    held = quarantined(places, feed.name, table)
+    place = places.silver(feed.name, table)
     opened = open_table(place)
     if opened is None:
         return Built(quarantined=held)
+    keeps_history = feed.tables[table].stored_as_scd_type == 2
     with naming_the_store(place):
-        applied = opened.transaction_version(app_id(feed, table))
-        return Built(True, -1 if applied is None else applied, count_rows(opened), held, last_cut)
+        applied = opened.transaction_version(app_id(feed.name, table))
+        return Built(
+            True,
+            -1 if applied is None else applied,
+            count_rows(opened),
+            held,
+            last_cut,
+            versions=_rows_at(places.history(feed.name, table)) if keeps_history else None,
+            tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
+        )
+
+
+def _rows_at(place: Place) -> int | None:
+    opened = open_table(place)
+    with naming_the_store(place):
+        return None if opened is None else count_rows(opened)
 
 
 def count_rows(table: DeltaTable) -> int | None:
@@ -234,6 +256,8 @@ def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: d
         last_cut=_last_cut(built.last_cut),
         degraded=bool(skipped),
         skipped_positions=skipped,
+        versions=built.versions,
+        tombstones=built.tombstones,
     )
 
 

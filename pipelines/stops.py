@@ -1,8 +1,9 @@
 """Where the cuts of one table must stop: what it could not take, found by halves and tried again when it may be over.
 
 A bad frame names itself. Any other fault is of a whole cut, so the cut is halved until one update is left: the table
-stands before it. Two rows on one key may be told apart by a later update, whichever cut that is in: once more has
-landed, all of it is tried at once. So a table's rows do not depend on when its cuts were made.
+stands before it. Two rows on one key may be told apart by a later update, whichever cut that is in, and a row that
+fails a rule may be mended by one: once more has landed, all of it is tried at once. So a table's rows do not depend on
+when its cuts were made.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from conf.errors import DuplicateKey, NullKey, SilverfoldError
+from conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError
 from connectors.base import Cut
 
 
@@ -45,7 +46,7 @@ class Stops:
 
     def hold(self, position: int, cut: Cut, fault: SilverfoldError) -> None:
         """Stop before a position, for good or until more has landed, as the fault may be."""
-        passing = isinstance(fault, DuplicateKey | NullKey)
+        passing = isinstance(fault, DuplicateKey | NullKey | ExpectationFailed)
         self._stops[position] = _Stop(fault, max(cut.last, self._longest) if passing else sys.maxsize)
         self._half, self._longest = None, -1
 

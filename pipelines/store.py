@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -20,6 +22,29 @@ def open_table(place: Place) -> DeltaTable | None:
             return DeltaTable(place.url, storage_options=dict(place.storage_options))
         except TableNotFoundError:
             return None
+
+
+def count_rows(place: Place) -> int:
+    """Return how many rows a table has that was written without deletion vectors; 0 where there is none.
+
+    From its log alone. Raises StoreUnavailable.
+    """
+    opened = open_table(place)
+    return 0 if opened is None else sum(opened.get_add_actions(flatten=True)["num_records"].to_pylist())
+
+
+def largest(place: Place, column: str) -> Any:
+    """Return a value that no row of a table exceeds in a column, from its log alone; None where that is not known.
+
+    Raises:
+        StoreUnavailable: The table cannot be read now.
+    """
+    opened = open_table(place)
+    files = None if opened is None else pa.table(opened.get_add_actions(flatten=True))
+    if files is None or f"max.{column}" not in files.column_names:
+        return None
+    found = files[f"max.{column}"]
+    return None if found.null_count else pc.max(found).as_py()
 
 
 def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, str | None]) -> DeltaTable:

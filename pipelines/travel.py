@@ -13,6 +13,10 @@ As of a moment, P is the newest position that every table which had been built b
 everything up to P was committed by that moment. Builds apply what has landed to all tables before they look again, so
 there is such a position after nearly every look; a table that holds keeps P before what holds it.
 
+The history of a table is shown as of the same cut as the table, so that both agree: the versions that had begun by
+then, and those that ended later as standing. Its positions tell that by themselves, whatever was removed of the table;
+where the source has an order of its own they do not, and the version of then is read.
+
 Reads the logs, the list of cuts and bronze's small columns between a table's cut and P.
 """
 
@@ -21,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -34,8 +39,8 @@ from conf.errors import PositionGap, QueryFailed
 from conf.model import CutLimits
 from connectors.base import Connector, Cut, Feed
 from pipelines.bronze import last_position, read_small_columns
-from pipelines.cuts import CutRow, all_cuts, app_id, standing
-from pipelines.places import Place, Places
+from pipelines.cuts import CutRow, all_cuts, app_id, cuts_in_log, history_id, standing
+from pipelines.places import Place, Places, history_of
 from pipelines.plan import Planner, StreamRules
 from pipelines.store import naming_the_store, open_table
 
@@ -45,9 +50,10 @@ class AsOf:
     """How a feed's tables show one position.
 
     Args:
-        versions: Delta version of each table that can be read.
+        versions: Delta version of each table that can be read. A history is a table too, called by `history_of`.
         missing: Why a table cannot. One that is not built is in neither.
         notes: What to know about tables that can be read, one line each.
+        until: Of each history whose newest version can be read, the position up to which it is to be shown.
     """
 
     feed: str
@@ -55,6 +61,7 @@ class AsOf:
     versions: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    until: Mapping[str, int] = field(default_factory=dict)
 
 
 def as_of_position(places: Places, connector: Connector, feed: Feed, position: int) -> AsOf:
@@ -85,12 +92,22 @@ def as_of_moment(places: Places, connector: Connector, feed: Feed, moment: datet
     then = _Cuts.of(places, connector, feed, moment)
     found = then.as_of(then.common_position())
     late = {
-        table: f"table {table} of feed {feed.name} was not built yet at {moment.isoformat()}: "
+        name: f"table {table} of feed {feed.name} was not built yet at {moment.isoformat()}: "
         f"its first cut was committed at {rows[0].committed_at.isoformat()}"
         for table, rows in then.known.items()
         if rows and not then.rows[table]
+        for name in then.names(table)
     }
     return replace(found, missing={**found.missing, **late})
+
+
+class _Shown(NamedTuple):
+    """How one table or history is read: at a version, or the newest up to a position, or why it is not."""
+
+    name: str
+    version: int | None = None
+    until: int | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,19 +142,52 @@ class _Cuts:
             position = since - 1
         return position
 
+    def names(self, table: str) -> list[str]:
+        """Return the names of a table and, where it keeps one, of its history."""
+        return [table, history_of(table)] if self.feed.tables[table].stored_as_scd_type == 2 else [table]
+
     def as_of(self, position: int) -> AsOf:
-        versions: dict[str, int] = {}
-        missing: dict[str, str] = {}
+        shown: list[_Shown] = []
         notes = []
         for table, rows in self.rows.items():
             row = _newest(rows, position)
-            why = self._why_missing(table, row, position)
+            why = self._why_not_there(table, row, position)
             if why is not None:
-                missing[table] = why
+                shown += [_Shown(name, why=why) for name in self.names(table)]
             elif row is not None:
-                versions[table] = row.delta_version
+                shown += [self._table(table, row, position), *self._history(table, row, position)]
                 notes += self._notes(table, row, position)
-        return AsOf(self.feed.name, position, versions, missing, tuple(notes))
+        return AsOf(
+            self.feed.name,
+            position,
+            versions={each.name: each.version for each in shown if each.version is not None},
+            missing={each.name: each.why for each in shown if each.why is not None},
+            notes=tuple(notes),
+            until={each.name: each.until for each in shown if each.until is not None},
+        )
+
+    def _table(self, table: str, row: CutRow, position: int) -> _Shown:
+        place, app = self.places.silver(self.feed.name, table), app_id(self.feed.name, table)
+        if lost := what_is_lost(place, app, row):
+            return _Shown(table, why=f"{self._called(table)} cannot be read as of position {position} any more: {lost}")
+        return _Shown(table, version=row.delta_version)
+
+    def _history(self, table: str, row: CutRow, position: int) -> list[_Shown]:
+        """Return how the history is shown that belongs to a cut of its table; nothing where none is kept."""
+        return [self._shown_history(table, name, row, position) for name in self.names(table)[1:]]
+
+    def _shown_history(self, table: str, name: str, row: CutRow, position: int) -> _Shown:
+        if not self.connector.sequenced:
+            return _Shown(name, until=row.last_position)
+        place, app = self.places.history(self.feed.name, table), history_id(self.feed.name, table)
+        cut = _newest(standing(cuts_in_log(place, table)), row.last_position)
+        lost = "its log was cleaned up" if cut is None else what_is_lost(place, app, cut)
+        if lost or cut is None:
+            return _Shown(name, why=f"{self._called(name)} cannot be read as of position {position} any more: {lost}")
+        return _Shown(name, version=cut.delta_version)
+
+    def _called(self, name: str) -> str:
+        return f"table {name} of feed {self.feed.name}"
 
     def _lacking_since(self, position: int) -> int | None:
         newest = ((table, _newest(rows, position)) for table, rows in self.rows.items())
@@ -172,19 +222,15 @@ class _Cuts:
                 break
         return planner.plan(table, CutLimits()).cut
 
-    def _why_missing(self, table: str, row: CutRow | None, position: int) -> str | None:
-        """Return why a table cannot be read as of a position; None when it can, or was not built."""
-        name, rows = f"table {table} of feed {self.feed.name}", self.rows[table]
+    def _why_not_there(self, table: str, row: CutRow | None, position: int) -> str | None:
+        """Return why a table never was as of a position; None when it was, or was not built."""
+        name, rows = self._called(table), self.rows[table]
         if row is None:
             first = rows[0].last_position if rows else None
             no_cut = f"{name} has no cut at or before position {position}: its first ends at position {first}"
             return None if first is None else no_cut
-        if row is rows[-1]:
-            how = self._how_to_reach(table, row, position)
-            if how is not None:
-                return f"{name} has reached only position {row.last_position}, not {position}: {how}"
-        lost = what_is_lost(self.places.silver(self.feed.name, table), app_id(self.feed.name, table), row)
-        return lost and f"{name} cannot be read as of position {position} any more: {lost}"
+        how = self._how_to_reach(table, row, position) if row is rows[-1] else None
+        return how and f"{name} has reached only position {row.last_position}, not {position}: {how}"
 
     def _how_to_reach(self, table: str, row: CutRow, position: int) -> str | None:
         """Return what to do about a table whose last cut is before a position; None when it lacks nothing there."""

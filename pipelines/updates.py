@@ -151,6 +151,15 @@ def _updates(opened: Frames, ended: Frames) -> Updates:
     return updates
 
 
+def spans_of(updates: Updates) -> tuple[tuple[int, int], ...]:
+    """Join updates, ordered by ``begin``, between which no frame of the stream lies."""
+    reach = np.maximum.accumulate(updates["last"])
+    ends = np.maximum.accumulate(updates["end"])
+    starts = np.flatnonzero(np.append(True, updates["first"][1:] > reach[:-1] + 1))
+    stops = np.append(starts[1:], len(updates)) - 1
+    return tuple(zip(updates["begin"][starts].tolist(), ends[stops].tolist(), strict=True))
+
+
 def _numbers(column: Any) -> Any:
     return _one(column).cast(pa.int64()).to_numpy(zero_copy_only=False)
 

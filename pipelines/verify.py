@@ -3,6 +3,11 @@
 Neither side needs the other's code to be right, and silver is read by delta-rs, without the Spark that wrote it. A
 table is compared at the position it had reached when it was opened; builds and receivers may go on meanwhile.
 
+A table that keeps history is followed by its history, as a table of its own: every version is compared, by key and
+``__START_AT`` (`pipelines.expected_history` says what can be known where bronze begins at a floor). Of a source with
+an order of its own, the tombstones tell that no row stands that is older than its key's delete. Tombstones that ought
+to be there and are not are not noticed: which of them may be forgotten is the decoder's to say.
+
 The models here are what ``silverfold verify --json`` prints: their names and meanings stay.
 """
 
@@ -21,10 +26,11 @@ from pydantic import BaseModel, ConfigDict
 from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
 from connectors.base import Connector, Feed
 from pipelines.compare import Comparison, Key, compare
-from pipelines.cuts import app_id, last_cuts
+from pipelines.cuts import app_id, history_id, last_cuts, position_reached, tombstones_id
 from pipelines.expected import Expected, fold_bronze
+from pipelines.expected_history import fold_history
 from pipelines.held import SKIPPED, quarantined
-from pipelines.places import Place, Places
+from pipelines.places import Place, Places, history_of
 from pipelines.store import naming_the_store, open_table
 
 
@@ -70,7 +76,7 @@ class TableVerification(_Report):
     table: str
     verdict: Verdict
     reason: str | None
-    """Null unless ``verdict`` is ``unknown``, or ``different`` for a table that is gone or unlike the source."""
+    """Null unless ``verdict`` is ``unknown``, or ``different`` for more than what ``differences`` show."""
     position: int | None
     """Position the table had reached: what was expected is bronze up to and including it."""
     delta_version: int | None
@@ -119,14 +125,57 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     silver = read_silver(places.silver(feed.name, table), app_id(feed.name, table))
     if silver is None:
         return _not_built(places, feed.name, table)
-    left_out = {each.position for each in quarantined(places, feed.name, table) if each.resolution == SKIPPED}
-    bronze = places.bronze(feed.name)
+    bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
     try:
         with naming_the_store(bronze):
             expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out)
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(table, str(error), silver)
-    return compared(table, expected, silver, keeps_log=connector.keeps_log(feed.tables[table]))
+    found = compared(table, expected, silver, keeps_log=connector.keeps_log(feed.tables[table]))
+    late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
+    return found if late is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": late})
+
+
+def verify_history(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
+    """Compare a table's history with what bronze says it must hold, at the position the history has reached.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    name, reached = history_of(table), position_reached(places, feed.name, table)
+    history = read_silver(places.history(feed.name, table), history_id(feed.name, table))
+    again = f"run `silverfold rebuild {feed.name} {table}`"
+    if history is None and reached < 0:
+        return unknown(name, None, verdict=Verdict.NOT_BUILT)
+    if history is None:
+        return unknown(name, f"there is none, but the table stands at {reached}: {again}", verdict=Verdict.DIFFERENT)
+    if history.position < reached:
+        behind = f"it stands at {history.position}, but the table at {reached}: {again}"
+        return unknown(name, behind, history, Verdict.DIFFERENT)
+    bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
+    try:
+        with naming_the_store(bronze):
+            expected = fold_history(bronze, connector, feed, table, history.position, left_out=left_out)
+    except (PositionGap, WireError, ProtocolError) as error:
+        return unknown(name, str(error), history)
+    return compared(name, expected, history._replace(rows=expected.comparable(history.rows)))
+
+
+def _left_out(places: Places, feed: str, table: str) -> set[int]:
+    return {each.position for each in quarantined(places, feed, table) if each.resolution == SKIPPED}
+
+
+def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
+    """Return which rows stand though a later delete is remembered; None when none does, or it cannot be told now."""
+    stones = read_silver(places.tombstones(feed.name, table), tombstones_id(feed.name, table))
+    if stones is None or stones.position > silver.position:  # they are written before the table is
+        return None
+    keys = connector.plain(feed, table).keys
+    buried = {tuple(stone[name] for name in keys): stone["_position"] for stone in stones.rows.to_pylist()}
+    standing = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.to_pylist())
+    late = sorted(key for key, position in standing if key in buried and position <= buried[key])
+    named = ", ".join(f"{name}={_shown(value)}" for name, value in zip(keys, late[0], strict=True)) if late else ""
+    return f"{len(late)} rows are older than the deletes of their keys, the first {named}" if late else None
 
 
 def read_silver(place: Place, app: str) -> Silver | None:
@@ -168,7 +217,8 @@ def compared(table: str, expected: Expected, silver: Silver, *, keeps_log: bool 
         keeps_log: ``_position`` counts. A table's state has it too, but where a row was written last says nothing of
             what it is: a snapshot leaves equal rows as they are.
     """
-    found = silver.rows if keeps_log else silver.rows.drop_columns(["_position"])
+    counted = [name for name in silver.rows.column_names if keeps_log or name != "_position"]
+    found = silver.rows.select(counted)
     result = compare(expected.keys, expected.columns, expected.rows, found)
     return TableVerification(
         table=table,

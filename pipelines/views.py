@@ -2,7 +2,8 @@
 
 Every built table of every feed is the temporary view ``<feed>__<table>``, and plain ``<table>`` too where only one
 feed has a table of that name. Views read the newest version each time a query begins, or the version that
-`pipelines.travel` found: nothing is copied.
+`pipelines.travel` found: nothing is copied. A history is called as its folder is, ``<table>__history``; as of a
+position it has the versions that had begun by then, and those that ended later stand.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from pipelines.travel import AsOf
+from transforms.history import END, START
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def register_views(
     """Name every built silver table in the session. Reads no rows; safe to repeat.
 
     Args:
-        tables: Names of the silver tables of each feed.
+        tables: Names of the silver tables of each feed, and of their histories (`pipelines.places.history_of`).
         as_of: Feeds whose tables are to show a position, not what is newest.
 
     Raises:
@@ -59,9 +62,11 @@ def register_views(
     there = {table for table in set(names.values()) if open_table(places.silver(*table)) is not None}
     missing = {(found.feed, table): why for found in as_of for table, why in found.missing.items()}
     versions = {(found.feed, table): version for found in as_of for table, version in found.versions.items()}
+    until = {(found.feed, table): position for found in as_of for table, position in found.until.items()}
     for name, table in names.items():
         if table in there and table not in missing:
-            _read(session, places.silver(*table), versions.get(table)).createOrReplaceTempView(name)
+            rows = _read(session, places.silver(*table), versions.get(table))
+            (_up_to(rows, until[table]) if table in until else rows).createOrReplaceTempView(name)
         else:
             session.catalog.dropTempView(name)  # of an earlier call
     return Views(
@@ -77,6 +82,11 @@ def _read(session: SparkSession, place: Place, version: int | None) -> DataFrame
     return (reader if version is None else reader.option("versionAsOf", version)).load(place.url)
 
 
+def _up_to(versions: DataFrame, position: int) -> DataFrame:
+    ended = F.when(F.col(END) <= position, F.col(END))
+    return versions.where(F.col(START) <= position).withColumn(END, ended)
+
+
 def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, ...]]]:
     """Return the table each name means, and the names that would mean several."""
     qualified = {f"{feed}__{table}".lower(): (feed, table) for feed, table in tables}
@@ -84,4 +94,4 @@ def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]
     for name, (_feed, table) in qualified.items():
         holders.setdefault(table.lower(), []).append(name)
     plain = {name: qualified[only] for name, (only, *others) in holders.items() if not others}
-    return qualified | plain, {name: tuple(sorted(found)) for name, found in holders.items() if len(found) > 1}
+    return plain | qualified, {name: tuple(sorted(found)) for name, found in holders.items() if len(found) > 1}

@@ -63,15 +63,20 @@ def as_struct(kind: T.StructType) -> Column:
     return F.struct(*(F.col(quoted(name)) for name in kind.names)).cast(kind)
 
 
-def complete(changes: DataFrame) -> DataFrame:
-    """Return the change rows with the columns a decoder left out added as typed NULLs. Lazy."""
+def complete(changes: DataFrame, *others: str) -> DataFrame:
+    """Return the change rows with the columns a decoder left out added as typed NULLs. Lazy.
+
+    Args:
+        others: Columns to keep beside those of the contract.
+    """
     have = changes.schema
     key, row = struct_type(changes, "key"), struct_type(changes, "row")
     return changes.select(
         *(
             F.col(field.name) if field.name in have.fieldNames() else F.lit(None).cast(field.dataType).alias(field.name)
             for field in change_type(key, row)
-        )
+        ),
+        *others,
     )
 
 

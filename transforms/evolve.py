@@ -1,25 +1,47 @@
-"""Lets a silver table follow the source's columns: new ones are added, anything else stops the table.
+"""Lets a Delta table follow the source's columns.
 
-Names compare without regard to case, as Spark and Delta do.
+==================  =================================================================================
+a new column        is added; rows that were there have NULL
+a wider type        the table is written anew with it, in one commit: any reader goes on reading it
+a narrower type     the column stays as wide as it is
+anything else       stops the table: a column that is gone, or of a type that loses values
+==================  =================================================================================
+
+Delta's own type widening is not used: readers that do not know it could not read the table any more. Which types are
+wider is as there (Delta protocol, "Type Widening"). Names compare without regard to case, as Spark and Delta do.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
-from transforms.sql import quoted
+from transforms.sql import path_table, quoted
+
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
+"""Decimal digits a whole number may have, as Delta counts them; a long needs 20."""
 
 
-def check_names(row: StructType, *, reserved: Collection[str], table: str) -> None:
-    """Refuse columns of the source that Delta could not tell apart, or that bear a reserved name.
+class Drift(NamedTuple):
+    """How the columns of a table are to change."""
+
+    added: Sequence[T.StructField]
+    widened: Sequence[T.StructField]
+    """With their new types."""
+
+
+def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collection[str] = (), table: str) -> None:
+    """Refuse columns of the source that Delta could not tell apart, or that bear a reserved name, and missing keys.
 
     Raises:
-        SchemaDrift: Leave the column out at the source, or in the table's settings.
+        SchemaDrift: Leave the column out at the source, or in the table's settings; or name other ``keys``.
     """
     taken = sorted({name.lower() for name in row.names} & {name.lower() for name in reserved})
     if taken:
@@ -27,25 +49,66 @@ def check_names(row: StructType, *, reserved: Collection[str], table: str) -> No
     twice = [name for name, count in Counter(name.lower() for name in row.names).items() if count > 1]
     if twice:
         raise SchemaDrift(f"two columns are called {twice[0]}", table=table)
+    missing = sorted({name.lower() for name in keys} - {name.lower() for name in row.names})
+    if missing:
+        raise SchemaDrift(f"the source lacks the key {missing[0]}", table=table)
 
 
-def add_columns(session: SparkSession, target: str, current: StructType, wanted: StructType, *, table: str) -> None:
-    """Add the wanted columns the target lacks, in one commit of its own. Safe to repeat.
+def drift(current: T.StructType, wanted: T.StructType, *, table: str) -> Drift:
+    """Return how a table's columns are to change.
 
     Raises:
-        SchemaDrift: A column is gone or has another type. The table stands as it was.
+        SchemaDrift: A column is gone or has a type that cannot be followed.
     """
     have = {field.name.lower(): field for field in current}
+    gone = [field.name for field in current if field.name.lower() not in {each.name.lower() for each in wanted}]
+    if gone:
+        raise SchemaDrift(f"the source lacks column {gone[0]} now", table=table)
+    added, widened = [], []
     for field in wanted:
         known = have.get(field.name.lower())
-        if known is not None and known.dataType != field.dataType:
+        if known is None:
+            added.append(field)
+        elif _wider(known.dataType, field.dataType):
+            widened.append(field)
+        elif known.dataType != field.dataType and not _wider(field.dataType, known.dataType):
             found, expected = field.dataType.simpleString(), known.dataType.simpleString()
             raise SchemaDrift(f"column {field.name} is {found} now, was {expected}", table=table)
-    gone = have.keys() - {field.name.lower() for field in wanted}
-    if gone:
-        raise SchemaDrift(f"the source lacks column {min(gone)} now", table=table)
-    new = [
-        f"{quoted(field.name)} {field.dataType.simpleString()}" for field in wanted if field.name.lower() not in have
-    ]
-    if new:
-        session.sql(f"ALTER TABLE {target} ADD COLUMNS ({', '.join(new)})").collect()
+    return Drift(added, widened)
+
+
+def follow(session: SparkSession, path: str, drifted: Drift) -> None:
+    """Change the columns of the Delta table at a path or URL, in commits of their own. Safe to repeat."""
+    if drifted.added:
+        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in drifted.added)
+        session.sql(f"ALTER TABLE {path_table(path)} ADD COLUMNS ({columns})").collect()
+    if drifted.widened:
+        rows = session.read.format("delta").load(path)
+        wide = {field.name: F.col(quoted(field.name)).cast(field.dataType) for field in drifted.widened}
+        rows.withColumns(wide).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+
+
+def follow_columns(session: SparkSession, path: str, wanted: T.StructType, *, table: str) -> None:
+    """Let the Delta table at a path or URL have the wanted columns. Safe to repeat.
+
+    Raises:
+        SchemaDrift: A column is gone or has a type that cannot be followed. The table stands as it was.
+    """
+    follow(session, path, drift(session.read.format("delta").load(path).schema, wanted, table=table))
+
+
+def _wider(narrow: T.DataType, wide: T.DataType) -> bool:
+    """Tell whether every value of one type is a value of the other, which is another."""
+    match narrow, wide:
+        case (T.ByteType() | T.ShortType() | T.IntegerType(), T.DoubleType()):
+            return True
+        case (T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType(), T.DecimalType()):
+            return wide.precision - wide.scale >= _DIGITS[type(narrow)]
+        case (T.DecimalType(), T.DecimalType()):
+            more_whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
+            return narrow != wide and wide.scale >= narrow.scale and more_whole
+        case (T.FloatType(), T.DoubleType()) | (T.DateType(), T.TimestampNTZType()):
+            return True
+        case _:
+            sizes = [_WHOLE.index(type(kind)) if isinstance(kind, _WHOLE) else None for kind in (narrow, wide)]
+            return None not in sizes and sizes[0] < sizes[1]  # type: ignore[operator]  # neither is None

@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from conf.errors import ApplyError, DuplicateKey, NullKey
+from conf.errors import ApplyError, DuplicateKey, ExpectationFailed, NullKey
 
 DUPLICATE_KEY = "SILVERFOLD_DUPLICATE_KEY"
 """Two rows claim one key."""
 
 NULL_KEY = "SILVERFOLD_NULL_KEY"
 """A row has a NULL in its key."""
+
+EXPECTATION = "SILVERFOLD_EXPECTATION"
+"""A row fails a rule of its table."""
 
 
 @contextmanager
@@ -32,6 +35,8 @@ def named_errors(table: str) -> Iterator[None]:
             raise DuplicateKey("two rows of the source have the same key", table=table) from error
         if NULL_KEY in text:
             raise NullKey("a row of the source has a NULL key", table=table) from error
+        if EXPECTATION in text:
+            raise ExpectationFailed("a row fails a rule", table=table) from error
         raise ApplyError(f"Spark: {_condition(error)}", table=table) from error
 
 

@@ -13,12 +13,15 @@ aggregation, nothing collected. Changes that move a key are for `transforms.move
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import UnusableKey
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
+from transforms.explain import SAID
 from transforms.sql import quoted
 
 _REFUSED = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType, T.NullType)
@@ -37,7 +40,13 @@ def check_key(key: T.StructType, *, table: str) -> None:
 
 
 def fold(
-    changes: DataFrame, *, by_sequence: bool = False, upsert: bool = False, whole: bool = False, replaces: bool = False
+    changes: DataFrame,
+    *,
+    by_sequence: bool = False,
+    upsert: bool = False,
+    whole: bool = False,
+    replaces: bool = False,
+    letter: Column | None = None,
 ) -> DataFrame:
     """Return at most one change row per key (`transforms.changes`); rows with ``error`` come to one row without key.
 
@@ -50,22 +59,33 @@ def fold(
         whole: The caller knows that no row is partial: inserts, snapshots and deletes, or updates with every column.
             The same result, twice as fast.
         replaces: Snapshot rows come before all others, wherever they landed: the changes overlay them.
+        letter: A change row's letter (`transforms.explain`): tells what each key's changes said.
 
     Returns:
         Change rows. ``frame_seq`` and ``sequence`` are the largest of the key's changes, ``ordinal`` and ``old_key``
-        are NULL, ``present`` is NULL unless the row is a partial update.
+        are NULL, ``present`` is NULL unless the row is a partial update. With ``letter`` one more column, ``said``.
     """
     row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
+    said = [] if letter is None else [_said(letter, by_sequence=by_sequence).alias(SAID)]
     grouped = ordered.groupBy("key").agg(
         F.max("frame_seq").alias("frame_seq"),
         F.max("sequence").alias("sequence"),
         F.max("source_time").alias("source_time"),
         F.min(F.when(F.col("error").isNotNull(), F.struct("frame_seq", "error"))).alias("wrong"),
         *(_last_rows() if whole else _last_cells(row)),
+        *said,
     )
-    net = _of_last_rows(grouped, upsert=upsert) if whole else _of_last_cells(grouped, row, upsert=upsert)
-    return complete(net.withColumn("error", F.col("wrong.error")))
+    kept = [SAID] if said else []
+    net = _of_last_rows(grouped, kept, upsert=upsert) if whole else _of_last_cells(grouped, row, kept, upsert=upsert)
+    return complete(net.withColumn("error", F.col("wrong.error")), *kept)
+
+
+def _said(letter: Column, *, by_sequence: bool) -> Column:
+    """Join the letters of a key's changes in their order. One that came twice in the source's order is told once."""
+    told = F.struct((F.col("sequence") if by_sequence else F.col("order")).alias("at"), letter.alias("letter"))
+    listed = F.array_sort(F.collect_set(told) if by_sequence else F.collect_list(told))
+    return F.array_join(F.transform(listed, lambda one: one["letter"]), "")
 
 
 def _order(*, by_sequence: bool, replaces: bool) -> Column:
@@ -81,10 +101,11 @@ def _last_rows() -> list[Column]:
     ]
 
 
-def _of_last_rows(grouped: DataFrame, *, upsert: bool) -> DataFrame:
+def _of_last_rows(grouped: DataFrame, kept: Sequence[str], *, upsert: bool) -> DataFrame:
     op = _net_op(F.col("last.op") == UPDATE, upsert=upsert)
     row = F.when(op != DELETE, F.col("last.row"))
-    return grouped.select("frame_seq", "key", "sequence", "source_time", "wrong", op.alias("op"), row.alias("row"))
+    named = (op.alias("op"), row.alias("row"))
+    return grouped.select("frame_seq", "key", "sequence", "source_time", "wrong", *named, *kept)
 
 
 def _last_cells(row: T.StructType) -> list[Column]:
@@ -105,7 +126,7 @@ def _last_cells(row: T.StructType) -> list[Column]:
     ]
 
 
-def _of_last_cells(grouped: DataFrame, row: T.StructType, *, upsert: bool) -> DataFrame:
+def _of_last_cells(grouped: DataFrame, row: T.StructType, kept: Sequence[str], *, upsert: bool) -> DataFrame:
     after = F.col("reset").isNull() | (F.col("last") > F.col("reset.order"))
     op = _net_op(after, upsert=upsert)
     cells = [(F.col(f"cell_{at}"), field.name) for at, field in enumerate(row)]
@@ -121,6 +142,7 @@ def _of_last_cells(grouped: DataFrame, row: T.StructType, *, upsert: bool) -> Da
         op.alias("op"),
         F.when(op != DELETE, values).alias("row"),
         F.when(partial, sent).alias("present"),
+        *kept,
     )
 
 

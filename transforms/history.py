@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type
-from transforms.evolve import add_columns, check_names
+from transforms.evolve import check_names, follow_columns
 from transforms.fold import fold
 from transforms.merge import POSITION, Recorded, create_empty, run_once, same_key
 from transforms.moves import follow, resolve
@@ -103,7 +103,7 @@ def keep_history(
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
     """Return the history table, with every column of the schema; it is made where there is none."""
     create_empty(session, schema, path_table(path))
-    add_columns(session, path_table(path), session.read.format("delta").load(path).schema, schema, table=table)
+    follow_columns(session, path, schema, table=table)
     return session.read.format("delta").load(path)
 
 
@@ -140,7 +140,7 @@ def _events(
     if not moves:
         lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
         return _folded(lined, moment, upsert=upsert).withColumn("key", F.col("line.key")).transform(_event)
-    found = follow(changes, current, kept, upsert=upsert)
+    found = follow(changes, current, kept, upsert=upsert, notes_moments=True)
     number = F.when(F.col("root").isNull(), F.col("number"))
     line = _line(number, F.col("root")).alias("line")
     others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment, upsert=upsert)

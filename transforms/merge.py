@@ -10,9 +10,11 @@ MERGE is written as SQL text, which also works where the Python ``DeltaTable`` c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from transforms.faults import DUPLICATE_KEY, named_errors
-from transforms.sql import quoted
+from transforms.sql import between, quoted
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
 
@@ -73,7 +75,7 @@ def merge(
     keys: Sequence[str],
     recorded: Recorded,
     upsert: bool = False,
-    key_range: tuple[int, int] | None = None,
+    bounds: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
     identity: str | None = None,
 ) -> None:
     """Apply net rows to the target in one commit. Runs Spark jobs; safe to repeat.
@@ -83,7 +85,7 @@ def merge(
         target: The table as SQL names it (`path_table`), with the net rows' columns and ``_position``.
         keys: Columns that name a row. Never NULL, or the row would never be found again.
         upsert: An update of a row that does not exist inserts it. Without, it does nothing.
-        key_range: Smallest and largest value of the only key, both inclusive: lets Delta skip files.
+        bounds: Smallest and largest value of key columns, both inclusive: lets Delta skip files.
         identity: Column by which the source names the row, where ``keys`` are others (`transforms.rekey`). A key taken
             by a row that does not leave it in this cut is a DuplicateKey.
 
@@ -99,7 +101,7 @@ def merge(
     run_once(
         net,
         f"""
-        MERGE INTO {target} AS t USING {{source}} AS s ON {same_key(keys, key_range)}
+        MERGE INTO {target} AS t USING {{source}} AS s ON {same_key(keys)} AND {between(bounds, "t")}
         {_taken(identity)}
         WHEN MATCHED AND s.{POSITION} > t.{POSITION} AND s.{OP} = '{DELETE}' THEN DELETE
         WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN
@@ -193,13 +195,9 @@ def _sent(name: str, sent: str, kept: str) -> str:
     return f"IF(s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, '{literal}'), {sent}, {kept})"
 
 
-def same_key(keys: Sequence[str], key_range: tuple[int, int] | None = None) -> str:
-    """Return the condition that target ``t`` and source ``s`` have the same key, inside a range if one is given."""
-    same = [f"t.{quoted(key)} = s.{quoted(key)}" for key in keys]
-    if key_range is not None:
-        (key,) = keys
-        same.append(f"t.{quoted(key)} BETWEEN {key_range[0]} AND {key_range[1]}")
-    return " AND ".join(same)
+def same_key(keys: Sequence[str]) -> str:
+    """Return the condition that target ``t`` and source ``s`` have the same key."""
+    return " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
 
 
 def _insert(columns: Sequence[str]) -> str:

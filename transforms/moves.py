@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type
+from transforms.explain import OF_NOTHING, SAID, is_judged
 from transforms.fold import fold
 from transforms.sql import quoted
 
@@ -46,6 +47,8 @@ class Step(NamedTuple):
     """A row stood at ``key`` before the cut."""
     old_stood: bool
     """A row stood at ``old_key`` before the cut."""
+    judged: bool = False
+    """It is to be told if no row explains the change."""
 
 
 class Place(NamedTuple):
@@ -58,6 +61,8 @@ class Place(NamedTuple):
     """Where that row stood before the cut; None for a row that began in it."""
     frame_seq: int
     """Position of the last change that took a row from there or brought one."""
+    said: str = ""
+    """A letter for each change at the key that no row explains (`transforms.explain`)."""
 
 
 @dataclass
@@ -66,17 +71,20 @@ class Follower:
 
     Args:
         upsert: An update of a row that is not there begins one.
+        notes_moments: Note what each key a frame spoke of came to at that frame's end.
     """
 
     upsert: bool = False
+    notes_moments: bool = False
     moments: list[Place] = field(default_factory=list)
-    """What each key came to that a frame spoke of, at that frame's end; to be taken by the caller."""
+    """What was noted; to be taken by the caller."""
     _at: dict[Key, int] = field(default_factory=dict)
     _displaced: dict[Key, int] = field(default_factory=dict)
     _roots: list[Key | None] = field(default_factory=list)
     _stood: dict[Key, bool] = field(default_factory=dict)
     _touched: dict[Key, int] = field(default_factory=dict)
     _changed: set[int] = field(default_factory=set)
+    _unexplained: dict[Key, str] = field(default_factory=dict)
     _frame: int = -1
     _spoken_of: dict[Key, None] = field(default_factory=dict)
 
@@ -89,27 +97,31 @@ class Follower:
         self._meet(step.key, step.stood)
         if step.old_key is not None:
             self._meet(step.old_key, step.old_stood)
+        if step.op == INSERT and step.key in self._at:
+            self._tell(step, step.key)
         number = self._row_of(step)
+        if number is None:
+            self._tell(step, step.key if step.old_key is None else step.old_key)
         if number is not None:
             self._changed.add(number)
         return number
 
     def end_frame(self) -> None:
         """Note that no more changes of the last frame follow."""
-        for key in self._spoken_of:
+        for key in self._spoken_of if self.notes_moments else ():
             number = self._at.get(key)
             self.moments.append(Place(key, number, self.root(number), self._frame))
         self._spoken_of.clear()
         self._displaced.clear()
 
     def places(self) -> Iterator[Place]:
-        """Yield what has become of every key whose row changed, came or went."""
+        """Yield what has become of every key whose row changed, came or went, or of whose row more was expected."""
         for key, stood in self._stood.items():
-            number = self._at.get(key)
+            number, said = self._at.get(key), self._unexplained.get(key, "")
             if number in self._changed:
-                yield Place(key, number, self._roots[number], self._touched.get(key, -1))
-            elif number is None and stood:
-                yield Place(key, None, None, self._touched[key])
+                yield Place(key, number, self._roots[number], self._touched.get(key, -1), said)
+            elif number is None and (stood or said):
+                yield Place(key, None, None, self._touched.get(key, -1), said)
 
     def root(self, number: int | None) -> Key | None:
         """Return where a row stood before the cut; None for one that began in it."""
@@ -149,6 +161,10 @@ class Follower:
         self._roots.append(root)
         return len(self._roots) - 1
 
+    def _tell(self, step: Step, key: Key) -> None:
+        if step.judged:
+            self._unexplained[key] = self._unexplained.get(key, "") + OF_NOTHING[step.op]
+
     def _meet(self, key: Key, stood: bool) -> None:
         """Let a row stand at a key heard of for the first time, if one did before the cut."""
         if key not in self._stood:
@@ -158,7 +174,13 @@ class Follower:
 
 
 def resolve(
-    changes: DataFrame, current: DataFrame | None, kept: ExitStack, *, upsert: bool = False, replaces: bool = False
+    changes: DataFrame,
+    current: DataFrame | None,
+    kept: ExitStack,
+    *,
+    upsert: bool = False,
+    replaces: bool = False,
+    letter: Column | None = None,
 ) -> DataFrame:
     """Fold change rows some of which move keys: as `transforms.fold.fold`, in landing order, with every move resolved.
 
@@ -170,15 +192,16 @@ def resolve(
         kept: Holds what was found out of the rows' ways in Spark's cache; to be closed once the result is used.
         upsert: An update of a row that is not there begins one.
         replaces: As for `fold`; ``current`` is not looked at then.
+        letter: As for `fold`.
 
     Returns:
         Change rows, at most one per key. A row on a key that a move touches is whole: an insert or a delete.
     """
-    found = follow(changes, current, kept, upsert=upsert, replaces=replaces)
-    others = fold(found.others, upsert=upsert, replaces=replaces)
+    found = follow(changes, current, kept, upsert=upsert, replaces=replaces, letter=letter)
+    others = fold(found.others, upsert=upsert, replaces=replaces, letter=letter)
     numbered = found.numbered.drop("old_key", "root").withColumn("key", F.struct("number"))
-    net = fold(numbered, replaces=replaces)
-    return others.unionByName(_at_places(found.places, net, None if replaces else current))
+    net = _at_places(found.places, fold(numbered, replaces=replaces), None if replaces else current)
+    return others.unionByName(net if letter is not None else net.drop(SAID))
 
 
 class Followed(NamedTuple):
@@ -191,19 +214,28 @@ class Followed(NamedTuple):
     places: DataFrame
     """What has become of the keys that a move touches: the columns of `Place`."""
     moments: DataFrame
-    """The same at the end of each frame, for the keys it speaks of; ``number`` is NULL where no row stands."""
+    """If noted: the same at the end of each frame, for the keys it speaks of; ``number`` NULL where no row stands."""
 
 
 def follow(
-    changes: DataFrame, current: DataFrame | None, kept: ExitStack, *, upsert: bool = False, replaces: bool = False
+    changes: DataFrame,
+    current: DataFrame | None,
+    kept: ExitStack,
+    *,
+    upsert: bool = False,
+    replaces: bool = False,
+    letter: Column | None = None,
+    notes_moments: bool = False,
 ) -> Followed:
-    """Find out which row each change is of. Lazy. Arguments as of `resolve`."""
+    """Find out which row each change is of. Lazy. Arguments as of `resolve` and `Follower`."""
     listed = complete(changes).withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
     moved = listed.where(F.col("old_key").isNotNull())
     touched = moved.select(F.explode(F.array("key", "old_key")).alias("key")).distinct()
     concerned = listed.join(touched, "key", "left_semi")
     stood = _stood(touched, None if replaces else current)
-    found = kept.enter_context(cached(_run(concerned, stood, upsert=upsert, replaces=replaces)))
+    judged = F.lit(False) if letter is None else is_judged(letter)
+    run = _Run(upsert, notes_moments)
+    found = kept.enter_context(cached(_run(run, concerned.withColumn("judged", judged), stood, replaces=replaces)))
     of_changes = found.where("ordinal >= 0").select(*_IDENTITY, "number", "root")
     return Followed(
         others=listed.join(touched, "key", "left_anti"),
@@ -221,19 +253,20 @@ def _stood(touched: DataFrame, current: DataFrame | None) -> DataFrame:
     return touched.join(keys, "key", "left").select("key", F.col("found").isNotNull().alias("stood"))
 
 
-def _run(concerned: DataFrame, stood: DataFrame, *, upsert: bool, replaces: bool) -> DataFrame:
+def _run(run: _Run, concerned: DataFrame, stood: DataFrame, *, replaces: bool) -> DataFrame:
     """Run the follower: a row for each change, and one for each place, of which ``ordinal`` tells the kind."""
     key = concerned.schema["key"].dataType
     steps = (
-        concerned.select(*_IDENTITY, "op", "key", "old_key")
+        concerned.select(*_IDENTITY, "op", "key", "old_key", "judged")
         .join(stood, "key")
         .join(stood.select(F.col("key").alias("old_key"), F.col("stood").alias("old_stood")), "old_key", "left")
     )
     first = [F.col("op") != SNAPSHOT] if replaces else []
     in_order = steps.repartition(1).sortWithinPartitions(*first, *_IDENTITY)
     found = T.StructType().add("frame_seq", T.LongType()).add("ordinal", T.IntegerType()).add("number", T.LongType())
-    names = ["op", "key", "old_key", "stood", "old_stood"]
-    return in_order.select(*_IDENTITY, *names).mapInArrow(_Run(upsert), found.add("root", key).add("key", key))
+    names = ["op", "key", "old_key", "stood", "old_stood", "judged"]
+    kind = found.add("root", key).add("key", key).add(SAID, T.StringType())
+    return in_order.select(*_IDENTITY, *names).mapInArrow(run, kind)
 
 
 @dataclass(frozen=True)
@@ -241,9 +274,10 @@ class _Run:
     """A follower over Arrow batches."""
 
     upsert: bool
+    notes_moments: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        follower, key = Follower(upsert=self.upsert), None
+        follower, key = Follower(upsert=self.upsert, notes_moments=self.notes_moments), None
         for batch in batches:
             key = batch.schema.field("key").type
             yield _found([_followed(follower, row) for row in batch.to_pylist()], key)
@@ -256,25 +290,27 @@ class _Run:
 
 
 def _told(kind: int, places: Iterable[Place]) -> list[_Found]:
-    return [(at.frame_seq, kind, at.number, at.root, at.key) for at in places]
+    return [(at.frame_seq, kind, at.number, at.root, at.key, at.said) for at in places]
 
 
-_Found: TypeAlias = tuple[int, int, int | None, Key | None, Key | None]
+_Found: TypeAlias = tuple[int, int, int | None, Key | None, Key | None, str]
 
 
 def _followed(follower: Follower, row: Mapping[str, Any]) -> _Found:
     old_key = None if row["old_key"] is None else tuple(row["old_key"].values())
     key = tuple(row["key"].values())
-    number = follower.follow(Step(row["frame_seq"], row["op"], key, old_key, row["stood"], bool(row["old_stood"])))
-    return row["frame_seq"], row["ordinal"], number, follower.root(number), key
+    stood = (row["stood"], bool(row["old_stood"]), row["judged"])
+    number = follower.follow(Step(row["frame_seq"], row["op"], key, old_key, *stood))
+    return row["frame_seq"], row["ordinal"], number, follower.root(number), key, ""
 
 
 def _found(rows: Sequence[_Found], key: pa.DataType) -> pa.RecordBatch:
-    frames, ordinals, numbers, roots, keys = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    frames, ordinals, numbers, roots, keys, said = zip(*rows, strict=True) if rows else [()] * 6
     columns = [pa.array(frames, pa.int64()), pa.array(ordinals, pa.int32()), pa.array(numbers, pa.int64())]
     spelt = [[None if k is None else dict(zip(key.names, k, strict=True)) for k in named] for named in (roots, keys)]
     return pa.RecordBatch.from_arrays(
-        [*columns, *(pa.array(named, key) for named in spelt)], names=["frame_seq", "ordinal", "number", "root", "key"]
+        [*columns, *(pa.array(named, key) for named in spelt), pa.array(said, pa.string())],
+        names=["frame_seq", "ordinal", "number", "root", "key", SAID],
     )
 
 
@@ -304,5 +340,7 @@ def _at_places(places: DataFrame, net: DataFrame, current: DataFrame | None) -> 
             "key",
             F.when(stands, F.struct(*(cell(name).alias(name) for name in row.names))).alias("row"),
             "source_time",
-        )
+            SAID,
+        ),
+        SAID,
     )

@@ -15,10 +15,11 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
+from transforms.changes import DELETE, INSERT, UPDATE
 from transforms.faults import DUPLICATE_KEY, NULL_KEY
 from transforms.merge import OP, POSITION, PRESENT, VACATED
 from transforms.sql import quoted
+from transforms.whole import begins, now, sent, stood, table_columns
 
 
 def unique_rows(net: DataFrame, *, keys: Sequence[str]) -> DataFrame:
@@ -45,18 +46,16 @@ def by_keys(
     Returns:
         Net rows with whole rows: ``_op`` is ``insert`` or ``delete``, ``_present`` NULL, and `VACATED`.
     """
-    columns = [name for name in net.columns if name not in (OP, POSITION, PRESENT)]
+    columns = table_columns(net)
     both = net.alias("n").join(current.alias("c"), F.col(f"n.{identity}") == F.col(f"c.{identity}"), "left")
-    stood = F.col(f"c.{POSITION}").isNotNull()
-    begins = F.col(f"n.{OP}").isin(INSERT, SNAPSHOT, *([UPDATE] if upsert else []))
-    stands = (F.col(f"n.{OP}") != DELETE) & (stood | begins)
+    stands = (F.col(f"n.{OP}") != DELETE) & (stood() | begins(upsert=upsert))
     same_key = _all(F.col(f"n.{quoted(key)}") == F.col(f"c.{quoted(key)}") for key in keys)
-    leaves = stood & ~(stands & F.coalesce(_all_sent_or_same(keys, same_key), F.lit(False)))
+    leaves = stood() & ~(stands & F.coalesce(_all_sent_or_same(keys, same_key), F.lit(False)))
     gone = F.struct(
         F.lit(DELETE).alias(OP), F.col(f"n.{POSITION}").alias(POSITION), *(_part("c", name) for name in columns)
     )
     comes = F.struct(
-        F.lit(INSERT).alias(OP), F.col(f"n.{POSITION}").alias(POSITION), *(_now(name).alias(name) for name in columns)
+        F.lit(INSERT).alias(OP), F.col(f"n.{POSITION}").alias(POSITION), *(now(name).alias(name) for name in columns)
     )
     steps = F.array_compact(F.array(F.when(leaves, gone), F.when(stands, comes)))
     moved = both.select(F.explode(steps).alias("row"))
@@ -74,19 +73,8 @@ def _part(side: str, name: str) -> Column:
     return F.col(f"{side}.{quoted(name)}").alias(name)
 
 
-def _sent(name: str) -> Column:
-    present = F.col(f"n.{PRESENT}")
-    return present.isNull() | F.array_contains(present, name)
-
-
-def _now(name: str) -> Column:
-    """Return the column's value after the cut; a row that begins in it knows nothing of the row that stood."""
-    begins = F.col(f"n.{OP}") != UPDATE
-    return F.when(begins | _sent(name), F.col(f"n.{quoted(name)}")).otherwise(F.col(f"c.{quoted(name)}"))
-
-
 def _all_sent_or_same(keys: Sequence[str], same_key: Column) -> Column:
-    return same_key | _all((F.col(f"n.{OP}") == UPDATE) & ~_sent(key) for key in keys)
+    return same_key | _all((F.col(f"n.{OP}") == UPDATE) & ~sent(key) for key in keys)
 
 
 def _all(conditions: Iterable[Column]) -> Column:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from transforms.changes import DELETE
+from transforms.evolve import follow_columns
 from transforms.merge import OP, POSITION, Recorded, create_empty, run_once, same_key
 from transforms.sql import path_table, quoted
 
@@ -30,6 +31,7 @@ def bury(net: DataFrame, path: str, *, keys: Sequence[str], recorded: Recorded, 
     """
     kind = StructType([net.schema[name] for name in (*keys, POSITION)])
     create_empty(net.sparkSession, kind, path_table(path))
+    follow_columns(net.sparkSession, path, kind, table=recorded.app_id)
     names = ", ".join(quoted(name) for name in kind.names)
     values = ", ".join(f"s.{quoted(name)}" for name in kind.names)
     forget = f"WHEN NOT MATCHED BY SOURCE AND ({settled}) THEN DELETE" if settled else ""

@@ -32,6 +32,7 @@ class DeephavenConnector:
     TableOptions: type[Table] = DeephavenTable
     continuity: Literal["resync", "resume"] = "resync"
     net: bool = True
+    partial: bool = True
     sequenced: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
@@ -55,6 +56,9 @@ class DeephavenConnector:
             load_roles(schema)
         except SchemaError as error:
             yield Problem("options.schema", schema, f"{BUILTIN}, or a schema of the transport: {error}")
+        for name, table in feed.tables.items():
+            if table.on_unexplained != "count":  # a net row does not say what it was made of
+                yield Problem(f"tables.{name}.on_unexplained", table.on_unexplained, "count")
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

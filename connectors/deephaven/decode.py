@@ -188,14 +188,16 @@ def _joined(lines: list[Row]) -> Survey:
     bad = sorted((line.bad_position, line.bad_class, line.bad_reason) for line in lines if line.bad_class is not None)
     position, error_class, reason = bad[0] if bad else (None, None, None)
     lost = sum(line.truncated for line in lines)
+    touched = [line for line in lines if line.first_key is not None]
+    wide = sum(line.wide_ranges for line in lines)
+    bounds = (min((line.first_key for line in touched), default=0), max((line.last_key for line in touched), default=0))
     return Survey(
         bad_position=position,
         bad_class=error_class,
         bad_reason=reason,
         changes=sum(line.changes for line in lines),
-        first_key=min((line.first_key for line in lines if line.first_key is not None), default=None),
-        last_key=max((line.last_key for line in lines if line.last_key is not None), default=None),
-        wide_ranges=sum(line.wide_ranges for line in lines),
+        bounds={ROW_KEY: bounds} if touched and not wide else {},
+        wide_ranges=wide,
         notes={"truncated_nanoseconds": lost} if lost else {},
     )
 

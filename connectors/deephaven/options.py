@@ -78,4 +78,6 @@ class DeephavenTable(Table):
             raise ValueError("stored_as_scd_type = 2 with apply = upsert: a log is a history already")
         if self.stored_as_scd_type != 1 and self.keys:
             raise ValueError("stored_as_scd_type = 2 without keys: versions are those of a row key")
+        if self.expect and self.keeps_log:
+            raise ValueError("expect with apply = upsert: a log has changes, not rows")
         return self

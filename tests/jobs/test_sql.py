@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from conf.errors import QueryFailed
 from jobs import cli
-from jobs.sql import Answer, Format, ask, explained, write
+from jobs.sql import Answer, Format, ask, explained, queried, write
 from pipelines.views import Views
 
 VIEWS = Views(
@@ -34,6 +34,12 @@ def test_a_query_gives_its_rows(session: SparkSession):
     answer = ask(session, "SELECT sym, bid FROM quotes ORDER BY sym", 10, VIEWS)
 
     assert answer == Answer(("sym", "bid"), [("AAPL", 1.5), ("IBM", None)], more=False)
+
+
+def test_histories_are_queried_beside_the_tables_that_keep_them():
+    tables = {"quotes": {"source": "Q", "stored_as_scd_type": 2}, "trades": {"source": "T"}}
+
+    assert list(queried(tables)) == ["quotes", "quotes__history", "trades"]
 
 
 def test_rows_beyond_the_limit_are_cut_and_said_to_be(session: SparkSession):

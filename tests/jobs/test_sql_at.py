@@ -16,11 +16,14 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.errors import ConfigError
+from connectors.registry import CONNECTORS
 from jobs import cli
 from jobs.sql import chosen_feeds, moment_or_position
 from pipelines.cuts import read_cuts
 from tests.support.building import FEED, Built, table
+from tests.support.kept import Kept
 from tests.support.landed_history import LandedHistory
+from tests.support.told import CONNECTOR, gone, put, said
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -134,6 +137,39 @@ def test_tables_are_read_as_of_a_position_or_say_why_they_cannot(market: Warehou
         2,
         "",
         "silverfold: feed market has landed only up to position 15: there is no position 16\n",
+    )
+
+
+def test_a_history_has_the_versions_that_had_begun_and_those_that_ended_later_stand(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(CONNECTORS, "told", "tests.support.told")
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "settings.toml").write_text(f'warehouse = "{tmp_path}/warehouse"\n')
+    settings = 'connector = "told"\n[tables.t]\nsource = "T"\nstored_as_scd_type = 2\n'
+    (tmp_path / "feeds" / "told.toml").write_text(settings)
+    kept = Kept(spark, tmp_path / "warehouse", CONNECTOR)
+    kept.source.connect()
+    kept.source.begin_snapshot()
+    kept.source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "y", op="snapshot")])
+    kept.source.end_snapshot()  # 3
+    kept.build()
+    kept.source.update([said(1, "z"), gone(2)])  # 4
+    kept.build()
+    capsys.readouterr()
+
+    def ask(table: str, *arguments: str) -> str:
+        query = f"SELECT k, a, __START_AT, __END_AT FROM {table} ORDER BY ALL"
+        with pytest.raises(SystemExit):
+            cli.main(["--conf", str(tmp_path), "sql", query, *arguments])
+        out, err = capsys.readouterr()
+        return out or err
+
+    head = "k,a,__START_AT,__END_AT\n"
+    assert ask("t__history") == head + "1,x,2,4\n1,z,4,\n2,y,2,4\n"
+    assert ask("told__t__history", "--at", "3") == head + "1,x,2,\n2,y,2,\n"
+    assert ask("history") == (
+        "silverfold: there is no table history; tables: t, t__history, told__t, told__t__history\n"
     )
 
 

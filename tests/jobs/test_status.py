@@ -52,6 +52,7 @@ STATUS = Status(
                     lag_updates=3,
                     lag_seconds=4.25,
                     rows=1234,
+                    versions=5678,
                     last_cut=LastCut(
                         position=110,
                         delta_version=8,
@@ -98,6 +99,7 @@ def printed() -> str:
         "market (deephaven): landed up to 120, 250 ms ago, epoch 2",
         "receiver closed since 2024-05-01 11:58:30 UTC, 1 min 30 s ago: [reset] by peer (SOURCE_UNAVAILABLE)",
         "3 updates, 4.2 s",
+        "1234, 5678",
         "3 h 5 min ago, version 8: +5 -1",
         "quotes: held at position 117: TRUNCATED_MESSAGE: [group] ends at byte 40",
         "not_built, degraded",
@@ -128,6 +130,8 @@ def test_the_keys_for_scripts_stay():
         "last_cut",
         "degraded",
         "skipped_positions",
+        "versions",
+        "tombstones",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [

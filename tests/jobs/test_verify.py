@@ -13,11 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connectors.registry import CONNECTORS
 from jobs import cli
 from jobs.verify import show
 from pipelines.places import Places
 from pipelines.verify import Difference, DifferingRange, TableVerification, Verdict, Verification
 from tests.support.landed_history import LandedHistory
+from tests.support.told import put
+from tests.support.written_history import WrittenHistory
 from tests.support.written_silver import write_silver
 
 SCHEMA = pa.schema([("_row_key", pa.int64()), ("Qty", pa.int64()), ("_position", pa.int64())])
@@ -75,6 +78,32 @@ def test_a_difference_ends_with_1_and_is_named(conf: Path, capsys: pytest.Captur
 
     (quotes, _) = told(capsys)["tables"]
     assert quotes["differences"] == [{"key": {"_row_key": 1}, "column": "Qty", "expected": 5, "found": 6}]
+
+
+def test_a_history_is_verified_beside_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(CONNECTORS, "told", "tests.support.told")
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(tmp_path / "lake"))
+    (tmp_path / "feeds").mkdir()
+    settings = 'connector = "told"\n[tables.t]\nsource = "T"\nstored_as_scd_type = 2\n'
+    (tmp_path / "feeds/told.toml").write_text(settings)
+    written = WrittenHistory(tmp_path / "lake")
+    written.source.connect()
+    written.source.begin_snapshot()
+    written.source.snapshot_rows([put(1, "x", op="snapshot")])
+    written.source.end_snapshot()
+    written.source.land()
+    written.write([(1, "x", 2)], 3)
+    written.keep([(1, "altered", 2, None)], 3)
+
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(tmp_path), "verify", "told", "--table", "t"])
+
+    said = capsys.readouterr().out
+    assert left.value.code == 1
+    assert "t: equal: 1 rows at position 3, version 0; bronze says 1\n" in said
+    assert "t__history: different: 1 rows at position 3, version 0; bronze says 1; 1 cells differ\n" in said
 
 
 def test_one_table_can_be_chosen(conf: Path, capsys: pytest.CaptureFixture[str]):

@@ -219,3 +219,65 @@ def test_a_table_that_stands_below_where_bronze_is_kept_from_is_stopped():
         fed.plan("quotes", NO_LIMIT)
 
     assert (stopped.value.first, stopped.value.last) == (31, 39)
+
+
+def test_with_history_each_snapshot_has_a_cut_of_its_own_after_what_came_before_it():
+    fed = planner(
+        StreamRules(has_snapshots=True, resync=True, applied=0, every_update=True),
+        bronze(
+            "1 quotes snapshot whole",
+            "1 quotes data whole",
+            "1 quotes snapshot begin",
+            "1 quotes data whole",
+            "1 quotes snapshot end",
+            "2 quotes data whole",
+            "2 quotes snapshot whole",
+            "2 quotes data whole",
+        ),
+    )
+    cuts = list[Cut]()
+    while (planned := fed.plan("quotes", NO_LIMIT)).cut is not None:
+        cuts.append(planned.cut)
+        assert planned.superseded == 0
+        fed.applied("quotes", planned.cut.last)
+
+    assert cuts == [
+        Cut("quotes", 1, 0, 1, spans=((1, 1),), begins=(1,), ends=(1,), replaces=False),
+        Cut("quotes", 1, 1, 4, spans=((2, 4),), begins=(2, 3), ends=(4, 3), replaces=True, settled=4),
+        Cut("quotes", 2, 4, 7, spans=((5, 7),), begins=(5, 6, 7), ends=(5, 6, 7), replaces=True, settled=6),
+    ]
+
+
+def test_with_history_what_waits_for_earlier_snapshots_counts_as_backlog():
+    planned = plan(
+        StreamRules(has_snapshots=True, resync=True, every_update=True),
+        "1 quotes snapshot whole",
+        "2 quotes snapshot whole",
+        "2 quotes data whole",
+        "3 quotes snapshot whole",
+    )
+
+    assert (planned.backlog_updates, planned.cut and planned.cut.last) == (4, 0)
+
+
+@pytest.mark.parametrize(("past", "spans"), [(None, ((1, 2),)), (1, ((3, 6),)), (6, ((7, 7),)), (7, None)])
+def test_with_history_only_what_cannot_be_taken_is_passed_by_the_next_snapshot(
+    past: int | None, spans: tuple[tuple[int, int], ...] | None
+):
+    fed = planner(
+        StreamRules(has_snapshots=True, resync=True, applied=0, every_update=True),
+        bronze(
+            "1 quotes snapshot whole",
+            "1 quotes data whole",
+            "1 quotes data whole",
+            "1 quotes snapshot whole",
+            "2 - mark none",
+            "2 - mark none",
+            "1 quotes data whole",
+            "1 quotes snapshot whole",
+        ),
+    )
+
+    cut = fed.plan("quotes", NO_LIMIT, past=past).cut
+
+    assert (cut and cut.spans) == spans

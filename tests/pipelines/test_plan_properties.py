@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from conf.model import CutLimits
 from connectors.base import Cut
+from pipelines.expected import whole_updates
+from pipelines.expected_history import steps
 from pipelines.plan import Planner, State, StreamRules
 from tests.support.bronze_rows import Row, small_columns
 from tests.support.naive_planner import Pairs, naive_plan
@@ -37,9 +40,31 @@ def histories(draw: st.DrawFn) -> list[Row]:
     return history
 
 
+BLOCKS = {
+    "snapshot": ["snapshot begin", "data whole", "snapshot end"],
+    "small snapshot": ["snapshot whole"],
+    "torn snapshot": ["snapshot begin", "data whole"],
+    "update": ["data begin", "data end"],
+    "small update": ["data whole"],
+    "torn update": ["data begin"],
+    "connect": ["mark none"],
+}
+
+
 @st.composite
-def pieces(draw: st.DrawFn) -> list[list[Row]]:
-    history = draw(histories())
+def stories(draw: st.DrawFn) -> list[Row]:
+    """Histories as receivers land them, with many snapshots."""
+    history, epoch = list[Row](), 0
+    for name in ["connect", *draw(st.lists(st.sampled_from(sorted(BLOCKS)), max_size=20))]:
+        epoch += name == "connect"
+        for frame in BLOCKS[name]:
+            history.append(Row(len(history), epoch, STREAM, *frame.split()))
+    return history
+
+
+@st.composite
+def pieces(draw: st.DrawFn, whole: Callable[[], st.SearchStrategy[list[Row]]] = histories) -> list[list[Row]]:
+    history = draw(whole())
     bounds = sorted(draw(st.sets(st.integers(0, len(history)), max_size=8)) | {0, len(history)})
     return [history[first:last] for first, last in pairwise(bounds)]
 
@@ -116,6 +141,23 @@ def test_what_a_table_holds_does_not_depend_on_when_it_was_planned(
     assert _held_after(cuts) == at_the_end
 
 
+@given(batches=pieces(stories) | pieces(), resync=st.booleans(), snapshots=st.booleans(), frames=st.integers(1, 12))
+def test_with_history_every_update_takes_effect_in_its_turn_whenever_it_was_planned(
+    batches: list[list[Row]], resync: bool, snapshots: bool, frames: int
+):
+    fed, cuts = planner(StreamRules(snapshots, resync, every_update=True), []), list[Cut]()
+
+    for batch in batches:
+        fed.advance(small_columns(batch))
+        cuts += _cuts(fed, CutLimits(max_frames=frames))
+
+    reached = max((cut.last for cut in cuts), default=-1)
+    columns = small_columns([row for row in joined(batches) if row.position <= reached]).to_batches()
+    whole = list(whole_updates(columns, STREAM))
+    in_turn = steps(whole, resync=resync) if snapshots else [(update,) for update in whole]
+    assert [taken for cut in cuts for taken in _in_turn(cut)] == [{each[:2] for each in step} for step in in_turn]
+
+
 @given(history=histories(), rules=RULES, before=st.integers(0, 40))
 def test_holding_before_a_position_touches_no_update_that_reaches_it(
     history: list[Row], rules: StreamRules, before: int
@@ -161,6 +203,14 @@ def _contents(cut: Cut | None) -> tuple[Pairs, Pairs, bool]:
     if cut is None:
         return (), (), False
     return tuple(zip(cut.begins, cut.ends, strict=True)), cut.spans, cut.replaces
+
+
+def _in_turn(cut: Cut) -> list[set[tuple[int, int]]]:
+    """Return the updates of a cut, those together that take effect at once."""
+    pairs = sorted(_contents(cut)[0], key=itemgetter(1))
+    settled = -1 if cut.settled is None else cut.settled
+    first = {pair for pair in pairs if pair[1] <= settled}
+    return [*([first] if first else []), *({pair} for pair in pairs if pair[1] > settled)]
 
 
 def _cuts(fed: Planner, limits: CutLimits) -> list[Cut]:

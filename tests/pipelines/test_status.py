@@ -11,6 +11,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from conf.errors import PositionGap
+from conf.model import Table
 from pipelines.cuts import CutRow, record
 from pipelines.held import Hold, hold
 from pipelines.marks import Mark
@@ -232,6 +233,19 @@ def test_a_feed_nobody_has_received_has_nothing(tmp_path: Path):
             ),
         ),
     )
+
+
+def test_versions_and_tombstones_are_counted_where_they_are_kept(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land(places, "1 quotes snapshot whole", "1 trades snapshot whole")
+    for table in ("quotes", "trades"):
+        build(places, table, 0, 7)
+        write_deltalake(places.history("market", table).url, pa.table({"n": [1, 2, 3]}))
+    write_deltalake(places.tombstones("market", "trades").url, pa.table({"n": [1, 2]}))
+    keeping = {"quotes": Table(source="Q", stored_as_scd_type=2), "trades": Table(source="T")}
+    told = read_status(places, Snapshots(sequenced=True), replace(feed(), tables=keeping), now=NOW)
+
+    assert [(each.versions, each.tombstones) for each in told.tables] == [(3, None), (None, 2)]
 
 
 def test_everything_is_read_from_the_store(tmp_path: Path):

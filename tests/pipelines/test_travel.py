@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from conf.errors import QueryFailed
+from conf.model import Table
 from pipelines.cuts import CommitNote, CutRow, record
-from pipelines.places import Places
+from pipelines.places import Place, Places
 from pipelines.travel import AsOf, as_of_moment, as_of_position
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
@@ -64,13 +66,13 @@ def apply(places: Places, table: str, cuts: list[tuple[int, int, int]], *, liste
             record(places, "market", row(version, seconds, **shared))
 
 
-def commit(places: Places, cut: Mapping[str, Any]) -> None:
+def commit(places: Places, cut: Mapping[str, Any], *, place: Place | None = None, app: str = "") -> None:
     write_deltalake(
-        places.silver("market", cut["table"]).url,
+        (place or places.silver("market", cut["table"])).url,
         pa.table({"n": [cut["last_position"]]}),
         mode="append",
         commit_properties=CommitProperties(
-            app_transactions=[Transaction(f"apply/market/{cut['table']}", cut["last_position"])],
+            app_transactions=[Transaction(app or f"apply/market/{cut['table']}", cut["last_position"])],
             custom_metadata={"userMetadata": CommitNote(feed="market", **cut).to_json()},
         ),
     )
@@ -206,6 +208,42 @@ def test_a_version_whose_log_was_cleaned_up_says_so(places: Places):
         "quotes": "table quotes of feed market cannot be read as of position 2 any more: "
         "the log of its version 0 was cleaned up"
     }
+
+
+KEEPING = replace(FEED, tables={**FEED.tables, "quotes": Table(source="Quotes", stored_as_scd_type=2)})
+
+
+def test_a_history_is_shown_up_to_the_cut_of_its_table_also_when_that_is_lost(places: Places):
+    found = [as_of_position(places, Snapshots(), KEEPING, wanted) for wanted in (2, 9)]
+    quotes = Path(places.silver("market", "quotes").url)
+    DeltaTable(quotes).create_checkpoint()
+    (quotes / f"_delta_log/{0:020}.json").unlink()
+    lost = as_of_position(places, Snapshots(), KEEPING, 2)
+    before = as_of_moment(places, Snapshots(), KEEPING, at(5))
+
+    assert [each.until for each in found] == [{"quotes__history": 1}, {"quotes__history": 7}]
+    assert (lost.until, sorted(lost.missing)) == ({"quotes__history": 1}, ["quotes"])
+    assert (before.until, sorted(before.missing)) == ({}, ["quotes", "quotes__history", "trades"])
+
+
+def test_a_history_in_the_order_of_the_source_is_read_at_its_version_of_then(places: Places):
+    for first, last in [(1, 1), (3, 5), (7, 7)]:
+        cut = {"table": "quotes", "epoch": 1, "first_position": first, "last_position": last}
+        history = places.history("market", "quotes")
+        commit(places, {**cut, "replaced": False, "updates": 1}, place=history, app="history/market/quotes")
+
+    found = as_of_position(places, Snapshots(sequenced=True), KEEPING, 6)
+
+    assert (found.versions, found.until) == ({"quotes": 1, "quotes__history": 1, "trades": 1}, {})
+    log = Path(places.history("market", "quotes").url)
+    DeltaTable(log).create_checkpoint()
+    for version in (0, 1):
+        (log / f"_delta_log/{version:020}.json").unlink()
+    (missing,) = as_of_position(places, Snapshots(sequenced=True), KEEPING, 6).missing.items()
+    assert missing == (
+        "quotes__history",
+        "table quotes__history of feed market cannot be read as of position 6 any more: its log was cleaned up",
+    )
 
 
 @pytest.mark.parametrize(

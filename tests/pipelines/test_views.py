@@ -8,7 +8,8 @@ from chispa import assert_df_equality
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from pipelines.places import Places
+from pipelines.places import Places, history_of
+from pipelines.travel import AsOf
 from pipelines.views import Views, register_views
 
 
@@ -61,6 +62,39 @@ def test_a_table_not_built_yet_says_how_to_build_it(session: SparkSession, wareh
     assert views.why_missing("market__Quotes") == (
         "table quotes of feed market is not built yet: run `silverfold build market --once`"
     )
+
+
+def test_a_history_is_called_as_its_folder_is_and_shows_what_stood_as_of_a_position(
+    session: SparkSession, warehouse: Path
+):
+    places = Places(str(warehouse))
+    versions = [(1, 2, 4), (1, 4, 7), (1, 7, None), (2, 2, 3), (2, 8, 9)]
+    kept = pa.table(dict(zip(["n", "__START_AT", "__END_AT"], zip(*versions, strict=True), strict=True)))
+    write_deltalake(places.history("market", "quotes").url, kept)
+    names = {"market": [history_of("quotes"), history_of("trades")]}
+
+    views = register_views(session, places, names)
+    newest = session.sql("SELECT * FROM quotes__history").collect()
+    register_views(session, places, names, [AsOf("market", 6, until={"quotes__history": 5})])
+    then = session.sql("SELECT * FROM market__quotes__history")
+
+    assert sorted(map(tuple, newest), key=repr) == sorted(versions, key=repr)
+    expected = session.createDataFrame([(1, 2, 4), (1, 4, None), (2, 2, 3)], "n long, __START_AT long, __END_AT long")
+    assert_df_equality(then, expected, ignore_row_order=True)
+    assert views.why_missing("trades__history") == (
+        "table trades__history of feed market is not built yet: run `silverfold build market --once`"
+    )
+
+
+def test_a_feeds_table_called_history_is_not_taken_for_another_feeds_history(session: SparkSession, warehouse: Path):
+    places = Places(str(warehouse))
+    built(places, "quotes", "history", 1)
+    built(places, "market", "quotes__history", 2)
+
+    register_views(session, places, {"quotes": ["history"], "market": [history_of("quotes")]})
+
+    assert [row.n for row in session.sql("SELECT n FROM quotes__history").collect()] == [1]
+    assert [row.n for row in session.sql("SELECT n FROM market__quotes__history").collect()] == [2]
 
 
 def test_a_name_nobody_configured_has_no_reason():

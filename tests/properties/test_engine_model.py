@@ -21,13 +21,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from conf.load import load_settings
-from conf.model import Build, CutLimits
+from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
 from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.places import Place, Places
 from pipelines.silver import SilverTable
+from pipelines.store import open_table
+from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.told import COLUMNS, FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
@@ -102,10 +104,11 @@ class Source:
 class Engine:
     """Builds of one feed, by processes that come and go, every cut applied once or twice."""
 
-    def __init__(self, spark: SparkSession, warehouse: Path, rng: random.Random, connector: ToldConnector) -> None:
+    def __init__(
+        self, spark: SparkSession, warehouse: Path, rng: random.Random, connector: ToldConnector, table: ToldTable
+    ) -> None:
         self.spark, self.rng, self.connector = spark, rng, connector
         self.places = Places(str(warehouse))
-        table = ToldTable(source="T", stored_as_scd_type=2)
         self.feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
         local = load_settings(None, "local", {})
         cut = CutLimits(max_frames=rng.choice([3, 200]))
@@ -126,6 +129,12 @@ class Engine:
         place = self.places.silver(FEED, STREAM)
         cuts = read_cuts(self.places, FEED)
         return {cut.last_position: rows_of(place, "true", version=cut.delta_version) for cut in cuts}
+
+    def aside(self, position: int) -> list[tuple[Any, ...]]:
+        """Return the rows kept aside by a table that stands at a position."""
+        in_force = f"_since <= {position} AND (_over IS NULL OR _over > {position})"
+        place = self.places.aside(FEED, STREAM)
+        return [] if open_table(place) is None else rows_of(place, in_force)
 
     def as_of(self, position: int) -> list[tuple[Any, ...]]:
         """Return the rows that stood at a position, told by the history table."""
@@ -158,7 +167,7 @@ def rows(state: State) -> list[tuple[Any, ...]]:
 def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(spark, Path(folder), rng, ToldConnector())
+        engine = Engine(spark, Path(folder), rng, ToldConnector(), ToldTable(source="T", stored_as_scd_type=2))
         source = Source(rng, ToldHistory(engine.places))
 
         def build() -> None:
@@ -170,12 +179,90 @@ def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, 
         build()
 
         assert engine.committed() == {at: rows(source.at[at]) for at in engine.committed()}
-        assert {at: engine.as_of(at) for at in applied(engine, source)} == {
-            at: rows(source.at[at]) for at in applied(engine, source)
-        }
+        assert {at: engine.as_of(at) for at in source.at} == {at: rows(state) for at, state in source.at.items()}
+        for verify in (verify_table, verify_history):
+            found = verify(engine.places, engine.connector, engine.feed, STREAM)
+            assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
 
 
-def applied(engine: Engine, source: Source) -> list[int]:
-    """Return the positions whose updates were applied, not made needless by a snapshot before they were."""
-    first = min(engine.committed())
-    return [at for at in source.at if at >= first]
+RULE = Expectation(condition="b IS NULL OR b < 2", action="quarantine")
+HARMLESS = Expectation(condition="a IS NOT NULL", action="warn")
+
+
+@settings(max_examples=STORIES)
+@given(st.integers(0, 2**32))
+def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(spark: SparkSession, seed: int) -> None:
+    rng = random.Random(seed)
+    table = ToldTable(source="T", expect={"b_is_small": RULE, "a_is_there": HARMLESS})
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(spark, Path(folder), rng, ToldConnector(), table)
+        source = Source(rng, ToldHistory(engine.places))
+
+        def build() -> None:
+            source.history.land()
+            engine.build()
+
+        for _ in range(rng.randint(1, 2)):
+            source.epoch(build=build)
+        build()
+
+        (reached,) = [max(engine.committed())]
+        assert engine.committed() == {at: rows(meeting(source.at[at])) for at in engine.committed()}
+        assert engine.aside(reached) == rows(
+            {key: cells for key, cells in source.at[reached].items() if key not in meeting(source.at[reached])}
+        )
+
+
+def meeting(state: State) -> State:
+    """Return the rows that meet the rule."""
+    return {key: cells for key, cells in state.items() if cells["b"] is None or cells["b"] < 2}
+
+
+@pytest.mark.parametrize("partial", [True, False])
+@settings(max_examples=STORIES)
+@given(st.integers(0, 2**32))
+def test_where_the_source_has_an_order_of_its_own_silver_follows_that(
+    spark: SparkSession, partial: bool, seed: int
+) -> None:
+    """Partial updates come again from an earlier one on; whole rows come in any order."""
+    rng = random.Random(seed)
+    connector = ToldConnector(continuity="resume", snapshots=False, sequenced=True)
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(spark, Path(folder), rng, connector, ToldTable(source="T"))
+        log = sequenced_log(rng, partial=partial)
+        landed: dict[int, State] = {}
+        history, heard = ToldHistory(engine.places), set[int]()
+        history.connect()
+        for numbers in deliveries(rng, len(log), in_order=partial):
+            heard.update(numbers)
+            at = history.update([log[number] for number in numbers], sequences=[f"{n:06}" for n in numbers])
+            landed[at] = after({}, [log[number] for number in sorted(heard)], columns=COLUMNS, upsert=True)
+            if rng.random() < 0.3:
+                history.land()
+                engine.build()
+        history.land()
+        engine.build()
+
+        assert engine.committed() == {at: rows(landed[at]) for at in engine.committed()}
+
+
+def sequenced_log(rng: random.Random, *, partial: bool) -> list[Change]:
+    """Return what a source says of all lanes, in its order: whole rows and deletes, or partial updates too."""
+    told = []
+    for _ in range(12 * LANES):
+        key, op = (rng.randrange(LANES), rng.choice(KEYS)), rng.choice(["insert", "update", "update", "delete"])
+        cells = {"lane": key[0], "k": key[1], "a": rng.choice(["x", "y", None]), "b": rng.choice([1, 2, None])}
+        sent = {n: cells[n] for n in cells if n in ("lane", "k") or op == "insert" or not partial or rng.random() < 0.6}
+        told.append(Change(0, op, key, {} if op == "delete" else sent))
+    return told
+
+
+def deliveries(rng: random.Random, count: int, *, in_order: bool) -> list[list[int]]:
+    """Return which changes land together: again from an earlier one on where the order holds, else shuffled."""
+    size = count // 6
+    if in_order:
+        begins = [max(0, begin - rng.choice([0, 0, size // 2])) for begin in range(0, count, size)]
+        return [list(range(begin, min(count, begin + size + size // 2))) for begin in begins]
+    numbers = [*range(count), *rng.sample(range(count), size)]
+    rng.shuffle(numbers)
+    return [numbers[begin : begin + size] for begin in range(0, len(numbers), size)]

@@ -18,9 +18,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-import pipelines.silver
+import pipelines.versions
 from connectors.base import Kind
+from connectors.deephaven.connector import CONNECTOR
 from pipelines.silver import SilverTable
+from pipelines.verify import Verdict, verify_history
 from tests.properties.test_engine_model import applied_twice
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
@@ -39,7 +41,6 @@ class Moment(NamedTuple):
     """The end of an update."""
 
     position: int
-    snapshot: bool
     rows: Rows
 
 
@@ -52,7 +53,7 @@ class Telling:
         self.models = {name: ModelTable(list(COLUMNS), upsert=name == "upsert") for name in TABLES}
         self.waiting: dict[str, list[Moment]] = {name: [] for name in TABLES}
         self.at: dict[str, list[Moment]] = {name: [] for name in TABLES}
-        """What silver has stood at."""
+        """What has been applied."""
         self.landed = -1
 
     def epoch(self) -> None:
@@ -78,7 +79,7 @@ class Telling:
         model = self.models[name]
         model.end()
         assert model.rows is not None
-        self.waiting[name].append(Moment(self.landed + len(self.history.frames), snapshot, model.rows))
+        self.waiting[name].append(Moment(self.landed + len(self.history.frames), model.rows))
 
     def begin(self, name: str, *, snapshot: bool) -> Kind:
         """Tell all of an update but its end."""
@@ -122,20 +123,14 @@ class Telling:
         self.landed = built.land(self.history)
         with pytest.MonkeyPatch.context() as patch, suppress(Died):
             if self.rng.random() < 0.3:
-                patch.setattr(pipelines.silver, "keep_history", dying(pipelines.silver.keep_history, after=True))
+                patch.setattr(pipelines.versions, "keep_history", dying(pipelines.versions.keep_history, after=True))
             elif self.rng.random() < 0.3:
                 patch.setattr(SilverTable, "apply", applied_twice(SilverTable.apply))
             assert built.build() == {}
             for name in TABLES:
-                self.note_applied(name)
+                self.at[name] += self.waiting[name]
+                self.waiting[name] = []
                 self.compare(built, name)
-
-    def note_applied(self, name: str) -> None:
-        """A snapshot makes needless what came before it and was not applied."""
-        waiting = self.waiting[name]
-        first = max((at for at, moment in enumerate(waiting) if moment.snapshot), default=0)
-        self.at[name] += waiting[first:]
-        self.waiting[name] = []
 
     def compare(self, built: Built, name: str) -> None:
         if not self.at[name]:
@@ -144,6 +139,8 @@ class Telling:
         for moment in self.at[name]:
             assert as_of(versions, moment.position) == moment.rows, moment.position
         assert built.rows(name) == self.at[name][-1].rows
+        found = verify_history(built.places, CONNECTOR, built.feed, name)
+        assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
 
 
 def as_of(versions: Sequence[Mapping[str, Any]], position: int) -> dict[int, dict[str, Any]]:

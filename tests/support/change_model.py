@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,8 +22,16 @@ class Change(NamedTuple):
     old_key: Key | None = None
 
 
-def after(state: State, changes: Iterable[Change], *, columns: Sequence[str], upsert: bool = False) -> State:
-    """Return the table after the changes; ``state`` stays as it is."""
+def after(
+    state: State,
+    changes: Iterable[Change],
+    *,
+    columns: Sequence[str],
+    upsert: bool = False,
+    unexplained: Counter[str] | None = None,
+) -> State:
+    """Return the table after the changes; ``state`` stays as it is. Counts in ``unexplained`` what no row explains."""
+    wrong: Counter[str] = Counter() if unexplained is None else unexplained
     now = {key: dict(cells) for key, cells in state.items()}
     blank = dict.fromkeys(columns)
     frame, displaced = -1, State()
@@ -31,15 +40,18 @@ def after(state: State, changes: Iterable[Change], *, columns: Sequence[str], up
             frame, displaced = change.frame, {}
         here = displaced if change.key in displaced else now
         if change.op in ("insert", "snapshot"):
+            wrong["inserts_over_row"] += change.op == "insert" and change.key in now
             now[change.key] = {**blank, **change.sent}
         elif change.op == "delete":
-            here.pop(change.key, None)
+            wrong["deletes_of_nothing"] += here.pop(change.key, None) is None
         elif change.old_key is None:
+            wrong["updates_without_row"] += change.key not in now and not upsert
             if change.key in now or upsert:
                 now[change.key] = {**now.get(change.key, blank), **change.sent}
         else:
             leaving = displaced if change.old_key in displaced else now
             row = leaving.pop(change.old_key, dict(blank) if upsert else None)
+            wrong["updates_without_row"] += row is None
             if row is not None:
                 if change.key in now:
                     displaced[change.key] = now[change.key]

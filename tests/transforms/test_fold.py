@@ -6,18 +6,20 @@ A Spark job costs the same for one history as for hundreds, so a history is part
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import UnusableKey
 from tests.support.change_model import Change, State, after, patched
 from transforms.changes import change_type
+from transforms.explain import letter, unexplained
 from transforms.fold import check_key, fold
 from transforms.moves import resolve
 
@@ -76,6 +78,23 @@ def expected(histories: Histories, *, upsert: bool = False) -> list[State]:
     return [after(state, changes, columns=COLUMNS, upsert=upsert) for state, changes in histories]
 
 
+def counted(spark: SparkSession, histories: Histories, net: DataFrame, *, upsert: bool) -> list[dict[str, int]]:
+    """Return what the net rows say that nothing explains, by history."""
+    stands = silver(spark, histories).select(F.struct("history", "k").alias("key"), F.lit(True).alias("stands"))
+    marked = net.join(stands, "key", "left").withColumn("stood", F.col("stands").isNotNull())
+    counts = unexplained(F.col("said"), F.col("stood"), upsert=upsert)
+    lines = marked.groupBy("key.history").agg(*(F.sum(count).alias(name) for name, count in counts.items())).collect()
+    found = {line.history: {name: line[name] for name in counts if line[name]} for line in lines}
+    return [found.get(number, {}) for number in range(len(histories))]
+
+
+def to_be_counted(histories: Histories, *, upsert: bool) -> list[dict[str, int]]:
+    counters: list[Counter[str]] = [Counter() for _ in histories]
+    for (state, changes), counter in zip(histories, counters, strict=True):
+        after(state, changes, columns=COLUMNS, upsert=upsert, unexplained=counter)
+    return [{name: count for name, count in counter.items() if count} for counter in counters]
+
+
 def told(histories: Histories, found: list[State], wanted: list[State]) -> None:
     for history, one, other in zip(histories, found, wanted, strict=True):
         assert one == other, history
@@ -110,18 +129,20 @@ def random_histories(count: int, *, moves: bool, whole: bool = False) -> Histori
 def test_partial_changes_come_to_what_they_do_one_after_another(spark: SparkSession, upsert: bool) -> None:
     histories = random_histories(400, moves=False)
 
-    net = fold(change_rows(spark, histories), upsert=upsert)
+    net = fold(change_rows(spark, histories), upsert=upsert, letter=letter())
 
     told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
+    assert counted(spark, histories, net, upsert=upsert) == to_be_counted(histories, upsert=upsert)
 
 
 @pytest.mark.parametrize("upsert", [False, True])
 def test_the_fast_path_of_whole_rows_gives_the_same(spark: SparkSession, upsert: bool) -> None:
     histories = random_histories(400, moves=False, whole=True)
 
-    net = fold(change_rows(spark, histories), upsert=upsert, whole=True)
+    net = fold(change_rows(spark, histories), upsert=upsert, whole=True, letter=letter())
 
     told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
+    assert counted(spark, histories, net, upsert=upsert) == to_be_counted(histories, upsert=upsert)
 
 
 @pytest.mark.parametrize("upsert", [False, True])
@@ -129,9 +150,11 @@ def test_moves_come_to_what_they_do_one_after_another(spark: SparkSession, upser
     histories = random_histories(400, moves=True)
 
     with ExitStack() as kept:
-        net = resolve(change_rows(spark, histories), silver(spark, histories), kept, upsert=upsert)
+        changes = change_rows(spark, histories)
+        net = resolve(changes, silver(spark, histories), kept, upsert=upsert, letter=letter())
 
         told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
+        assert counted(spark, histories, net, upsert=upsert) == to_be_counted(histories, upsert=upsert)
 
 
 OLD = {k: {"k": k, "a": f"row {k}", "b": k} for k in (14, 15, 16)}

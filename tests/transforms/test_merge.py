@@ -142,7 +142,7 @@ def test_a_literal_key_range_changes_nothing_but_the_files_read(spark: SparkSess
     merge(first, target, keys=["k"], recorded=Recorded(APP, 1))
     second = spark.createDataFrame([("delete", 2, None, 9, None), ("insert", 2, None, 10, "c")], columns)
 
-    merge(second, target, keys=["k"], recorded=Recorded(APP, 2), key_range=(9, 10))
+    merge(second, target, keys=["k"], recorded=Recorded(APP, 2), bounds={"k": (9, 10)})
 
     expected = spark.createDataFrame([(1, "a", 1), (10, "c", 2)], "k long, v string, _position long")
     assert_df_equality(spark.table(target), expected, ignore_row_order=True)

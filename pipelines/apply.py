@@ -1,0 +1,162 @@
+"""Applies one cut to one silver table: what its changes come to, in one commit with the position.
+
+A table is either the source's *state* (its columns, ``_position`` and, for positional sources, the positional key) or
+a *log* of changes (``_op``, ``_position``, the positional key, ``_last_row_key`` and ``_present``, then the columns).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+from conf.errors import SnapshotNeeded
+from pipelines.folding import Folding
+from pipelines.judging import rows_to_write
+from pipelines.versions import keep_versions
+from pipelines.work import Work
+from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type
+from transforms.evolve import check_names, drift, follow
+from transforms.expectations import FAILED, Rule, check_rules, guarded
+from transforms.fold import check_key
+from transforms.merge import OP, POSITION, PRESENT, VACATED, append, create_empty, merge, net_rows, replace
+from transforms.rekey import by_keys, unique_rows
+from transforms.sql import quoted
+from transforms.whole import whole_rows
+
+LAST_KEY = "_last_row_key"
+"""In a log: the last key of a removed range, whose first key is the positional key."""
+
+_RESERVED = (OP, POSITION, PRESENT, VACATED, LAST_KEY, FAILED, "_row_key")
+
+
+def apply_cut(work: Work, row: StructType, *, judges: bool = False) -> None:
+    """Write the cut. Runs Spark jobs; safe to repeat.
+
+    Args:
+        row: The source's columns at the end of the cut.
+        judges: Rows are known to fail rules: look before writing, not once the writing has failed.
+
+    Raises:
+        ExpectationFailed: A row fails a rule. Unless ``judges``, of any action: apply it again with ``judges``.
+        ApplyError: The cut cannot be applied; the table stands as it was. Subclasses say why.
+    """
+    check_names(row, reserved=_RESERVED, keys=work.target.table.keys, table=work.target.name)
+    check_key(struct_type(work.changes, "key"), table=work.target.name)
+    keeps_log = work.target.connector.keeps_log(work.target.table)
+    wanted = _columns_of_log(work, row) if keeps_log else _columns_of_state(work, row)
+    columns = _follow(work, wanted, makes=not keeps_log and not work.cut.replaces)
+    if keeps_log:
+        append(_chosen(_log_rows(work), columns), work.target.place.url, recorded=work.recorded(work.target.app_id))
+        return
+    waiting = None
+    if work.target.connector.net:
+        if work.target.keeps_history:
+            keep_versions(work)
+        net = net_rows(work.changes)
+    else:
+        folding = Folding(work)
+        net, waiting = folding.net(), folding.waiting
+    _write(work, _judged(work, net, waiting, judges=judges), columns)
+
+
+def _follow(work: Work, wanted: StructType, *, makes: bool) -> StructType:
+    """Let the table have the columns wanted, and return those it has then.
+
+    Makes it where there is none, if it is to be merged into.
+    """
+    target = work.target
+    current = target.read(target.place)
+    if current is not None:
+        drifted = drift(current.schema, wanted, table=target.name)
+        guesses = target.connector.partial and not target.upsert and not work.cut.replaces
+        if drifted.added and guesses and work.before >= 0:
+            raise SnapshotNeeded(column=drifted.added[0].name, table=target.name)
+        follow(target.session, target.place.url, drifted)
+    elif makes:
+        create_empty(target.session, wanted, target.sql_name)
+    return wanted if work.current is None else work.current.schema
+
+
+def _judged(work: Work, net: DataFrame, waiting: DataFrame | None, *, judges: bool) -> DataFrame:
+    """Return the rows to write, as the table's rules let them stand."""
+    rules = [Rule(name, each.condition, each.action) for name, each in work.target.table.expect.items()]
+    rows = _rows(work, net, whole=bool(rules) or work.aside is not None)
+    check_rules(rows, rules, table=work.target.name)
+    if work.aside is not None or waiting is not None or (rules and judges):
+        return rows_to_write(work, rows, rules, waiting)
+    return guarded(rows, rules) if rules else rows
+
+
+def _rows(work: Work, net: DataFrame, *, whole: bool) -> DataFrame:
+    """Return the net rows by the table's keys; where it is asked for, whole."""
+    keys, upsert = work.keys, work.target.upsert
+    if work.cut.replaces:
+        there = net.where(F.col(OP).isin(INSERT, SNAPSHOT))
+        return unique_rows(there, keys=keys) if work.target.table.keys else there
+    assert work.truth is not None, "what is merged into has been made"
+    if work.survey.wide_ranges:
+        net = _with_ranges(net, work.truth, _ranges(work), *work.identity)
+    if work.target.table.keys and work.identity:
+        return by_keys(net, work.truth, keys=keys, identity=work.identity[0], upsert=upsert)
+    return whole_rows(net, work.truth, keys=keys, upsert=upsert) if whole else net
+
+
+def _write(work: Work, rows: DataFrame, columns: StructType) -> None:
+    target, keys, recorded = work.target, work.keys, work.recorded(work.target.app_id)
+    if work.cut.replaces:
+        there = rows.where(F.col(OP) != DELETE)
+        if work.before < 0:
+            append(_chosen(there, columns), target.place.url, recorded=recorded)
+        else:
+            replace(there, target.sql_name, keys=keys, recorded=recorded)
+    elif target.table.keys and work.identity:
+        merge(rows, target.sql_name, keys=keys, recorded=recorded, identity=work.identity[0])
+    else:
+        bounds = work.survey.bounds if work.aside is None else {}  # rows kept aside may lie outside
+        merge(rows, target.sql_name, keys=keys, recorded=recorded, upsert=target.upsert, bounds=bounds)
+
+
+def _ranges(work: Work) -> DataFrame:
+    return work.target.decoder.removed_ranges(work.frames, work.context, work.cut, work.target.table)
+
+
+def _columns_of_state(work: Work, row: StructType) -> StructType:
+    position = StructField(POSITION, StringType() if work.target.connector.sequenced else LongType())
+    return StructType([*(StructField(name, LongType()) for name in work.identity), *row, position])
+
+
+def _columns_of_log(work: Work, row: StructType) -> StructType:
+    names = [OP, POSITION, *work.identity, LAST_KEY]
+    kinds = [StringType(), *(LongType() for _ in names[1:])]
+    log = [StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    return StructType([*log, StructField(PRESENT, ArrayType(StringType())), *row])
+
+
+def _log_rows(work: Work) -> DataFrame:
+    net = net_rows(work.changes).withColumn(LAST_KEY, F.lit(None).cast("long"))
+    (row_key,) = work.identity
+    removed = _ranges(work).select(
+        F.lit(DELETE).alias(OP),
+        F.col("frame_seq").alias(POSITION),
+        F.col("first_key").alias(row_key),
+        F.col("last_key").alias(LAST_KEY),
+    )
+    return net.unionByName(removed, allowMissingColumns=True)
+
+
+def _chosen(rows: DataFrame, columns: StructType) -> DataFrame:
+    return rows.select([F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in columns])
+
+
+def _with_ranges(net: DataFrame, current: DataFrame, ranges: DataFrame, row_key: str) -> DataFrame:
+    """Add a delete for every row that stands in a removed range and that the net rows do not speak of."""
+    inside = F.col(row_key).between(F.col("first_key"), F.col("last_key"))
+    removed = (
+        current.select(row_key)
+        .join(F.broadcast(ranges), inside)
+        .groupBy(row_key)
+        .agg(F.max("frame_seq").alias(POSITION))
+        .withColumn(OP, F.lit(DELETE))
+    )
+    return net.unionByName(removed.join(net.select(row_key), row_key, "left_anti"), allowMissingColumns=True)

@@ -1,0 +1,129 @@
+"""Folds plain changes into a table's rows, one after another, in dictionaries: what silver is verified by.
+
+A row that moves to a key that is taken displaces the row that stood there: the next move or delete of the same frame
+at that key means the displaced one, so that rows can be swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from connectors.base import PlainChange
+
+Row: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass
+class TableFold:
+    """A table's state in a dictionary.
+
+    Args:
+        own_columns: The source's keys, which each row carries.
+        upserts: An update of a row that is not there begins it.
+    """
+
+    own_columns: tuple[str, ...]
+    upserts: bool = False
+    rows: dict[Key, Row] = field(default_factory=dict)
+    _displaced: dict[Key, Row] = field(default_factory=dict)
+    _frame: int = -1
+
+    def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
+        """Apply one whole update."""
+        if snapshot:
+            for key in list(self.rows):
+                self.put(key, None)
+        for change in changes:
+            self.take(change)
+
+    def all_rows(self) -> list[Row]:
+        """Return the rows, keys included."""
+        return list(self.rows.values())
+
+    def put(self, key: Key, row: Row | None) -> None:
+        """Let a row stand at a key, or none."""
+        if row is None:
+            del self.rows[key]
+        else:
+            self.rows[key] = row
+
+    def take(self, change: PlainChange) -> None:
+        """Apply one change."""
+        if change.position != self._frame:
+            self._frame, self._displaced = change.position, {}
+        stands = self.rows.get(change.key)
+        if change.op == "delete":
+            self._delete(change)
+        elif change.old_key is not None:
+            self._move(change, change.old_key)
+        elif change.op == "insert" or (stands is None and self.upserts):
+            self.put(change.key, {**self._named_by(change.key), **change.row})
+        elif stands is not None:
+            self.put(change.key, {**stands, **change.row})
+
+    def _delete(self, change: PlainChange) -> None:
+        if self._displaced.pop(change.key, None) is None:
+            for key in list(self._named(change)):
+                self.put(key, None)
+
+    def _move(self, change: PlainChange, old_key: Key) -> None:
+        """Take a row to another key. One that stands there is displaced: the same frame may yet say where it goes."""
+        row = self._displaced.pop(old_key, None)
+        if row is None and old_key in self.rows:
+            row = self.rows[old_key]
+            self.put(old_key, None)
+        if row is None and not self.upserts:
+            return
+        if change.key in self.rows:
+            self._displaced[change.key] = self.rows[change.key]
+        self.put(change.key, {**(row or {}), **self._named_by(change.key), **change.row})
+
+    def _named_by(self, key: Key) -> Row:
+        return dict(zip(self.own_columns, key, strict=True))
+
+    def _named(self, change: PlainChange) -> Iterator[Key]:
+        """Yield the keys of the rows that a delete names."""
+        first, last = change.key, change.last_key or change.key
+        whole = all(isinstance(end, int) for end in (*first, *last)) and len(first) == 1
+        if whole and last[0] - first[0] < len(self.rows):
+            yield from (key for number in range(first[0], last[0] + 1) if (key := (number,)) in self.rows)
+        else:
+            yield from (key for key in self.rows if first <= key <= last)
+
+
+@dataclass
+class LogFold:
+    """A log of changes: per update one row for each row key written, and one for each removed range."""
+
+    keys: tuple[str, ...]
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """Columns that a log has besides the source's."""
+        return ("_op", "_position", *self.keys, "_last_row_key", "_present")
+
+    def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
+        """Add the rows of one whole update."""
+        net: dict[Key, PlainChange] = {}
+        for change in changes:
+            if change.op == "delete":
+                self.rows.append(self._row(change) | {"_last_row_key": (change.last_key or change.key)[0]})
+                continue
+            before = net.get(change.key, change)
+            position = max(before.position, change.position)
+            net[change.key] = PlainChange(before.op, position, change.key, {**before.row, **change.row})
+        for change in net.values():
+            sent = [name for name in columns if name in change.row]
+            partial = change.op == "update" and len(sent) < len(columns)
+            self.rows.append({**self._row(change), **change.row, "_present": sent if partial else None})
+
+    def all_rows(self) -> list[Row]:
+        """Return the rows in the order in which they were added."""
+        return self.rows
+
+    def _row(self, change: PlainChange) -> Row:
+        return {"_op": change.op, "_position": change.position, **dict(zip(self.keys, change.key, strict=True))}

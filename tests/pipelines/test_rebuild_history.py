@@ -1,0 +1,159 @@
+"""Histories and tombstones made anew with their table: what stands afterwards, and what a death between leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pipelines.rebuild
+from conf.errors import ApplyError
+from pipelines.rebuild import Rebuild
+from pipelines.silver import SilverTable
+from pipelines.verify import Verdict
+from tests.support.change_model import Change
+from tests.support.deaths import Died, dying
+from tests.support.kept import Kept, rows_of
+from tests.support.told import ToldConnector, gone, put, said
+
+VERSION = ("k", "a", "__START_AT", "__END_AT")
+EQUAL = (Verdict.EQUAL, Verdict.EQUAL)
+
+
+def dying_after(step: Callable[..., Any], calls: int) -> Callable[..., Any]:
+    """Return the step, which kills its process once it is done for so many times."""
+    left = [step] * (calls - 1)
+
+    def count(*args: Any) -> Any:
+        return left.pop()(*args) if left else dying(step, True)(*args)
+
+    return count
+
+
+def rebuild_dying_after(kept: Kept, swaps: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelines.rebuild, "_overwrite", dying_after(pipelines.rebuild._overwrite, swaps))
+        patch.setattr(Rebuild, "_tidy", lambda self: None)
+        with pytest.raises(Died):
+            kept.rebuild(token=f"dies after {swaps}")
+
+
+def test_a_history_made_anew_is_what_it_was_and_a_death_leaves_it_old_or_new(spark: SparkSession, warehouse: Path):
+    kept = Kept(spark, warehouse, ToldConnector())
+    source = kept.source
+    source.connect()  # 0
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "y", op="snapshot")])
+    source.end_snapshot()
+    kept.build()
+    source.update([said(1, "z")])  # 4
+    source.update([Change(0, "update", (0, 3), {"k": 3}, (0, 2))])
+    source.connect()  # 6: nobody builds in between, and all of it counts
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "z", op="snapshot"), put(4, "w", op="snapshot")])
+    source.end_snapshot()  # 9
+    kept.build()
+    versions = rows_of(kept.history, VERSION)
+    kept.sql(kept.history, "UPDATE {t} SET a = 'spoilt' WHERE k = 2")
+    kept.sql(kept.table, "UPDATE {t} SET a = 'spoilt' WHERE k = 1")
+    spoilt = kept.verdicts()
+
+    rebuild_dying_after(kept, 1)
+
+    assert versions == [(1, "x", 2, 4), (1, "z", 4, None), (2, "y", 2, 5), (3, "y", 5, 9), (4, "w", 8, None)]
+    assert (spoilt, kept.verdicts()) == ((Verdict.DIFFERENT,) * 2, (Verdict.DIFFERENT, Verdict.EQUAL))
+    assert (rows_of(kept.history, VERSION), kept.reached()) == (versions, [9, 9])
+    source.update([said(4, "v"), gone(1)])  # 10
+    kept.build()
+    assert kept.verdicts() == EQUAL  # the spoilt row is gone
+    done = kept.rebuild()
+    assert (done.position, done.updates, kept.verdicts(), kept.reached()) == (10, 5, EQUAL, [10, 10])
+    source.update([said(3, "nobody"), put(1, "again")])  # 11
+    kept.build()
+    assert (kept.verdicts(), kept.reached()) == (EQUAL, [11, 11])
+    assert rows_of(kept.history, VERSION) == [
+        (1, "again", 11, None),
+        (1, "x", 2, 4),
+        (1, "z", 4, 10),
+        (2, "y", 2, 5),
+        (3, "y", 5, 9),
+        (4, "v", 10, None),
+        (4, "w", 8, 10),
+    ]
+
+
+def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+):
+    kept = Kept(spark, warehouse, ToldConnector())
+    kept.source.connect()
+    kept.source.begin_snapshot()
+    kept.source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "y", op="snapshot")])
+    kept.source.end_snapshot()  # 3
+    kept.build()
+    swap = [Change(0, "update", (0, 2), {"k": 2}, (0, 1)), Change(0, "update", (0, 1), {"k": 1}, (0, 2))]
+    kept.source.update(swap)  # 4
+    with monkeypatch.context() as patch:
+        patch.setattr(SilverTable, "_patch", dying(SilverTable._patch, False))
+        with pytest.raises(Died):
+            kept.build()
+    before = kept.reached()
+    kept.source.update([said(1, "z")])  # 5: landed, and not built
+    kept.source.land()
+
+    ahead = kept.rebuild()
+
+    assert (before, ahead.position, kept.reached(), kept.verdicts()) == ([3, 4], 4, [4, 4], EQUAL)
+    kept.build()
+    versions = [(1, "x", 2, 4), (1, "y", 4, 5), (1, "z", 5, None), (2, "x", 4, None), (2, "y", 2, 4)]
+    assert (rows_of(kept.history, VERSION), kept.verdicts()) == (versions, EQUAL)
+    pipelines.rebuild.remove_tree(kept.history)
+    assert kept.verdicts() == (Verdict.EQUAL, Verdict.DIFFERENT)
+    assert kept.rebuild().position == 5
+    assert (rows_of(kept.history, VERSION), kept.verdicts(), kept.reached()) == (versions, EQUAL, [5, 5])
+    monkeypatch.setattr(pipelines.rebuild, "retained_from", lambda *_: 4)
+    with pytest.raises(
+        ApplyError, match=r"the history before it cannot be made anew.*, remove .*/silver/told/t__history"
+    ):
+        kept.rebuild()
+
+
+def test_tombstones_made_anew_or_maintained_keep_late_changes_out_whatever_death_leaves(
+    spark: SparkSession, warehouse: Path
+):
+    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, sequenced=True))
+    kept.source.connect()
+    kept.source.update([put(1, "x"), put(2, "y"), put(3, "z"), gone(1)], sequences=["b", "b", "b", "d"])
+    kept.build()
+    kept.source.update([gone(2), put(1, "late")], sequences=["e", "c"])
+    kept.build()
+    sane = (kept.verdicts(), rows_of(kept.tombstones, ("k", "_position")))
+    kept.sql(kept.tombstones, "DELETE FROM {t} WHERE k = 1")
+    kept.sql(kept.table, "UPDATE {t} SET a = 'spoilt'")
+    kept.sql(kept.history, "UPDATE {t} SET a = 'spoilt' WHERE k = 2")
+
+    rebuild_dying_after(kept, 2)
+    between = (kept.verdicts(), rows_of(kept.tombstones, ("k", "_position")))
+    kept.source.update([put(1, "later still"), put(2, "y")], sequences=["a", "b"])  # 3
+    kept.build()
+    then = kept.verdicts()
+    kept.rebuild()
+    done = [each for each in kept.maintain() if each.table.endswith(("t__history", "tombstones/t"))]
+
+    stones = [(1, "d"), (2, "e")]
+    assert sane == (EQUAL, stones)
+    assert between == ((Verdict.DIFFERENT, Verdict.EQUAL), stones)
+    assert then == (Verdict.DIFFERENT, Verdict.EQUAL)
+    assert ([each.failed for each in done], kept.verdicts(), kept.reached()) == ([False] * 4, EQUAL, [3, 3, 3])
+    assert rows_of(kept.tombstones, ("k", "_position")) == stones
+    assert rows_of(kept.table, ("k", "a", "_position")) == [(3, "z", "b")]
+    assert rows_of(kept.history, VERSION) == [
+        (1, "late", "c", "d"),
+        (1, "later still", "a", "b"),
+        (1, "x", "b", "c"),
+        (2, "y", "b", "e"),
+        (3, "z", "b", None),
+    ]

@@ -1,0 +1,203 @@
+"""Verifying histories that are written by hand: every version counts, as far as bronze can tell.
+
+The source is the tests' own. Lane 0 of its keys is left out of the names here: ``k`` says which row.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from pipelines.bronze_table import SCHEMA, retention_id
+from pipelines.verify import Difference, Verdict, verify_table
+from tests.support.change_model import Change
+from tests.support.told import FEED, STREAM, ToldConnector, gone, put
+from tests.support.written_history import Version, WrittenHistory
+
+SEQUENCED = ToldConnector(snapshots=False, sequenced=True)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> WrittenHistory:
+    """A snapshot at 1 to 3, updates at 4 and 5, and in the next epoch one at 7 to 10, with a move inside."""
+    told = WrittenHistory(tmp_path)
+    source = told.source
+    source.connect()
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "z", op="snapshot")])
+    source.end_snapshot()
+    source.update([Change(0, "update", (0, 1), {"a": "y"})])
+    source.update([gone(2), put(3, "w")])
+    source.connect()
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "y", op="snapshot"), put(3, "v", op="snapshot")])
+    source.update([Change(0, "update", (0, 4), {"lane": 0, "k": 4}, (0, 3))])
+    source.end_snapshot()
+    source.land()
+    return told
+
+
+def test_versions_are_what_every_update_made_of_every_row(tmp_path: Path):
+    told = WrittenHistory(tmp_path)
+    source = told.source
+    source.connect()
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "z", op="snapshot")])
+    source.end_snapshot()
+    source.update([Change(0, "update", (0, 1), {"a": "y"})])  # 4
+    source.update([Change(0, "update", (0, 2), {"k": 2}, (0, 1)), Change(0, "update", (0, 1), {"k": 1}, (0, 2))])
+    source.update([put(1, "z"), gone(9), Change(0, "update", (0, 9), {"a": "nobody"})])
+    source.update([gone(1)])
+    source.land()
+    versions: list[Version] = [
+        (1, "x", 2, 4),
+        (1, "y", 4, 5),
+        (2, "z", 2, 5),
+        (1, "z", 5, 6),
+        (2, "y", 5, None),
+        (1, "z", 6, 7),
+    ]
+
+    assert told.verdict(versions, 7) is Verdict.EQUAL
+    assert told.verdict([*versions[:5], (1, "z", 6, None)], 6) is Verdict.EQUAL
+    assert told.verdict(versions, 6) is Verdict.DIFFERENT
+
+
+def test_a_snapshot_ends_what_it_does_not_name_and_leaves_what_is_equal(tmp_path: Path):
+    told = WrittenHistory(tmp_path)
+    source = told.source
+    for rows in (["x", "y", "z"], ["x", "new"]):
+        source.connect()
+        source.update([put(4, "early")])  # 1 and 6: the snapshot has it too
+        source.begin_snapshot()
+        source.snapshot_rows([put(k, a, op="snapshot") for k, a in enumerate(rows)])
+        source.end_snapshot()
+    source.land()
+
+    versions: list[Version] = [(0, "x", 3, None), (1, "y", 3, 8), (1, "new", 8, None), (2, "z", 3, 9)]
+    assert told.verdict([*versions, (4, "early", 1, None)], 9) is Verdict.EQUAL
+    assert told.verdict([*versions, (4, "early", 1, 6), (4, "early", 6, None)], 9) is Verdict.DIFFERENT
+
+
+def test_an_altered_version_is_named_by_key_and_where_it_begins(told: WrittenHistory):
+    versions = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, None)]
+    right = told.verdict(versions, 10)
+    tampered = [(1, "altered", 2, 4), *versions[1:3], (3, "w", 5, None), (4, "v", 7, None)]
+    told.keep(tampered, 10)
+
+    found = told.verify()
+
+    assert (right, found.table, found.verdict, found.position) == (Verdict.EQUAL, "t__history", Verdict.DIFFERENT, 10)
+    assert (found.missing_rows, found.extra_rows, found.different_cells) == (1, 1, 2)
+    key = {"lane": 0, "k": 1, "__START_AT": 2}
+    assert found.differences[0] == Difference(key=key, column="a", expected="x", found="altered")
+    assert [(each.key["k"], each.key["__START_AT"], each.column) for each in found.differences[1:]] == [
+        (3, 5, "__END_AT"),
+        (4, 7, None),
+        (4, 9, None),
+    ]
+
+
+def test_of_what_was_dropped_from_bronze_only_what_stood_on_is_known(told: WrittenHistory):
+    source = told.source
+    source.connect()  # 11
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "y", op="snapshot"), put(4, "u", op="snapshot")])
+    source.end_snapshot()
+    source.update([gone(1)])
+    source.land()
+    drop(told, floor=12)
+    older: list[Version] = [(1, "never mind", 2, 4), (7, "nor this", 3, 14)]
+    newer: list[Version] = [(1, "y", 4, 15), (4, "u", 13, None)]
+
+    assert told.verdict([*older, *newer], 15) is Verdict.EQUAL
+    assert told.verify().folded_from == 12
+    assert told.verdict([*older, (1, "y", 4, None), newer[1]], 15) is Verdict.DIFFERENT
+    assert told.verdict([*older, (1, "other", 4, 15), newer[1]], 15) is Verdict.DIFFERENT
+    assert told.verdict([*older, *newer, (5, "stands", 3, None)], 15) is Verdict.DIFFERENT
+    assert told.verdict([*older, newer[0]], 15) is Verdict.DIFFERENT
+
+
+def drop(told: WrittenHistory, *, floor: int) -> None:
+    bronze = DeltaTable(told.places.bronze(FEED).url)
+    bronze.alter.set_table_properties({"delta.appendOnly": "false"})
+    recorded = CommitProperties(app_transactions=[Transaction(retention_id(FEED), floor)])
+    below = f"frame_seq < {floor}"
+    write_deltalake(bronze, SCHEMA.empty_table(), mode="overwrite", predicate=below, commit_properties=recorded)
+
+
+def test_a_history_that_is_not_there_or_behind_its_table_is_different(told: WrittenHistory):
+    never = told.verify()
+    told.write([(1, "y", 4), (4, "v", 9)], 10)
+    gone = told.verify()
+    told.keep([(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, None)], 4)
+    behind = told.verify()
+
+    assert never.verdict is Verdict.NOT_BUILT
+    assert (gone.verdict, gone.reason) == (
+        Verdict.DIFFERENT,
+        "there is none, but the table stands at 10: run `silverfold rebuild told t`",
+    )
+    assert (behind.verdict, behind.reason) == (
+        Verdict.DIFFERENT,
+        "it stands at 4, but the table at 10: run `silverfold rebuild told t`",
+    )
+
+
+def test_what_cannot_be_read_counts_for_nothing_up_to_the_next_snapshot(told: WrittenHistory):
+    source = told.source
+    source.raw(b"nonsense")  # 11
+    source.update([gone(1)])
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "y", op="snapshot")])
+    source.end_snapshot()  # 15
+    source.land()
+    versions: list[Version] = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, 15)]
+
+    assert told.verdict(versions, 15) is Verdict.EQUAL
+    assert told.verdict([*versions[:4], (4, "v", 9, None)], 12) is Verdict.EQUAL
+
+
+def test_without_snapshots_what_cannot_be_read_leaves_it_unknown(late: WrittenHistory):
+    position = late.source.raw(b"nonsense")
+    late.source.land()
+
+    assert late.verdict([], position) is Verdict.UNKNOWN
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> WrittenHistory:
+    """Row 1 at c, its delete at d, row 2 at b; then, late, row 1 as it was at a, and as it was at c once more."""
+    late = WrittenHistory(tmp_path, SEQUENCED)
+    late.source.connect()
+    late.source.update([put(1, "third"), gone(1), put(2, "second")], sequences=["c", "d", "b"])
+    late.source.update([put(1, "first"), put(1, "third")], sequences=["a", "c"])
+    late.source.land()
+    return late
+
+
+def test_in_the_order_of_the_source_versions_are_where_they_belong(late: WrittenHistory):
+    versions: list[Version] = [(1, "first", "a", "c"), (1, "third", "c", "d"), (2, "second", "b", None)]
+
+    assert late.verdict(versions, 2) is Verdict.EQUAL
+    assert late.verdict([versions[1], versions[2]], 2) is Verdict.DIFFERENT
+    late.write([(2, "second", "b")], 2)
+    assert verify_table(late.places, SEQUENCED, late.feed, STREAM).verdict is Verdict.EQUAL
+
+
+def test_a_row_that_is_older_than_its_delete_is_found(late: WrittenHistory):
+    late.write([(2, "second", "b")], 2)
+    late.bury([(1, "d")], 2)
+    right = verify_table(late.places, SEQUENCED, late.feed, STREAM)
+    late.bury([(1, "d"), (2, "b")], 3)
+    ahead = verify_table(late.places, SEQUENCED, late.feed, STREAM)
+    late.bury([(1, "d"), (2, "b")], 2)
+    wrong = verify_table(late.places, SEQUENCED, late.feed, STREAM)
+
+    assert (right.verdict, ahead.verdict) == (Verdict.EQUAL, Verdict.EQUAL)
+    assert (wrong.verdict, wrong.reason) == (
+        Verdict.DIFFERENT,
+        "1 rows are older than the deletes of their keys, the first lane=0, k=2",
+    )

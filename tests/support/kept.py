@@ -1,0 +1,95 @@
+"""Builds one table of the tests' own source, with its history and tombstones, and looks at all of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+
+from conf.load import load_settings
+from conf.model import Settings
+from connectors.base import Feed
+from jobs.build import run
+from pipelines.build import FeedBuild
+from pipelines.maintain import Done, Maintenance
+from pipelines.places import Place, Places
+from pipelines.rebuild import Rebuild, Rebuilt
+from pipelines.verify import Verdict, verify_history, verify_table
+from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
+
+
+@dataclass
+class Kept:
+    """A feed whose one table keeps history."""
+
+    spark: SparkSession
+    warehouse: Path
+    connector: ToldConnector
+    places: Places = field(init=False)
+    source: ToldHistory = field(init=False)
+    feed: Feed = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = Places(str(self.warehouse))
+        self.source = ToldHistory(self.places)
+        table = ToldTable(source="T", stored_as_scd_type=2)
+        self.feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
+
+    @property
+    def settings(self) -> Settings:
+        return load_settings(None, "local", {}).model_copy(update={"warehouse": str(self.warehouse)})
+
+    @property
+    def table(self) -> Place:
+        return self.places.silver(FEED, STREAM)
+
+    @property
+    def history(self) -> Place:
+        return self.places.history(FEED, STREAM)
+
+    @property
+    def tombstones(self) -> Place:
+        return self.places.tombstones(FEED, STREAM)
+
+    def build(self) -> None:
+        """Land what was told, and apply it by a process of its own."""
+        self.source.land()
+        feed_build = FeedBuild(self.spark, self.settings, self.connector, self.feed)
+        feed_build.refresh()
+        assert run(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
+
+    def rebuild(self, token: str = "a") -> Rebuilt:
+        return Rebuild(self.spark, self.settings, self.connector, self.feed, STREAM, token).run()
+
+    def maintain(self) -> list[Done]:
+        now = datetime(2024, 5, 1, tzinfo=UTC)
+        return list(Maintenance(self.spark, self.settings, self.connector, self.feed, now).run())
+
+    def sql(self, place: Place, statement: str) -> None:
+        """Change a table behind the build's back; ``{t}`` is the table."""
+        self.spark.newSession().sql(statement.replace("{t}", f"delta.`{place.url}`")).collect()
+
+    def verdicts(self) -> tuple[Verdict, Verdict]:
+        """Verify the table, and its history."""
+        given = (self.places, self.connector, self.feed, STREAM)
+        return verify_table(*given).verdict, verify_history(*given).verdict
+
+    def reached(self) -> list[int | None]:
+        """Return the positions that the logs of table, history and tombstones record; nothing of what is not there."""
+        found = {"apply": self.table, "history": self.history, "tombstones": self.tombstones}
+        there = {name: place for name, place in found.items() if DeltaTable.is_deltatable(place.url)}
+        return [DeltaTable(place.url).transaction_version(f"{name}/{FEED}/{STREAM}") for name, place in there.items()]
+
+
+def rows_of(place: Place, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return a table's rows, sorted, read by delta-rs."""
+    opened = QueryBuilder().register("t", DeltaTable(place.url))
+    found = pa.table(opened.execute(f"SELECT {', '.join(columns)} FROM t").read_all())
+    return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
