@@ -17,7 +17,7 @@ from pipelines.folding import Folding
 from pipelines.judging import rows_to_write
 from pipelines.versions import keep_versions
 from pipelines.work import Work
-from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type
+from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type, typed_as
 from transforms.evolve import check_names, drift, follow
 from transforms.expectations import FAILED, Rule, check_rules, guarded
 from transforms.fold import check_key
@@ -51,10 +51,10 @@ def apply_cut(work: Work, row: StructType, *, judges: bool = False) -> None:
     if keeps_log:
         append(_chosen(_log_rows(work), columns), work.target.place.url, recorded=work.recorded(work.target.app_id))
         return
-    waiting = None
+    work.changes, waiting = typed_as(work.changes, columns), None
     if work.target.connector.net:
         if work.target.keeps_history:
-            keep_versions(work)
+            keep_versions(work, columns)
         net = net_rows(work.changes)
     else:
         folding = Folding(work)

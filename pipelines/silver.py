@@ -21,7 +21,6 @@ from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import open_table
 from pipelines.work import Target, Work, decoded
-from transforms.changes import complete
 from transforms.faults import named_errors
 
 _SMALL_CUT = 10_000
@@ -119,7 +118,7 @@ class SilverTable:
 
     def _write(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
         row = self.decoder.row_type(context, cut, self.table)
-        changes = complete(self.decoder.changes(frames, context, cut, self.table)).where(decoded())
+        changes = decoded(self.decoder.changes(frames, context, cut, self.table))
         with named_errors(self.name), ExitStack() as kept:
             work = Work(self.target, frames, context, changes, cut, survey, kept, dict(survey.notes))
             apply_cut(work, row, judges=self._rows_fail)

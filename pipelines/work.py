@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from conf.model import Table
@@ -22,7 +22,7 @@ from pipelines.places import Place, Places
 from pipelines.store import count_rows, open_table
 from transforms.aside import in_force
 from transforms.aside_columns import REASONS, SINCE, UNEXPLAINED
-from transforms.changes import struct_type
+from transforms.changes import complete, struct_type
 from transforms.merge import PRESENT, Recorded
 from transforms.sql import path_table
 
@@ -182,7 +182,11 @@ class Work:
         return Recorded(app_id, cut.last, note.to_json())
 
 
-def decoded() -> Column:
-    """Return TRUE, or fail: a row that tells of a frame that cannot be decoded is no change."""
-    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("boolean")
-    return F.when(F.col("error").isNotNull(), failed).otherwise(F.lit(True))
+def decoded(changes: DataFrame) -> DataFrame:
+    """Return the change rows, every column of the contract, or fail: one that tells of a bad frame is no change. Lazy.
+
+    The failure is in ``op``, on which all depends, not in a filter, before which Spark may put others.
+    """
+    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("string")
+    listed = complete(changes)
+    return listed.withColumn("op", F.when(F.col("error").isNotNull(), failed).otherwise(F.col("op")))

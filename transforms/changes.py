@@ -80,6 +80,21 @@ def complete(changes: DataFrame, *others: str) -> DataFrame:
     )
 
 
+def typed_as(changes: DataFrame, columns: T.StructType) -> DataFrame:
+    """Return the change rows with keys and rows of a table's types, which may be wider than the source's are. Lazy."""
+    kinds = {field.name.lower(): field.dataType for field in columns}
+
+    def typed(name: str) -> T.StructType:
+        kind = struct_type(changes, name)
+        return T.StructType([T.StructField(f.name, kinds.get(f.name.lower(), f.dataType)) for f in kind])
+
+    differing = {name: F.col(name).cast(typed(name)) for name in _STRUCTS if typed(name) != struct_type(changes, name)}
+    return changes.withColumns(differing) if differing else changes
+
+
+_STRUCTS = ("key", "old_key", "row")
+
+
 @contextmanager
 def cached(frame: DataFrame) -> Iterator[DataFrame]:
     """Give a DataFrame that is computed once however often it is used, inside the block. Lazy."""

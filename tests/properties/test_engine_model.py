@@ -20,6 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+import pipelines.apply
+import pipelines.build
+import pipelines.folding
+import pipelines.judging
 from conf.load import load_settings
 from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
@@ -31,12 +35,24 @@ from pipelines.silver import SilverTable
 from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
+from tests.support.deaths import Died, dying
 from tests.support.told import COLUMNS, FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
 LANES = 30
 KEYS = range(4)
 STORIES = max(1, settings().max_examples // 40)
 """How often all `LANES` histories are lived through."""
+
+
+STEPS = [
+    (pipelines.folding, "keep_history"),
+    (pipelines.folding, "bury"),
+    (pipelines.judging, "keep_aside"),
+    (pipelines.apply, "merge"),
+    (pipelines.apply, "replace"),
+    (pipelines.build, "record"),
+]
+"""Where a build may die: before or after each."""
 
 
 @dataclass
@@ -48,6 +64,8 @@ class Source:
     truth: State = field(default_factory=dict)
     at: dict[int, State] = field(default_factory=dict)
     """What silver is once it has reached a position: that of an update's end."""
+    spoilt: bool = False
+    """Some frames say nothing that can be decoded."""
     _told: State = field(default_factory=dict)
 
     def change(self, *, moves: bool = False) -> list[Change]:
@@ -81,6 +99,8 @@ class Source:
         self.snapshot()
         for _ in range(self.rng.randint(1, 3)):
             self.tell(self.change(moves=self.rng.random() < 0.7))
+            if self.spoilt and self.rng.random() < 0.4:
+                self.at[self.history.raw(b"{")] = self._told
             if self.rng.random() < 0.4:
                 build()
         if self.rng.random() < 0.5:
@@ -102,7 +122,7 @@ class Source:
 
 
 class Engine:
-    """Builds of one feed, by processes that come and go, every cut applied once or twice."""
+    """Builds of one feed, by processes that come and go and die, every cut applied once or twice."""
 
     def __init__(
         self, spark: SparkSession, warehouse: Path, rng: random.Random, connector: ToldConnector, table: ToldTable
@@ -114,15 +134,29 @@ class Engine:
         cut = CutLimits(max_frames=rng.choice([3, 200]))
         self.settings = local.model_copy(update={"warehouse": str(warehouse), "build": Build(cut=cut)})
 
-    def build(self) -> None:
-        """Apply everything that has landed, as a process of its own."""
-        feed_build = FeedBuild(self.spark, self.settings, self.connector, self.feed)
-        twice = self.rng.random() < 0.3
+    def build(self, *, lives: bool = False) -> None:
+        """Apply everything that has landed, as a process of its own, which may die of it unless it is to live.
+
+        Of two that die one is followed at once by another, and one only when more has landed.
+        """
         with pytest.MonkeyPatch.context() as patch:
-            if twice:
+            if self.rng.random() < 0.3:
                 patch.setattr(SilverTable, "apply", applied_twice(SilverTable.apply))
-            feed_build.refresh()
-            assert run(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
+            if not lives and self.rng.random() < 0.3:
+                module, step = self.rng.choice(STEPS)
+                patch.setattr(module, step, dying(getattr(module, step), self.rng.random() < 0.5))
+            try:
+                self._run()
+            except Died:
+                if self.rng.random() < 0.5:
+                    return
+                patch.undo()
+                self._run()
+
+    def _run(self) -> None:
+        feed_build = FeedBuild(self.spark, self.settings, self.connector, self.feed)
+        feed_build.refresh()
+        assert run(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
 
     def committed(self) -> dict[int, list[tuple[Any, ...]]]:
         """Return the rows of each committed version, by the position it stands at."""
@@ -176,7 +210,8 @@ def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, 
 
         for _ in range(rng.randint(1, 2)):
             source.epoch(build=build)
-        build()
+        source.history.land()
+        engine.build(lives=True)
 
         assert engine.committed() == {at: rows(source.at[at]) for at in engine.committed()}
         assert {at: engine.as_of(at) for at in source.at} == {at: rows(state) for at, state in source.at.items()}
@@ -193,10 +228,10 @@ HARMLESS = Expectation(condition="a IS NOT NULL", action="warn")
 @given(st.integers(0, 2**32))
 def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
-    table = ToldTable(source="T", expect={"b_is_small": RULE, "a_is_there": HARMLESS})
+    table = ToldTable(source="T", expect={"b_is_small": RULE, "a_is_there": HARMLESS}, on_bad_frame="skip")
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(spark, Path(folder), rng, ToldConnector(), table)
-        source = Source(rng, ToldHistory(engine.places))
+        source = Source(rng, ToldHistory(engine.places), spoilt=True)
 
         def build() -> None:
             source.history.land()
@@ -204,7 +239,8 @@ def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(sp
 
         for _ in range(rng.randint(1, 2)):
             source.epoch(build=build)
-        build()
+        source.history.land()
+        engine.build(lives=True)
 
         (reached,) = [max(engine.committed())]
         assert engine.committed() == {at: rows(meeting(source.at[at])) for at in engine.committed()}
@@ -241,7 +277,7 @@ def test_where_the_source_has_an_order_of_its_own_silver_follows_that(
                 history.land()
                 engine.build()
         history.land()
-        engine.build()
+        engine.build(lives=True)
 
         assert engine.committed() == {at: rows(landed[at]) for at in engine.committed()}
 
