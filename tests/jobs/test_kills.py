@@ -139,13 +139,13 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
     for kill in [
         Kill("pipelines.silver:SilverTable.position", "after"),
         Kill("pipelines.silver:SilverTable.survey", "decoding"),
-        Kill("pipelines.silver:merge", "before"),
+        Kill("pipelines.apply:merge", "before"),
         Kill("pipelines.build:record", "before"),
         Kill("pipelines.build:record", "after"),
     ]:
         left_over.append(market.killed(kill, "build", "market", remote=remote))
         shown.append(market.rows())
-    while_writing = market.killed(Kill("pipelines.silver:merge", "during"), "build", "market")
+    while_writing = market.killed(Kill("pipelines.apply:merge", "during"), "build", "market")
     shown.append(market.rows())
 
     assert market.run("build", "market") == 0

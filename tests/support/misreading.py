@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -59,5 +59,5 @@ class Misreading:
 def misreading(feed_build: FeedBuild, bad: Callable[[Column], Column]) -> FeedBuild:
     """Give every table of the build a decoder with a fault."""
     for silver in feed_build.tables.values():
-        silver.decoder = Misreading(silver.decoder, bad)
+        silver.target = replace(silver.target, decoder=Misreading(silver.decoder, bad))
     return feed_build
