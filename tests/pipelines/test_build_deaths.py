@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import pipelines.apply
 import pipelines.build
 import pipelines.quarantine
-import pipelines.silver
 from pipelines.cuts import read_cuts
 from pipelines.plan import Planner
 from pipelines.silver import SilverTable
@@ -25,15 +25,15 @@ SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
 BEFORE, AFTER = False, True
 DEATHS_IN_THE_SNAPSHOT = [
     (SilverTable, "position", AFTER),
-    (pipelines.silver, "check_names", AFTER),
-    (pipelines.silver, "append", BEFORE),
-    (pipelines.silver, "append", AFTER),
+    (pipelines.apply, "check_names", AFTER),
+    (pipelines.apply, "append", BEFORE),
+    (pipelines.apply, "append", AFTER),
 ]
 DEATHS_IN_UPDATES = [
     (Planner, "plan", AFTER),
     (SilverTable, "survey", AFTER),
-    (pipelines.silver, "merge", BEFORE),
-    (pipelines.silver, "merge", AFTER),
+    (pipelines.apply, "merge", BEFORE),
+    (pipelines.apply, "merge", AFTER),
     (SilverTable, "_read_back", AFTER),
     (Planner, "applied", AFTER),
     (pipelines.quarantine, "release", AFTER),

@@ -203,21 +203,26 @@ def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, 
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(spark, Path(folder), rng, ToldConnector(), ToldTable(source="T", stored_as_scd_type=2))
         source = Source(rng, ToldHistory(engine.places))
-
-        def build() -> None:
-            source.history.land()
-            engine.build()
-
-        for _ in range(rng.randint(1, 2)):
-            source.epoch(build=build)
-        source.history.land()
-        engine.build(lives=True)
+        live(engine, source)
 
         assert engine.committed() == {at: rows(source.at[at]) for at in engine.committed()}
         assert {at: engine.as_of(at) for at in source.at} == {at: rows(state) for at, state in source.at.items()}
         for verify in (verify_table, verify_history):
             found = verify(engine.places, engine.connector, engine.feed, STREAM)
             assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
+
+
+def live(engine: Engine, source: Source) -> None:
+    """Let the source live through an epoch or two, and builds with it."""
+
+    def build() -> None:
+        source.history.land()
+        engine.build()
+
+    for _ in range(source.rng.randint(1, 2)):
+        source.epoch(build=build)
+    source.history.land()
+    engine.build(lives=True)
 
 
 RULE = Expectation(condition="b IS NULL OR b < 2", action="quarantine")
@@ -232,15 +237,7 @@ def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(sp
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(spark, Path(folder), rng, ToldConnector(), table)
         source = Source(rng, ToldHistory(engine.places), spoilt=True)
-
-        def build() -> None:
-            source.history.land()
-            engine.build()
-
-        for _ in range(rng.randint(1, 2)):
-            source.epoch(build=build)
-        source.history.land()
-        engine.build(lives=True)
+        live(engine, source)
 
         (reached,) = [max(engine.committed())]
         assert engine.committed() == {at: rows(meeting(source.at[at])) for at in engine.committed()}
