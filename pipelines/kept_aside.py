@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import QueryBuilder
 
 from pipelines.places import Places
@@ -17,15 +16,7 @@ def read_aside(places: Places, feed: str, table: str, position: int) -> pa.Table
     Raises:
         StoreUnavailable: They cannot be read now.
     """
-    place = places.aside(feed, table)
-    opened = open_table(place)
-    if opened is None:
-        return None
-    in_force = f"{SINCE} <= {position} AND ({OVER} IS NULL OR {OVER} > {position})"
-    with naming_the_store(place):
-        rows = QueryBuilder().register("aside", opened).execute(f"SELECT * FROM aside WHERE {in_force}").read_all()
-    found = pa.table(rows)
-    return found if found.num_rows else None
+    return _read(places, feed, table, _in_force(position))
 
 
 def failing_rows(places: Places, feed: str, table: str, position: int) -> pa.Table | None:
@@ -34,9 +25,19 @@ def failing_rows(places: Places, feed: str, table: str, position: int) -> pa.Tab
     Raises:
         StoreUnavailable: They cannot be read now.
     """
-    aside = read_aside(places, feed, table, position)
-    if aside is None:
+    return _read(places, feed, table, f"{_in_force(position)} AND NOT array_has({REASONS}, '{UNEXPLAINED}')")
+
+
+def _in_force(position: int) -> str:
+    return f"{SINCE} <= {position} AND ({OVER} IS NULL OR {OVER} > {position})"
+
+
+def _read(places: Places, feed: str, table: str, where: str) -> pa.Table | None:
+    place = places.aside(feed, table)
+    opened = open_table(place)
+    if opened is None:
         return None
-    waits = [UNEXPLAINED in reasons for reasons in aside[REASONS].to_pylist()]
-    whole = aside.filter(pc.invert(pa.array(waits, pa.bool_())))
-    return whole if whole.num_rows else None
+    with naming_the_store(place):
+        query = f"SELECT * FROM aside WHERE {where}"
+        found = pa.table(QueryBuilder().register("aside", opened).execute(query).read_all())
+    return found if found.num_rows else None
