@@ -31,12 +31,18 @@ _TOLD_ONCE = frozenset({"story", "every_type", "one_cut"})
 _REMOTE = "SILVERFOLD_TESTS_REMOTE"
 
 
+_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses the session, and run all that needs a Spark last: most mistakes show in the first seconds.
 
-    Tests that look at one build together stay with one worker.
+    Tests that look at one build together stay with one worker. What is for the night is left to it.
     """
+    dear = [item for item in items if item.get_closest_marker("nightly") and not _NIGHTLY]
+    config.hook.pytest_deselected(items=dear)
+    items[:] = [item for item in items if item not in dear]
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures:

@@ -162,6 +162,7 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
     assert market.rows() == undisturbed.rows() == {1: (3, 13), 2: (0, 4)}
 
 
+@pytest.mark.nightly
 def test_maintenance_killed_while_it_writes_leaves_a_table_that_verifies_and_is_maintained_next_time(
     spark: SparkSession, remote: str, market: Market
 ) -> None:
@@ -186,6 +187,7 @@ def test_maintenance_killed_while_it_writes_leaves_a_table_that_verifies_and_is_
     assert (market.rows(), market.run("verify", "market")) == (before, 0)
 
 
+@pytest.mark.nightly
 def test_a_rebuild_killed_in_its_swap_leaves_the_old_table_and_is_done_next_time(
     spark: SparkSession, market: Market
 ) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 AFTER_EVERY_PART = "tests/scenarios/test_scenarios.py::test_a_build_after_every_part_shows_the_table_of_that_part"
@@ -23,6 +25,7 @@ MAIN_SCENARIOS = [
 ]
 
 
+@pytest.mark.nightly
 def test_the_main_scenarios_hold(remote: str) -> None:
     """Run tests that stand elsewhere once more, in a process whose session is one of a Connect server."""
     done = subprocess.run(

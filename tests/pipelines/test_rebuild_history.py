@@ -42,6 +42,7 @@ def rebuild_dying_after(kept: Kept, swaps: int) -> None:
             kept.rebuild(token=f"dies after {swaps}")
 
 
+@pytest.mark.nightly
 def test_a_history_made_anew_is_what_it_was_and_a_death_leaves_it_old_or_new(spark: SparkSession, warehouse: Path):
     kept = Kept(spark, warehouse, ToldConnector())
     source = kept.source
@@ -86,6 +87,7 @@ def test_a_history_made_anew_is_what_it_was_and_a_death_leaves_it_old_or_new(spa
     ]
 
 
+@pytest.mark.nightly
 def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ):

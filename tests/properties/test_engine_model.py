@@ -251,7 +251,7 @@ def meeting(state: State) -> State:
     return {key: cells for key, cells in state.items() if cells["b"] is None or cells["b"] < 2}
 
 
-@pytest.mark.parametrize("partial", [True, False])
+@pytest.mark.parametrize("partial", [pytest.param(True, marks=pytest.mark.nightly), False])
 @settings(max_examples=STORIES)
 @given(st.integers(0, 2**32))
 def test_where_the_source_has_an_order_of_its_own_silver_follows_that(

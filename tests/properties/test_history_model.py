@@ -151,6 +151,7 @@ def as_of(versions: Sequence[Mapping[str, Any]], position: int) -> dict[int, dic
     return rows
 
 
+@pytest.mark.nightly
 @settings(
     max_examples=max(1, settings().max_examples // 20),
     phases=(Phase.explicit, Phase.generate),  # shrinking would take an hour
