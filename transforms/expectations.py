@@ -52,6 +52,8 @@ def check_rules(session: SparkSession, columns: StructType, rules: Sequence[Rule
     Raises:
         UnusableExpectation: The condition names a column the table lacks, or is no condition.
     """
+    if not rules:
+        return
     rows = session.range(0).select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns))
     for rule in rules:
         try:

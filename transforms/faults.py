@@ -30,9 +30,8 @@ def named_errors(table: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        text = (
-            "" if isinstance(error, AnalysisException) else str(error)
-        )  # which quotes the statement, markers included
+        quotes = isinstance(error, AnalysisException)  # the statement, markers included: nothing has run
+        text = "" if quotes else str(error)
         if DUPLICATE_KEY in text:
             raise DuplicateKey("two rows of the source have the same key", table=table) from error
         if NULL_KEY in text:
