@@ -160,16 +160,10 @@ class Survey(NamedTuple):
     """Removed key ranges too wide to be listed key by key."""
     notes: Mapping[str, int]
     """Counts worth telling, by name: ``truncated_nanoseconds`` and the like."""
-    moves: int = 0
-    """Changes that move a row to another key."""
-    partial: int = 0
-    """Updates that carry some of the columns."""
-    first_sequence: str | None = None
-    """Smallest ``sequence``; None where the source has none."""
 
 
 NOT_SURVEYED: Final = Survey(None, None, None, 0, {}, 0, {})
-"""Stands for the survey of a replacing cut that needs none: only its notes would have been used."""
+"""Stands for the survey of a cut that needs none: it replaces all, or folding tells as much."""
 
 
 class Decoder(Protocol):

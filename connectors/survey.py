@@ -1,4 +1,4 @@
-"""Surveys a cut by its change rows, for decoders that do not fold: one pass, before anything is written."""
+"""Surveys a cut by its change rows, for decoders that do not fold: finds the frame that is to blame."""
 
 from __future__ import annotations
 
@@ -10,26 +10,18 @@ from pyspark.sql import functions as F
 
 from conf.errors import NullKey
 from connectors.base import Survey
-from transforms.changes import UPDATE, complete, struct_type
+from transforms.changes import complete, struct_type
 
 
 def survey_changes(changes: DataFrame) -> Survey:
-    """Return what is to be known of a cut: rows with ``error`` or a NULL in the key, moves, partial updates.
+    """Return how many changes a cut has, and of which frame comes the first row with ``error`` or a NULL in the key.
 
-    Runs one Spark job, which decodes every frame and collects one line.
+    What else is to be known is found by folding. Runs one Spark job, which decodes every frame and collects one line.
     """
     listed = complete(changes)
-    keys = struct_type(listed, "key").names
-    wrong, good = _wrong(listed), F.col("error").isNull()
+    wrong = _wrong(listed)
     bad = F.min(F.when(wrong.isNotNull(), F.struct("frame_seq", wrong.alias("error"))))
-    line = listed.agg(
-        F.count_if(good).alias("changes"),
-        F.count_if(good & F.col("old_key").isNotNull()).alias("moves"),
-        F.count_if(good & (F.col("op") == UPDATE) & F.col("present").isNotNull()).alias("partial"),
-        F.min("sequence").alias("first_sequence"),
-        F.struct(*(_bounds(name).alias(name) for name in keys)).alias("bounds"),
-        bad.alias("bad"),
-    ).first()
+    line = listed.agg(F.count_if(F.col("error").isNull()).alias("changes"), bad.alias("bad")).first()
     assert line is not None
     found = line.bad and line.bad.error
     return Survey(
@@ -37,12 +29,9 @@ def survey_changes(changes: DataFrame) -> Survey:
         bad_class=found and found.error_class,
         bad_reason=found and found.reason,
         changes=line.changes,
-        bounds={name: tuple(ends) for name, ends in zip(keys, line.bounds, strict=True) if None not in ends},
+        bounds={},
         wide_ranges=0,
         notes={},
-        moves=line.moves,
-        partial=line.partial,
-        first_sequence=line.first_sequence,
     )
 
 
@@ -52,8 +41,3 @@ def _wrong(changes: DataFrame) -> Column:
     nulls = [F.col("key").isNull(), *(F.col("key").getField(name).isNull() for name in key.names)]
     null_key = F.struct(F.lit(NullKey.error_class).alias("error_class"), F.lit("a key is NULL").alias("reason"))
     return F.coalesce(F.col("error"), F.when(reduce(or_, nulls), null_key))
-
-
-def _bounds(name: str) -> Column:
-    key, old_key = (F.col(side).getField(name) for side in ("key", "old_key"))
-    return F.struct(F.min(F.least(key, old_key)), F.max(F.greatest(key, old_key)))

@@ -20,6 +20,7 @@ from pipelines.work import Work
 from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type, typed_as
 from transforms.evolve import check_names, drift, follow
 from transforms.expectations import FAILED, Rule, check_rules, guarded
+from transforms.explain import EXPECTS
 from transforms.fold import check_key
 from transforms.merge import OP, POSITION, PRESENT, VACATED, append, create_empty, merge, net_rows, replace
 from transforms.rekey import by_keys, unique_rows
@@ -29,18 +30,20 @@ from transforms.whole import whole_rows
 LAST_KEY = "_last_row_key"
 """In a log: the last key of a removed range, whose first key is the positional key."""
 
-_RESERVED = (OP, POSITION, PRESENT, VACATED, LAST_KEY, FAILED, "_row_key")
+_RESERVED = (OP, POSITION, PRESENT, VACATED, EXPECTS, LAST_KEY, FAILED, "_row_key")
 
 
-def apply_cut(work: Work, row: StructType, *, judges: bool = False) -> None:
+def apply_cut(work: Work, row: StructType, *, judges: bool = False, looks: bool = False) -> None:
     """Write the cut. Runs Spark jobs; safe to repeat.
 
     Args:
         row: The source's columns at the end of the cut.
         judges: Rows are known to fail rules: look before writing, not once the writing has failed.
+        looks: The same of changes that nothing explains.
 
     Raises:
         ExpectationFailed: A row fails a rule. Unless ``judges``, of any action: apply it again with ``judges``.
+        Unexplained: Nothing explains a change. Unless ``looks``, whatever the settings: apply it again with ``looks``.
         ApplyError: The cut cannot be applied; the table stands as it was. Subclasses say why.
     """
     check_names(row, reserved=_RESERVED, keys=work.target.table.keys, table=work.target.name)
@@ -51,15 +54,15 @@ def apply_cut(work: Work, row: StructType, *, judges: bool = False) -> None:
     if keeps_log:
         append(_chosen(_log_rows(work), columns), work.target.place.url, recorded=work.recorded(work.target.app_id))
         return
-    work.changes, waiting = typed_as(work.changes, columns), None
+    work.changes, folding = typed_as(work.changes, columns), None
     if work.target.connector.net:
         if work.target.keeps_history:
             keep_versions(work, columns)
         net = net_rows(work.changes)
     else:
-        folding = Folding(work)
-        net, waiting = folding.net(), folding.waiting
-    _judge_and_write(work, net, waiting, columns, judges=judges)
+        folding = Folding(work, looks=looks)
+        net = folding.net()
+    _judge_and_write(work, net, folding, columns, judges=judges)
 
 
 def _follow(work: Work, wanted: StructType, *, makes: bool) -> StructType:
@@ -80,18 +83,18 @@ def _follow(work: Work, wanted: StructType, *, makes: bool) -> StructType:
     return wanted if work.current is None else work.current.schema
 
 
-def _judge_and_write(
-    work: Work, net: DataFrame, waiting: DataFrame | None, columns: StructType, *, judges: bool
-) -> None:
+def _judge_and_write(work: Work, net: DataFrame, folding: Folding | None, columns: StructType, *, judges: bool) -> None:
     """Write the rows the table's rules let stand: looked at before, where some are known to fail, else as written."""
     rules = [Rule(name, each.condition, each.action) for name, each in work.target.table.expect.items()]
     check_rules(work.target.session, columns, rules, table=work.target.name)
+    waiting = None if folding is None else folding.waiting
     looks = work.aside is not None or waiting is not None or (bool(rules) and judges)
     rows = _rows(work, net, whole=looks)
     if looks:
         _write(work, rows_to_write(work, rows, rules, waiting), columns, [])
     else:
-        _write(work, rows, columns, rules)
+        partial = folding is None or folding.partial
+        _write(work, rows if partial else rows.drop(PRESENT), columns, rules)
 
 
 def _rows(work: Work, net: DataFrame, *, whole: bool) -> DataFrame:

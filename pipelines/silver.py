@@ -12,7 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import ExpectationFailed, PositionNotRecorded
+from conf.errors import ExpectationFailed, PositionNotRecorded, Unexplained
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.apply import apply_cut
@@ -21,6 +21,7 @@ from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import open_table
 from pipelines.work import Target, Work, decoded
+from transforms.changes import complete
 from transforms.faults import named_errors
 
 _SMALL_CUT = 10_000
@@ -44,6 +45,7 @@ class SilverTable:
     places: Places
     target: Target = field(init=False)
     _rows_fail: bool = field(init=False, default=False)
+    _looks: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         decoder = self.connector.decoder(self.feed)
@@ -80,9 +82,12 @@ class SilverTable:
         return self.target.position()
 
     def needs_survey(self, context: Any, cut: Cut) -> bool:
-        """Tell whether the cut must be surveyed before it is applied; one that replaces may do without."""
-        decided = cut.replaces and self.connector.net  # else what is found decides how to fold
-        return not decided or self.decoder.tells_notes(context, cut, self.table)
+        """Tell whether the cut must be surveyed before it is applied.
+
+        Not one that replaces, and none that is folded here, which tells as much; unless the survey finds notes.
+        """
+        surveyed_on_the_way = cut.replaces or not self.connector.net
+        return not surveyed_on_the_way or self.decoder.tells_notes(context, cut, self.table)
 
     def survey(self, frames: DataFrame, context: Any, cut: Cut) -> Survey:
         """Look through the cut before anything is written. Runs one Spark job.
@@ -107,21 +112,27 @@ class SilverTable:
                 surveyed it may be a frame that cannot be decoded: its survey names it.
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
-        try:
-            self._write(frames, context, cut, survey)
-        except ExpectationFailed:
-            if self._rows_fail:
-                raise
-            self._rows_fail = True  # from now on rows are looked at before they are written
-            self._write(frames, context, cut, survey)
-        return self._read_back(cut)
+        while True:
+            try:
+                self._write(frames, context, cut, survey)
+                return self._read_back(cut)
+            except ExpectationFailed:  # from now on rows are looked at before they are written
+                if self._rows_fail:
+                    raise
+                self._rows_fail = True
+            except Unexplained:  # the same of changes
+                if self._looks:
+                    raise
+                self._looks = True
 
     def _write(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
         row = self.decoder.row_type(context, cut, self.table)
-        changes = decoded(self.decoder.changes(frames, context, cut, self.table))
+        told = self.decoder.changes(frames, context, cut, self.table)
+        folds = not self.connector.net and not self.connector.keeps_log(self.table)  # and then sees which are bad
+        changes = complete(told) if folds else decoded(told)
         with named_errors(self.name), ExitStack() as kept:
             work = Work(self.target, frames, context, changes, cut, survey, kept, dict(survey.notes))
-            apply_cut(work, row, judges=self._rows_fail)
+            apply_cut(work, row, judges=self._rows_fail, looks=self._looks)
 
     def _read_back(self, cut: Cut) -> CutRow | None:
         opened = open_table(self.place)

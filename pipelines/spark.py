@@ -69,6 +69,15 @@ SESSION = {
 }
 
 
+_TOLD_TWICE = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.delta.commands.MergeIntoCommand",
+    "org.apache.spark.sql.delta.files.DeltaFileFormatWriter",
+    "org.apache.spark.util.Utils",
+)
+"""Loggers by which a failed query prints its stack several times, though it is raised too."""
+
 _ANSWERS_WITHIN = 30.0
 """Seconds for a Spark Connect server to answer at all."""
 
@@ -195,6 +204,9 @@ def _start(options: Mapping[str, str]) -> SparkSession:
     try:
         SparkContext(conf=spark_conf, gateway=gateway)
         session = SparkSession.builder.getOrCreate()
+        logging4j = gateway.jvm.org.apache.logging.log4j
+        for name in _TOLD_TWICE:
+            logging4j.core.config.Configurator.setLevel(name, logging4j.Level.OFF)
     except (PySparkException, Py4JError, ValueError) as error:
         told = str(error)  # asks the JVM, which must still be there
         gateway.shutdown()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from conf.errors import ApplyError, DuplicateKey, ExpectationFailed, NullKey
+from conf.errors import ApplyError, DuplicateKey, ExpectationFailed, NullKey, Unexplained
 
 DUPLICATE_KEY = "SILVERFOLD_DUPLICATE_KEY"
 """Two rows claim one key."""
@@ -22,6 +22,9 @@ NULL_KEY = "SILVERFOLD_NULL_KEY"
 
 EXPECTATION = "SILVERFOLD_EXPECTATION"
 """A row fails a rule of its table."""
+
+UNEXPLAINED = "SILVERFOLD_UNEXPLAINED"
+"""A row stands where a change expects none, or none where one is expected."""
 
 
 @contextmanager
@@ -38,11 +41,14 @@ def named_errors(table: str) -> Iterator[None]:
             raise NullKey("a row of the source has a NULL key", table=table) from error
         if EXPECTATION in text:
             raise ExpectationFailed("a row fails a rule", table=table) from error
+        if UNEXPLAINED in text:
+            raise Unexplained("no row explains a change, or one contradicts it", table=table) from error
         raise ApplyError(f"Spark: {_condition(error)}", table=table) from error
 
 
 def _condition(error: PySparkException | Py4JError) -> str:
     if isinstance(error, PySparkException) and error.getCondition():
         return str(error.getCondition())
-    lines = [line.strip() for line in str(error).splitlines() if "Exception" in line or "Error" in line]
-    return (lines[-1] if lines else type(error).__name__)[:300]
+    lines = [line.strip() for line in str(error).splitlines()]
+    named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith("at ")]
+    return (named[-1] if named else type(error).__name__)[:300]

@@ -24,6 +24,10 @@ from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struc
 from transforms.explain import SAID
 from transforms.sql import quoted
 
+CHANGES, MOVES, COMES_FROM, FIRST_SEQUENCE = "changes", "moves", "comes_from", "first_sequence"
+"""Columns of folded change rows: how many changes of the key there were, how many that move a row to another key, the
+smallest and largest value of each field of the keys they move it from, and their smallest ``sequence``."""
+
 _REFUSED = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType, T.NullType)
 _RESETS = (INSERT, SNAPSHOT, DELETE)
 
@@ -47,6 +51,7 @@ def fold(
     whole: bool = False,
     replaces: bool = False,
     letter: Column | None = None,
+    counts: bool = False,
 ) -> DataFrame:
     """Return at most one change row per key (`transforms.changes`); rows with ``error`` come to one row without key.
 
@@ -60,25 +65,39 @@ def fold(
             The same result, twice as fast.
         replaces: Snapshot rows come before all others, wherever they landed: the changes overlay them.
         letter: A change row's letter (`transforms.explain`): tells what each key's changes said.
+        counts: Tell of each key `CHANGES`, `MOVES`, `COMES_FROM` and `FIRST_SEQUENCE`. Moves are counted only, not
+            resolved.
 
     Returns:
         Change rows. ``frame_seq`` and ``sequence`` are the largest of the key's changes, ``ordinal`` and ``old_key``
-        are NULL, ``present`` is NULL unless the row is a partial update. With ``letter`` one more column, ``said``.
+        are NULL, ``present`` is NULL unless the row is a partial update. With ``letter`` one more column, ``said``;
+        with ``counts`` four more.
     """
     row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
-    said = [] if letter is None else [_said(letter, by_sequence=by_sequence).alias(SAID)]
+    told = {} if letter is None else {SAID: _said(letter, by_sequence=by_sequence)}
+    told |= _counted(struct_type(changes, "key")) if counts else {}
     grouped = ordered.groupBy("key").agg(
         F.max("frame_seq").alias("frame_seq"),
         F.max("sequence").alias("sequence"),
         F.max("source_time").alias("source_time"),
         F.min(F.when(F.col("error").isNotNull(), F.struct("frame_seq", "error"))).alias("wrong"),
         *(_last_rows() if whole else _last_cells(row)),
-        *said,
+        *(column.alias(name) for name, column in told.items()),
     )
-    kept = [SAID] if said else []
+    kept = list(told)
     net = _of_last_rows(grouped, kept, upsert=upsert) if whole else _of_last_cells(grouped, row, kept, upsert=upsert)
     return complete(net.withColumn("error", F.col("wrong.error")), *kept)
+
+
+def _counted(key: T.StructType) -> dict[str, Column]:
+    old = [(F.col(f"old_key.{quoted(name)}"), name) for name in key.names]
+    return {
+        CHANGES: F.count(F.lit(1)),
+        MOVES: F.count("old_key"),
+        COMES_FROM: F.struct(*(F.struct(F.min(value), F.max(value)).alias(name) for value, name in old)),
+        FIRST_SEQUENCE: F.min("sequence"),
+    }
 
 
 def _said(letter: Column, *, by_sequence: bool) -> Column:

@@ -1,7 +1,7 @@
 """Applies net rows to a Delta table: one MERGE, one commit, with the position reached inside that commit.
 
 *Net rows* are change rows after folding: at most one per key, flat. Columns: ``_op`` (`transforms.changes`),
-``_position``, ``_present`` (names of the columns sent; NULL means all), then the table's columns.
+``_position``, ``_present`` (names of the columns sent; NULL, or no such column, means all), then the table's columns.
 
 The position is Delta's own transaction identifier (``txnAppId`` / ``txnVersion``): a commit at or below the recorded
 version does nothing, so applying twice is applying once. A row is only written by a higher ``_position``.
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from conf.conditions import respelled
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
-from transforms.faults import DUPLICATE_KEY, EXPECTATION, named_errors
+from transforms.explain import EXPECTS
+from transforms.faults import DUPLICATE_KEY, EXPECTATION, UNEXPLAINED, named_errors
 from transforms.sql import between, quoted
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
@@ -54,10 +55,13 @@ class Recorded:
     metadata: str = ""
 
 
-def net_rows(changes: DataFrame, *, position: str = "frame_seq") -> DataFrame:
+def net_rows(changes: DataFrame, *others: Column, position: str = "frame_seq") -> DataFrame:
     """Flatten change rows that are already one per key. Key columns that are not in ``row`` come first. Lazy.
 
     A key column that is in ``row`` too comes from the key: a delete has no row. ``position`` becomes `POSITION`.
+
+    Args:
+        others: Columns of the change rows to keep, named.
     """
     key, row = struct_type(changes, "key").names, struct_type(changes, "row").names
     return changes.select(
@@ -66,6 +70,7 @@ def net_rows(changes: DataFrame, *, position: str = "frame_seq") -> DataFrame:
         F.col("present").alias(PRESENT),
         *(F.col(f"key.{quoted(name)}").alias(name) for name in key if name not in row),
         *(F.col(f"{'key' if name in key else 'row'}.{quoted(name)}").alias(name) for name in row),
+        *others,
     )
 
 
@@ -83,7 +88,8 @@ def merge(
     """Apply net rows to the target in one commit. Runs Spark jobs; safe to repeat.
 
     Args:
-        net: Net rows. Their session carries the commit's settings and must not be shared with other writers.
+        net: Net rows. Their session carries the commit's settings and must not be shared with other writers. With the
+            column `transforms.explain.EXPECTS`, what it says is checked.
         target: The table as SQL names it (`path_table`), with the net rows' columns and ``_position``.
         keys: Columns that name a row. Never NULL, or the row would never be found again.
         upsert: An update of a row that does not exist inserts it. Without, it does nothing.
@@ -94,27 +100,31 @@ def merge(
 
     Raises:
         ExpectationFailed: A row does not meet a rule. The target stands as it was.
+        Unexplained: A row stands where none is expected, or none where one is. The target stands as it was.
         DuplicateKey: Two rows claim one key. The target stands as it was.
         ApplyError: Spark or Delta refused, or a key is NULL. The target stands as it was.
     """
     columns = _table_columns(net)
     values = [name for name in columns if name not in keys]
-    assignments = [f"t.{quoted(c)} = {_sent(c, f's.{quoted(c)}', f't.{quoted(c)}')}" for c in values]
+    partial, guards = PRESENT in net.columns, EXPECTS in net.columns
+    assignments = [f"t.{quoted(c)} = {_now(c, 't' if partial else None)}" for c in values]
     inserting = [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
     newer = f"WHEN MATCHED AND s.{POSITION} > t.{POSITION}"
     begins = f"WHEN NOT MATCHED AND s.{OP} IN ({', '.join(repr(op) for op in inserting)})"
-    wrong = _raising(EXPECTATION)
-    patched, begun = (f"AND {_failing(rules, columns, kept=kept)} THEN" for kept in ("t", None))
+    patched, begun = (f"AND {_failing(rules, columns, stood=row)} THEN" for row in ("t" if partial else None, None))
     clauses = [
         _taken(identity),
+        f"{newer} AND NOT s.{EXPECTS} THEN UPDATE SET t.{POSITION} = {_raising(UNEXPLAINED)}" if guards else "",
         f"{newer} AND s.{OP} = '{DELETE}' THEN DELETE",
-        f"{newer} {patched} UPDATE SET t.{POSITION} = {wrong}" if rules else "",
+        f"{newer} {patched} UPDATE SET t.{POSITION} = {_raising(EXPECTATION)}" if rules else "",
         f"{newer} THEN UPDATE SET {', '.join([*assignments, f't.{POSITION} = s.{POSITION}'])}",
-        f"{begins} {begun} INSERT ({POSITION}) VALUES ({wrong})" if rules else "",
+        f"WHEN NOT MATCHED AND s.{EXPECTS} THEN {_inserting(UNEXPLAINED)}" if guards else "",
+        f"{begins} {begun} {_inserting(EXPECTATION)}" if rules else "",
         f"{begins} THEN {_insert(columns)}",
     ]
     on = f"{same_key(keys)} AND {between(bounds, 't')}"
-    run_once(net, f"MERGE INTO {target} AS t USING {{source}} AS s ON {on} {' '.join(clauses)}", recorded)
+    statement = f"MERGE INTO {target} AS t USING {{source}} AS s ON {on} {' '.join(clauses)}"
+    run_once(net, statement, recorded)
 
 
 def replace(net: DataFrame, target: str, *, keys: Sequence[str], recorded: Recorded) -> None:
@@ -195,7 +205,7 @@ def _recording(session: SparkSession, recorded: Recorded) -> Iterator[None]:
 
 
 def _table_columns(net: DataFrame) -> list[str]:
-    return [name for name in net.columns if name not in (OP, POSITION, PRESENT, VACATED)]
+    return [name for name in net.columns if name not in (OP, POSITION, PRESENT, VACATED, EXPECTS)]
 
 
 def _taken(identity: str | None) -> str:
@@ -210,25 +220,28 @@ def _raising(marker: str) -> str:
     return f"CAST(raise_error('{marker}') AS BIGINT)"
 
 
-def _failing(rules: Sequence[str], columns: Sequence[str], *, kept: str | None) -> str:
+def _inserting(marker: str) -> str:
+    return f"INSERT ({POSITION}) VALUES ({_raising(marker)})"
+
+
+def _failing(rules: Sequence[str], columns: Sequence[str], *, stood: str | None) -> str:
     """Return the condition that a row, as it is about to be, does not meet a rule.
 
     Args:
-        kept: Where the values come from that were not sent; None for a row that begins.
+        stood: Where the values come from that were not sent; None for a row that begins, or is sent whole.
     """
-    names = {name.lower(): quoted(name) for name in columns}
-
-    def value(name: str) -> str:
-        spelt = names[name.lower()]
-        return f"s.{spelt}" if kept is None else _sent(name, f"s.{spelt}", f"{kept}.{spelt}")
-
-    met = " AND ".join(f"({respelled(rule, value)})" for rule in rules)
+    names = {name.lower(): name for name in columns}
+    met = " AND ".join(f"({respelled(rule, lambda name: _now(names[name.lower()], stood))})" for rule in rules)
     return f"NOT coalesce({met}, FALSE)"
 
 
-def _sent(name: str, sent: str, kept: str) -> str:
+def _now(name: str, stood: str | None) -> str:
+    """Return a column's value after the change; where it was not sent, that of the row that stood."""
+    if stood is None:
+        return f"s.{quoted(name)}"
     literal = name.replace("\\", "\\\\").replace("'", "\\'")
-    return f"IF(s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, '{literal}'), {sent}, {kept})"
+    sent = f"s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, '{literal}')"
+    return f"IF({sent}, s.{quoted(name)}, {stood}.{quoted(name)})"
 
 
 def same_key(keys: Sequence[str]) -> str:

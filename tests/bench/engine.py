@@ -17,7 +17,7 @@ import json
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from connectors.base import Cut, Decoder, Feed, Survey
-from connectors.survey import survey_changes
+from connectors.base import NOT_SURVEYED, Cut, Decoder, Feed
+from pipelines import folding
 from pipelines.places import Places
 from pipelines.silver import SilverTable
 from pipelines.spark import start_spark
@@ -47,30 +47,21 @@ TABLE = T.StructType([*ROW, T.StructField("_position", T.LongType())])
 STREAM = "t"
 
 
-@dataclass(frozen=True)
 class PreparedDecoder(ToldDecoder):
-    """`connectors.base.Decoder` whose changes are a table."""
-
-    path: str = ""
+    """`connectors.base.Decoder` of frames that are change rows already."""
 
     def row_type(self, context: None, cut: Cut, table: Any) -> T.StructType:
         return ROW
 
-    def survey(self, frames: DataFrame, context: None, cut: Cut, table: Any) -> Survey:
-        return survey_changes(self.changes(frames, context, cut, table))
-
     def changes(self, frames: DataFrame, context: None, cut: Cut, table: Any) -> DataFrame:
-        return frames.sparkSession.read.parquet(self.path)
+        return frames
 
 
-@dataclass(frozen=True)
 class PreparedConnector(ToldConnector):
     """A connector of prepared changes."""
 
-    path: str = ""
-
     def decoder(self, feed: Feed) -> Decoder:
-        return PreparedDecoder(path=self.path)
+        return PreparedDecoder()
 
 
 @dataclass
@@ -81,6 +72,7 @@ class Bench:
     folder: Path
     runs: int
     _position: int = field(default=0)
+    _silver: dict[str, SilverTable] = field(default_factory=dict)
 
     def table(self, name: str, rows: int, *, vectors: bool = True, clustered: bool = False) -> str:
         """Make a table; return its path."""
@@ -93,15 +85,22 @@ class Bench:
         return path
 
     def changes(self, rows: int, count: int, *, near: bool = False) -> str:
-        """Write changes of which 80 % update rows, 10 % insert and 10 % delete; return their path."""
+        """Write changes of which 80 % update rows, 10 % insert and 10 % delete; return their path.
+
+        Rows whose key ends in 9 are there to be deleted, each once, and are not updated.
+        """
         self._position += 1
-        path, span = str(self.folder / "changes" / str(self._position)), count * 2 if near else rows
-        picked = self.spark.range(count).withColumn("u", F.rand(self._position))
+        path, span = str(self.folder / "changes" / str(self._position)), count * 16 if near else rows
+        rounds = span // count
+        picked = self.spark.range(count).withColumn("u", F.col("id") % 10)
         begin = 0 if not near else rows // 2
-        old = (F.lit(begin) + F.floor(F.rand(self._position + 1) * span)).cast("long")
+        tens = F.floor(F.rand(self._position + 1) * (span // 10)) * 10
+        old = F.lit(begin) + tens + F.floor(F.rand(self._position + 2) * 9)
         new = F.lit(rows) + F.lit(self._position * 10_000_000) + F.col("id")
-        op = F.when(F.col("u") < 0.8, "update").when(F.col("u") < 0.9, "insert").otherwise("delete")
-        told = self._rows(picked.withColumn("op", op).withColumn("k", F.when(op == "insert", new).otherwise(old)), 0)
+        ending = F.lit(begin) + (F.floor(F.col("id") / 10) * rounds + self._position % rounds) * 10 + 9
+        op = F.when(F.col("u") < 8, "update").when(F.col("u") == 8, "insert").otherwise("delete")
+        k = F.when(op == "insert", new).when(op == "delete", ending).otherwise(old).cast("long")
+        told = self._rows(picked.withColumn("op", op).withColumn("k", k), 0)
         frame = (F.lit(self._position * 1_000_000) + F.col("id")).cast("long")
         told.select(
             frame.alias("frame_seq"),
@@ -112,15 +111,22 @@ class Bench:
         ).write.parquet(path)
         return path
 
-    def engine(self, name: str, changes: str, count: int) -> None:
+    def engine(self, name: str, changes: str) -> None:
         """Apply prepared changes to a table, as a build does with a decoded cut."""
-        feed = Feed(name, "told", "unused", ToldOptions(), {STREAM: ToldTable(source="T")})
-        silver = SilverTable(self.spark, feed, PreparedConnector(path=changes), STREAM, Places(str(self.folder)))
+        silver = self.silver(name)
         last = (self._position + 1) * 1_000_000 - 1
         cut = Cut(STREAM, 1, 0, last, ((1, last),), (1,), (last,), replaces=False)
-        survey = silver.survey(silver.session.range(0), None, cut)
-        assert survey.changes == count
-        assert silver.apply(silver.session.range(0), None, cut, survey) is not None
+        assert not silver.needs_survey(None, cut)
+        frames = silver.session.read.parquet(changes)
+        assert silver.apply(frames, None, cut, NOT_SURVEYED) is not None
+
+    def silver(self, name: str) -> SilverTable:
+        """Return a table as a build keeps it from cut to cut."""
+        if name not in self._silver:
+            feed = Feed(name, "told", "unused", ToldOptions(), {STREAM: ToldTable(source="T")})
+            connector, places = PreparedConnector(partial=False), Places(str(self.folder))
+            self._silver[name] = SilverTable(self.spark, feed, connector, STREAM, places)
+        return self._silver[name]
 
     def reduced(self, changes: str) -> DataFrame:
         """Return the last change of each key, flat."""
@@ -167,8 +173,8 @@ def apply(bench: Bench, sizes: Sequence[int], counts: Sequence[int]) -> None:
             def reduced_merge(changes: str, bare: str = bare) -> None:
                 bench.merge(bare, bench.spark.read.parquet(f"{changes}.net"))
 
-            def prepared(changes: str, rows: int = rows, count: int = count) -> None:
-                bench.engine(f"ours{rows}", changes, count)
+            def prepared(changes: str, rows: int = rows) -> None:
+                bench.engine(f"ours{rows}", changes)
 
             mine, limit = [], []
             for run in range(bench.runs + 1):
@@ -208,7 +214,7 @@ def peers(bench: Bench, rows: int, count: int) -> None:
         ).execute()
 
     for name, other in (("latest per key by window, then MERGE", latest), ("delta-rs merge", delta_rs)):
-        ours, theirs = bench.pairs(rows, count, lambda changes: bench.engine("mine", changes, count), other)
+        ours, theirs = bench.pairs(rows, count, lambda changes: bench.engine("mine", changes), other)
         report("peer", ours, theirs, peer=name, rows=rows, changes=count)
 
 
@@ -229,11 +235,11 @@ def without(bench: Bench, rows: int, count: int) -> None:
         base = "clustered" if near else "with"
 
         def off(changes: str, table: str = table, confs: dict[str, str] = confs) -> None:
-            with configured(bench.spark, confs), unbounded(drop="bounds" in confs):
-                bench.engine(table, changes, count)
+            with configured(bench.silver(table).session, confs), unbounded(drop="bounds" in confs):
+                bench.engine(table, changes)
 
         def on(changes: str, base: str = base) -> None:
-            bench.engine(base, changes, count)
+            bench.engine(base, changes)
 
         ours, others = [], []
         for run in range(bench.runs + 1):  # each way has changes of its own: one table cannot take the same twice
@@ -246,37 +252,29 @@ def without(bench: Bench, rows: int, count: int) -> None:
 
 
 @contextmanager
-def configured(spark: SparkSession, confs: dict[str, str]) -> Iterator[None]:
-    """Set options of the session, which new sessions do not inherit: they are the context's."""
+def configured(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+    """Set options of a session inside the block."""
     named = {name: value for name, value in confs.items() if name.startswith("spark.")}
-    original = SilverTable.__post_init__
-
-    def with_options(table: SilverTable) -> None:
-        original(table)
-        for name, value in named.items():
-            table.session.conf.set(name, value)
-
-    SilverTable.__post_init__ = with_options  # type: ignore[method-assign]
+    before = {name: session.conf.get(name) for name in named}
     try:
+        for name, value in named.items():
+            session.conf.set(name, value)
         yield
     finally:
-        SilverTable.__post_init__ = original  # type: ignore[method-assign]
+        for name, given in before.items():
+            session.conf.set(name, given)
 
 
 @contextmanager
 def unbounded(*, drop: bool) -> Iterator[None]:
-    """Let surveys tell no key bounds."""
-    original = SilverTable.survey
-
-    def survey(table: SilverTable, *args: Any) -> Survey:
-        return original(table, *args)._replace(bounds={})
-
+    """Let nothing be known of the keys' bounds."""
+    original = folding.facts_of
     if drop:
-        SilverTable.survey = survey  # type: ignore[method-assign]
+        folding.facts_of = lambda *args, **kwargs: original(*args, **kwargs)._replace(bounds={})
     try:
         yield
     finally:
-        SilverTable.survey = original  # type: ignore[method-assign]
+        folding.facts_of = original
 
 
 def folds(bench: Bench, count: int, keys: int) -> None:
