@@ -74,6 +74,8 @@ class Encodings:
             self._open.append(name)
             encoding = self.place(element)
             self._open.pop()
+            if encoding is not None and name in TRAITS and encoding != plain_scalar(Primitive(name)):
+                self.report.warn("W01", element, f"{name} is not the primitive of that name; this definition counts")
             return encoding
         if name in TRAITS:
             return plain_scalar(Primitive(name))
