@@ -21,7 +21,8 @@ from connectors.wire.sbe.vocabulary import check_vocabulary
 
 _ORDERS: dict[str, ByteOrder] = {"littleEndian": "<", "bigEndian": ">"}
 _DEFINITIONS = frozenset({"type", "composite", "enum", "set"})
-_ACCEPTABLE = frozenset({"E14", "E24"})
+ACCEPTABLE = frozenset({"E14", "E24"})
+"""Codes of errors that can be taken as warnings."""
 _STRICT = frozenset({"W01"})
 _UINT16 = 65535
 
@@ -40,7 +41,7 @@ def load_schema(source: Path | bytes, *, file: str = "", accept: Collection[str]
         SchemaError: One or more rules are broken; ``errors`` has all of them, each with its code and line, and
             ``warnings`` what was odd up to there.
     """
-    report = Report(accept=_ACCEPTABLE.intersection(accept), refuse=_STRICT if strict else frozenset())
+    report = Report(accept=ACCEPTABLE.intersection(accept), refuse=_STRICT if strict else frozenset())
     root = read_document(source, file=file)
     version = _check_root(root, report)
     report.stop()
