@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -278,10 +279,12 @@ def test_nothing_is_decoded_by_a_schema_that_is_not_valid(capsys, lines, schema)
     assert (shown.out, shown.code) == ("", 2)
 
 
-def test_a_message_is_printed_once_it_has_come_and_a_closed_pipe_is_no_error(tmp_path):
+def test_a_message_is_printed_once_it_has_come_and_a_closed_pipe_is_no_error():
     program = [sys.executable, "-m", "jobs.sbe", "decode", "--schema", SAMPLE, "--hex", "-"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(program, **pipes) as running:
+        watch = threading.Timer(60, running.kill)  # a line that never comes must not hang the tests
+        watch.start()
         running.stdin.write(f"{QUOTE}\n".encode())
         running.stdin.flush()
         first = running.stdout.readline()
@@ -289,6 +292,7 @@ def test_a_message_is_printed_once_it_has_come_and_a_closed_pipe_is_no_error(tmp
         running.stdin.write(f"{QUOTE}\n".encode() * 100)
         running.stdin.close()
         told = running.stderr.read()
+        watch.cancel()
 
     assert first.decode() == QUOTE_LINE
     assert told == b""

@@ -19,7 +19,8 @@ from connectors.wire.framing.cutter import Frame, FrameCutter, frames_of
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import FixedHeader, Framing, Number
 from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.framed import cutter_for
+from connectors.wire.sbe.framed import cutter_for, measure
+from connectors.wire.sbe.model import Buffer
 from connectors.wire.sbe.schema import load_schema, with_byte_order
 from tests.support.sbe import message_of
 
@@ -212,6 +213,22 @@ def test_a_packed_message_that_announces_more_than_it_may_have_is_refused_once_i
     frames.receive(bytes(200))
     with pytest.raises(OversizedMessage):
         frames.next_frame()
+
+
+def test_the_end_of_a_packed_message_is_looked_for_only_when_more_bytes_have_come():
+    lengths: list[int] = []
+
+    def measured(body: Buffer) -> int:
+        lengths.append(len(body))
+        return measure(SCHEMA, body)
+
+    frames = FrameCutter(FRAMINGS["packed"], measure=measured)
+    for chunk in ("0100", "010001000000", "0a"):
+        frames.receive(bytes.fromhex(chunk))
+        found = [frames.next_frame() for _ in range(3)]
+
+    assert lengths == [2, 8, 9]
+    assert [frame.body.hex() for frame in found if frame is not None] == ["01000100010000000a"]
 
 
 def test_a_packed_message_that_is_too_long_is_refused_though_it_is_all_there():

@@ -139,7 +139,7 @@ def test_a_type_with_the_name_of_a_primitive_wins():
 
 
 def test_a_type_that_is_the_primitive_of_its_name_is_not_warned_about():
-    types = "".join(f'<type name="{name}" primitiveType="{name}"/>' for name in TRAITS)
+    types = "".join(f'<type name="{name}" primitiveType="{name}" description="as it is"/>' for name in TRAITS)
 
     assert message_of('<field name="f" id="1" type="int32"/>', types).warnings == ()
 
