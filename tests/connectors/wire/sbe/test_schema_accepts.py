@@ -103,14 +103,18 @@ def test_ids_and_versions_may_be_as_high_as_their_header_holds(attributes):
     assert load_schema(text.encode()).warnings == ()
 
 
-def test_a_schema_of_one_folder_may_be_in_many_files(tmp_path: Path):
-    for number in range(MAX_INCLUDES):
+def test_a_schema_of_one_folder_may_be_in_many_files_but_not_in_any_number(tmp_path: Path):
+    for number in range(MAX_INCLUDES + 1):
         (tmp_path / f"{number}.xml").write_text(f'<types><type name="t{number}" primitiveType="int8"/></types>')
-    includes = "".join(INCLUDE.format(f"{number}.xml") for number in range(MAX_INCLUDES))
-    main = tmp_path / "main.xml"
-    main.write_text(f'<messageSchema id="1" version="0">{includes}<types>{HEADER}</types></messageSchema>')
+    includes = [INCLUDE.format(f"{number}.xml") for number in range(MAX_INCLUDES + 1)]
+    many, too_many = tmp_path / "many.xml", tmp_path / "too-many.xml"
+    text = f'<messageSchema id="1" version="0">{{}}<types>{HEADER}</types></messageSchema>'
+    many.write_text(text.format("".join(includes[:-1])))
+    too_many.write_text(text.format("".join(includes)))
 
-    assert f"t{MAX_INCLUDES - 1}" in load_schema(main).encodings
+    assert f"t{MAX_INCLUDES - 1}" in load_schema(many).encodings
+    with pytest.raises(SchemaError, match="more than 256 files"):
+        load_schema(too_many)
 
 
 def test_files_that_include_each_other_twice_are_not_followed_without_end(tmp_path: Path):
