@@ -115,9 +115,7 @@ def car(chance: random.Random) -> dict[str, Any]:
         "performance": [
             {
                 "octane": octane,
-                "acceleration": [
-                    {"mph": mph, "seconds": chance.randrange(20, 200) / 8} for mph in (30, 60, 100)
-                ],
+                "acceleration": [{"mph": mph, "seconds": chance.randrange(20, 200) / 8} for mph in (30, 60, 100)],
             }
             for octane in (95, 99)
         ],

@@ -78,9 +78,7 @@ class Struct:
         return struct_of(columns, self.type, blocks.count, missing)
 
 
-def column_of(
-    part: Field | Member, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
-) -> Column:
+def column_of(part: Field | Member, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool) -> Column:
     """Return the column of a field or member that begins at ``offset`` of its block.
 
     Args:
@@ -89,25 +87,38 @@ def column_of(
     if part.presence is Presence.CONSTANT:
         return Constant(part.constant, _constant_type(part.encoding, options))
     optional = optional or part.presence is Presence.OPTIONAL
-    match part.encoding:
-        case Scalar(primitive=Primitive.CHAR) | Array(element=Scalar(primitive=Primitive.CHAR)):
-            return FixedText(part.encoding, offset, options, optional=optional)
-        case Enum():
-            return EnumNames(part.encoding, offset, order)
-        case Set():
-            return (
-                SetNames(part.encoding, offset, order)
-                if options.sets == "names"
-                else SetInteger(part.encoding, offset, order, options)
-            )
-        case Array():
-            return NumberList(part.encoding, offset, order, options, optional=optional)
-        case Scalar():
-            number = Number(part.encoding, offset, order, options, optional=optional)
-            return meant_number(part, number, options) or number
-        case Composite():
-            struct = Struct(part.encoding, offset, order, options, optional=optional)
-            return meant_composite(part, offset, order, options, optional=optional) or struct
+    if isinstance(part.encoding, Composite):
+        struct = Struct(part.encoding, offset, order, options, optional=optional)
+        return meant_composite(part, offset, order, options, optional=optional) or struct
+    if isinstance(part.encoding, Enum | Set):
+        return _names_of(part.encoding, offset, order, options)
+    return _value_of(part, part.encoding, offset, order, options, optional=optional)
+
+
+def _names_of(encoding: Enum | Set, offset: int, order: ByteOrder, options: ColumnOptions) -> Column:
+    if isinstance(encoding, Enum):
+        return EnumNames(encoding, offset, order)
+    if options.sets == "names":
+        return SetNames(encoding, offset, order)
+    return SetInteger(encoding, offset, order, options)
+
+
+def _value_of(
+    part: Field | Member,
+    encoding: Scalar | Array,
+    offset: int,
+    order: ByteOrder,
+    options: ColumnOptions,
+    *,
+    optional: bool,
+) -> Column:
+    element = encoding.element if isinstance(encoding, Array) else encoding
+    if element.primitive is Primitive.CHAR:
+        return FixedText(encoding, offset, options, optional=optional)
+    if isinstance(encoding, Array):
+        return NumberList(encoding, offset, order, options, optional=optional)
+    number = Number(encoding, offset, order, options, optional=optional)
+    return meant_number(part, number, options) or number
 
 
 def _constant_type(encoding: Encoding, options: ColumnOptions) -> pa.DataType:

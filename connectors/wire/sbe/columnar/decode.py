@@ -25,7 +25,8 @@ from connectors.wire.sbe.decode import MessageReader
 from connectors.wire.sbe.model import Buffer, Message, Schema
 from connectors.wire.sbe.skip import Skipper
 
-_MESSAGES_AT_ONCE = 1 << 16
+_MESSAGES_AT_ONCE = 1 << 14
+"""Few enough that what they are walked with stays near the processor."""
 _BYTES_AT_ONCE = 1 << 24
 """Messages walked together have no more bytes than this, one alone may have."""
 _LARGEST = (1 << 31) - 1
@@ -50,7 +51,7 @@ ERROR = pa.schema(
 class Rows(NamedTuple):
     """The messages of one template."""
 
-    index: Longs
+    origin: Longs
     """Which message of the input each row came from, ascending."""
     table: pa.Table
     """One row for each, its columns those of `arrow_schema`."""
@@ -163,13 +164,18 @@ class ColumnReader:
         Walk(state, self._skipper).messages(plan, level, Shapes(headers.block_length, headers.groups, headers.data))
         if self._options.strict:
             state.bad |= (state.cursor < state.end) & (state.version <= self._schema.version) & ~state.stopped
-        good = -1
-        while good != np.count_nonzero(~state.bad):  # once more without those whose text is found to be none
-            good = np.count_nonzero(~state.bad)
-            level.settle(state.bad)
-            structs = rows.make(level, state)
+        structs = self._structs(rows, level, state)
         read = headers.message[level.rows[0]]
         return read, pa.RecordBatch.from_struct_array(structs), headers.message[state.bad]
+
+    def _structs(self, rows: BodyRows, level: Level, state: State) -> pa.Array:
+        """Return the rows of good messages: once more without those whose text turns out to be none."""
+        bad = -1
+        while bad != state.bad.sum():
+            bad = int(state.bad.sum())
+            level.settle(state.bad)
+            structs = rows.make(level, state)
+        return structs
 
     def _template(self, message: Message) -> tuple[BodyPlan, BodyRows]:
         if message.name not in self._templates:
@@ -191,12 +197,12 @@ def decode_columns(
     """
     reader = column_reader(schema, options)
     parts = list(reader.parts(messages, only=only))
-    rows = {}
+    rows: dict[str, Rows] = {}
     for name in {name: None for part in parts for name in part.rows}:
         read = [part.rows[name] for part in parts if name in part.rows]
-        index = np.concatenate([index for index, _ in read])
-        if len(index):
-            rows[name] = Rows(index, pa.Table.from_batches([batch for _, batch in read]))
+        origin = np.concatenate([numbers for numbers, _ in read])
+        if len(origin):
+            rows[name] = Rows(origin, pa.Table.from_batches([batch for _, batch in read]))
     unread = np.concatenate([np.empty(0, np.int64), *(part.unread for part in parts)])
     return Columns(rows, pa.Table.from_batches([reader.errors(messages, unread)]))
 

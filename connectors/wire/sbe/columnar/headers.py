@@ -29,6 +29,8 @@ class Headers(NamedTuple):
 
     def of(self, which: Bools) -> Headers:
         """Return those headers that are chosen."""
+        if which.all():
+            return self
         return Headers(*(column[which] for column in self))
 
 

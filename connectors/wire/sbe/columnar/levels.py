@@ -1,8 +1,8 @@
 """Where the blocks of one body lie in many messages: a table that a walk fills in any order.
 
-A level is the root block of a message, or the entries of one of its groups. Its rows are columns of one matrix: message,
-offset and length of the block; for each nested group its number of entries; for each data its offset and its length.
-`ABSENT` stands for what a message does not have.
+A level is the root block of a message, or the entries of one of its groups. Its rows are columns of one matrix:
+message, offset and length of the block; for each nested group its number of entries; for each data its offset and its
+length. `ABSENT` stands for what a message does not have.
 """
 
 from __future__ import annotations

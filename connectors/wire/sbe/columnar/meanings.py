@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.numeric import Number, array_of
+from connectors.wire.sbe.columnar.numeric import Number, array_of, either
 from connectors.wire.sbe.columnar.octets import Bools
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import ByteOrder, Composite, Field, Member, Presence, Primitive, Scalar
@@ -55,7 +55,7 @@ class Timestamp:
         ticks = values.astype(np.int64)
         ticks = ticks * scale if self._target > self._exponent else ticks // scale
         if beyond is not None:
-            absent = beyond if absent is None else absent | beyond
+            absent = either(beyond, absent)
         return array_of(ticks, self.type, absent)
 
 

@@ -31,7 +31,9 @@ class EnumNames:
         self._names: dict[int, str | None] = {**enum.values, enum.null: None}
         self._octets = None
         if enum.size == 1:
-            self._octets = pa.array([self._name(raw) for raw in np.arange(256, dtype=np.uint8).view(self._dtype).tolist()])
+            self._octets = pa.array(
+                [self._name(raw) for raw in np.arange(256, dtype=np.uint8).view(self._dtype).tolist()]
+            )
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,9 @@ def _sixteen_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 class Number:
     """One number of each block, null when it is the null value and may be."""
 
-    def __init__(self, scalar: Scalar, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool) -> None:
+    def __init__(
+        self, scalar: Scalar, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
+    ) -> None:
         self.type = number_type(scalar.primitive, options)
         self.dtype = np.dtype(order + TRAITS[scalar.primitive].code)
         self.offset = offset
@@ -89,9 +92,14 @@ class Number:
 
 def nulls(values: npt.NDArray[Any], null: float, missing: Bools | None) -> Bools | None:
     """Tell which values are null or missing, None when there are none such."""
-    found: Bools = values != values if null != null else values == null
+    found: Bools = np.isnan(values) if math.isnan(null) else np.equal(values, null)
     if not found.any():
         return missing
+    return either(found, missing)
+
+
+def either(found: Bools, missing: Bools | None) -> Bools:
+    """Tell where one or the other holds."""
     return found if missing is None else found | missing
 
 
@@ -110,11 +118,13 @@ class NumberList:
         values = np.ascontiguousarray(blocks.read(self._dtype, self._offset)).reshape(-1)
         absent = None if self._null is None else nulls(values, self._null, None)
         if absent is not None:
-            all_null = absent.reshape(-1, self._width).all(axis=1)
-            missing = all_null if missing is None else all_null | missing
+            all_null: Bools = np.all(absent.reshape(-1, self._width), axis=1)
+            missing = either(all_null, missing)
         offsets = np.arange(blocks.count + 1, dtype=np.int32) * self._width
         elements = array_of(values, self._element, absent)
-        return pa.ListArray.from_arrays(pa.array(offsets), elements, mask=None if missing is None else pa.array(missing))
+        return pa.ListArray.from_arrays(
+            pa.array(offsets), elements, mask=None if missing is None else pa.array(missing)
+        )
 
 
 class Constant:

@@ -35,7 +35,7 @@ class Bodies(NamedTuple):
 
     def body(self, index: int) -> Buffer:
         """Return the bytes of one message, as a view."""
-        return memoryview(self.octets[self.start[index] : self.end[index]])
+        return self.octets[self.start[index] : self.end[index]].data
 
 
 def bodies_of(messages: Any) -> Bodies:

@@ -1,4 +1,4 @@
-"""What the walk needs to know of a message: where structural numbers lie, what they may be, which parts are when there."""
+"""What the walk needs to know of a message: where counts and lengths lie, what they may be, since when parts exist."""
 
 from __future__ import annotations
 

@@ -21,16 +21,13 @@ class BodyRows:
 
     def __init__(self, body: Body, order: ByteOrder, options: ColumnOptions) -> None:
         self._fields = [FieldColumn(field, order, options) for field in body.fields]
-        self._groups = [BodyRows(group, order, options) for group in body.groups]
+        self._groups: list[BodyRows] = [BodyRows(group, order, options) for group in body.groups]
         self._data = [DataValues(data, options) for data in body.data]
         self._size = max((field.end for field in self._fields), default=0)
-        names = [part.name for part in (*body.fields, *body.groups, *body.data)]
-        types = [
-            *(field.type for field in self._fields),
-            *(pa.list_(group.type) for group in self._groups),
-            *(data.type for data in self._data),
-        ]
-        self.type = pa.struct(list(zip(names, types, strict=True)))
+        columns = [(field.name, field.type) for field in self._fields]
+        columns += [(part.name, pa.list_(group.type)) for part, group in zip(body.groups, self._groups, strict=True)]
+        columns += [(part.name, data.type) for part, data in zip(body.data, self._data, strict=True)]
+        self.type: pa.DataType = pa.struct(columns)
 
     def make(self, level: Level, state: State) -> pa.Array:
         """Return the structs of a settled level, in order. Messages whose text is none are given up on the way."""

@@ -34,7 +34,7 @@ class State:
 
     def message(self, index: int) -> memoryview:
         """Return the bytes of one message."""
-        return memoryview(self.octets[self.begin[index] : self.end[index]])
+        return self.octets[self.begin[index] : self.end[index]].data
 
     def fail(self, which: Longs, wrong: Bools) -> Bools:
         """Give up those messages for which something is wrong; return the others."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.numeric import either
 from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import Array, Data, Scalar
@@ -69,7 +70,7 @@ class FixedText:
         octets = np.ascontiguousarray(blocks.read((np.uint8, (self._width,)), self._offset))
         if self._null is not None:
             null = octets[:, 0] == self._null
-            missing = null if missing is None else null | missing
+            missing = either(null, missing)
         lengths = np.full(blocks.count, self._width, np.int64) if self._whole else _until_nul(octets)
         starts = np.arange(blocks.count, dtype=np.int64) * self._width
         return self._texts.make(blocks, slices(octets.reshape(-1), starts, lengths, missing))

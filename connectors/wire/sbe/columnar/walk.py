@@ -73,7 +73,8 @@ class Walk:
         state = self._state
         start = state.cursor[which]
         fits = state.fail(which, shapes.block_length > state.end[which] - start)
-        which, start, shapes = which[fits], start[fits], shapes.of(fits)
+        if not fits.all():
+            which, start, shapes = which[fits], start[fits], shapes.of(fits)
         state.weigh(len(which), plan.body.content_length)
         columns = level.chunk(which, start, shapes.block_length)
         state.cursor[which] = start + shapes.block_length
