@@ -63,7 +63,7 @@ class Level:
         chunks = [chunk for chunk in (self.rows, *self._chunks) if chunk.shape[1]]
         self._chunks = []
         rows = np.concatenate(chunks, axis=1) if len(chunks) > 1 else chunks[0] if chunks else self.rows
-        if len(chunks) > 1:
+        if bool((rows[1, 1:] < rows[1, :-1]).any()):
             rows = rows[:, np.argsort(rows[1], kind="stable")]  # blocks of no bytes stay in the order they were found
         kept = ~bad[rows[0]]
         self.rows = rows if bool(kept.all()) else rows[:, kept]
