@@ -306,3 +306,20 @@ def test_what_is_encoded_is_decoded_from_columns_in_its_order():
     assert rows.table["n"].to_pylist() == list(range(40_000))
     assert rows.table["d"].to_pylist()[:9] == ["", "x", "xx", "xxx", "xxxx", "xxxxx", "xxxxxx", "", "x"]
     assert rows.table["d"].num_chunks > 1
+
+
+def test_entries_that_few_messages_have_stay_with_their_message():
+    schema = message_of(
+        '<group name="g" id="1"><group name="n" id="2"><field name="z" id="3" type="uint8"/>'
+        '<data name="d" id="4" type="blob"/></group></group>'
+    )
+    short = {"g": [{"n": []}]}
+    values = [
+        {"g": [{"n": []}, {"n": [{"z": i, "d": b"1"}]}, {"n": [{"z": i, "d": b""}, {"z": 9, "d": b"22"}]}]}
+        for i in range(3)
+    ]
+    messages = [values[0], *[short] * MANY, values[1], *[short] * MANY, values[2]]
+
+    rows = decode_columns(schema, [encode(schema, "M", message) for message in messages]).rows["M"].table
+
+    assert rows.to_pylist() == messages

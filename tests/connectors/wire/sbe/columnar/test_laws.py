@@ -24,7 +24,8 @@ EVOLVED = (
     '<field name="a" id="1" type="uint16"/><field name="b" id="2" type="double" sinceVersion="1" presence="optional"/>'
     '<group name="g" id="10"><field name="x" id="11" type="uint8"/>'
     '<field name="y" id="12" type="pair" sinceVersion="1"/>'
-    '<group name="n" id="15" sinceVersion="2"><field name="z" id="16" type="int8" sinceVersion="2"/></group></group>'
+    '<group name="n" id="15" sinceVersion="2"><field name="z" id="16" type="int8" sinceVersion="2"/>'
+    '<data name="k" id="17" type="blob" sinceVersion="2"/></group></group>'
     '<group name="h" id="20" sinceVersion="2"><data name="e" id="21" type="blob" sinceVersion="2"/></group>'
     '<data name="d" id="30" type="blob"/><data name="f" id="31" type="blob" sinceVersion="2"/>'
 )
@@ -36,9 +37,9 @@ VALUES: dict[str, Any] = {
     "a": 1,
     "b": 0.5,
     "g": [
-        {"x": 1, "y": {"p": None, "q": "Q"}, "n": [{"z": 1}, {"z": 2}]},
+        {"x": 1, "y": {"p": None, "q": "Q"}, "n": [{"z": 1, "k": b"k"}, {"z": 2, "k": b""}]},
         {"x": 2, "y": {"p": 3, "q": "R"}, "n": []},
-        {"x": 3, "y": {"p": 4, "q": "S"}, "n": [{"z": 3}]},
+        {"x": 3, "y": {"p": 4, "q": "S"}, "n": [{"z": 3, "k": b"kk"}]},
     ],
     "h": [{"e": b"\1\2"}, {"e": b""}],
     "d": b"ddd",
