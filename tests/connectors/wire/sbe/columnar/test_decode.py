@@ -313,12 +313,12 @@ def test_entries_that_few_messages_have_stay_with_their_message():
         '<group name="g" id="1"><group name="n" id="2"><field name="z" id="3" type="uint8"/>'
         '<data name="d" id="4" type="blob"/></group></group>'
     )
-    short = {"g": [{"n": []}]}
+    plain = {"g": [{"n": []}, {"n": []}]}
     values = [
-        {"g": [{"n": []}, {"n": [{"z": i, "d": b"1"}]}, {"n": [{"z": i, "d": b""}, {"z": 9, "d": b"22"}]}]}
+        {"g": [{"n": [{"z": i, "d": b"1"}]}, {"n": [{"z": i, "d": b""}, {"z": 9, "d": b"22"}]}, {"n": []}]}
         for i in range(3)
     ]
-    messages = [values[0], *[short] * MANY, values[1], *[short] * MANY, values[2]]
+    messages = [values[0], *[plain] * MANY, values[1], *[plain] * MANY, values[2]]
 
     rows = decode_columns(schema, [encode(schema, "M", message) for message in messages]).rows["M"].table
 
