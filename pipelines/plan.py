@@ -77,7 +77,7 @@ class StreamRules:
             connector.has_snapshots(table),
             connector.continuity == "resync",
             applied,
-            every_update=table.stored_as_scd_type == 2,
+            every_update=table.keeps_history,
         )
 
 
