@@ -46,6 +46,18 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 
 @dataclass(frozen=True)
+class Remarks:
+    """What a definition says of itself beside its layout and its values."""
+
+    description: str | None = None
+    semantic_type: str | None = None
+    deprecated: int | None = None
+
+
+NO_REMARKS = Remarks()
+
+
+@dataclass(frozen=True)
 class Scalar:
     """One primitive value. ``charset`` only for char."""
 
@@ -60,6 +72,7 @@ class Scalar:
     constant: int | float | str | None = None
     charset: str | None = None
     since_version: int = 0
+    remarks: Remarks = NO_REMARKS
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,7 @@ class Array:
     constant: str | None = None
     charset: str | None = None
     since_version: int = 0
+    remarks: Remarks = NO_REMARKS
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,9 @@ class Enum:
     """Raw value → sinceVersion, where it is not 0."""
     since_version: int = 0
     presence: Presence = Presence.REQUIRED
+    remarks: Remarks = NO_REMARKS
+    value_remarks: Mapping[int, Remarks] = field(default_factory=dict)
+    """Raw value → what is said of it, where anything is."""
 
     def raw(self, name: str) -> int:
         """Return the raw value called ``name``; KeyError when there is none."""
@@ -110,6 +127,9 @@ class Set:
     """Bit number → name."""
     versions: Mapping[int, int] = field(default_factory=dict)
     since_version: int = 0
+    remarks: Remarks = NO_REMARKS
+    value_remarks: Mapping[int, Remarks] = field(default_factory=dict)
+    """Bit number → what is said of it, where anything is."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +143,9 @@ class Member:
     constant: int | float | str | None = None
     since_version: int = 0
     deprecated: int | None = None
+    referred: bool = False
+    """It is a ref: its encoding is a named one, not one of its own."""
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +157,7 @@ class Composite:
     members: tuple[Member, ...]
     since_version: int = 0
     presence: Presence = Presence.REQUIRED
+    remarks: Remarks = NO_REMARKS
 
     def member(self, name: str) -> Member:
         """Return the member called ``name``; KeyError when there is none."""
@@ -165,6 +189,7 @@ class Field:
     """Attributes of foreign namespaces, by ``{namespace}name``. Not interpreted."""
     epoch: str = "unix"
     time_unit: str = "nanosecond"
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -201,6 +226,9 @@ class Data:
     """None: the data are bytes, not text."""
     since_version: int = 0
     deprecated: int | None = None
+    type_name: str = ""
+    semantic_type: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +264,8 @@ class Group(Body):
 
     id: int
     dimensions: Structure
+    semantic_type: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -245,6 +275,7 @@ class Message(Body):
     id: int
     """Template id."""
     semantic_type: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from connectors.wire.sbe.document import Element
-from connectors.wire.sbe.model import Array, Enum, Presence, Primitive, Scalar, Set
+from connectors.wire.sbe.model import NO_REMARKS, Array, Enum, Presence, Primitive, Remarks, Scalar, Set
 from connectors.wire.sbe.primitives import INTEGERS, TRAITS, UNSIGNED, integer, raw_value
 from connectors.wire.sbe.report import Report
 
@@ -20,6 +20,12 @@ def plain_scalar(primitive: Primitive, *, name: str = "") -> Scalar:
     """Return a required scalar with the primitive's own limits."""
     traits = TRAITS[primitive]
     return Scalar(name or primitive.value, primitive, traits.size, traits.null, traits.minimum, traits.maximum)
+
+
+def remarks_of(element: Element, report: Report) -> Remarks:
+    """Return what a definition says of itself."""
+    deprecated = report.given(element, "deprecated")
+    return Remarks(element.get("description"), element.get("semanticType"), deprecated)
 
 
 def presence_of(element: Element, report: Report) -> Presence | None:
@@ -65,6 +71,7 @@ def _array(scalar: Scalar, length: int, constant: str | None = None) -> Array:
         constant=constant,
         charset=scalar.charset,
         since_version=scalar.since_version,
+        remarks=scalar.remarks,
     )
 
 
@@ -86,6 +93,7 @@ def _scalar(
         constant=constant,
         charset=element.get("characterEncoding"),
         since_version=report.number(element, "sinceVersion"),
+        remarks=remarks_of(element, report),
     )
     if null is not None and presence is not Presence.OPTIONAL:
         report.warn("W03", element, f"{element.name} declares a null value but is not optional")
@@ -157,17 +165,20 @@ def resolve_enum(element: Element, encodings: Encodings) -> Enum | None:
     null = int(encoding.null if declared is None else declared)
     values: dict[int, str] = {}
     versions: dict[int, int] = {}
+    remarks: dict[int, Remarks] = {}
     for child in element.children:
         raw = _valid_value(child, encoding, null, report) if child.tag == "validValue" else None
         if raw is not None:
             _note_twice(child, raw, values, report)
             values[raw] = child.name
             _note_version(child, raw, versions, report)
+            _note_remarks(child, raw, remarks, report)
     presence = presence_of(element, report) or Presence.REQUIRED
     if presence is Presence.OPTIONAL and encoding.minimum <= null <= encoding.maximum:
         report.warn("W16", element, f"the null value {null} of {element.name} is inside its range")
     since = report.number(element, "sinceVersion")
-    return Enum(element.name, encoding, encoding.size, null, values, versions, since, presence)
+    about = remarks_of(element, report)
+    return Enum(element.name, encoding, encoding.size, null, values, versions, since, presence, about, remarks)
 
 
 def _valid_value(child: Element, encoding: Scalar, null: int, report: Report) -> int | None:
@@ -194,13 +205,16 @@ def resolve_set(element: Element, encodings: Encodings) -> Set | None:
         return None
     choices: dict[int, str] = {}
     versions: dict[int, int] = {}
+    remarks: dict[int, Remarks] = {}
     for child in element.children:
         bit = _choice(child, encoding, report) if child.tag == "choice" else None
         if bit is not None:
             _note_twice(child, bit, choices, report)
             choices[bit] = child.name
             _note_version(child, bit, versions, report)
-    return Set(element.name, encoding, encoding.size, choices, versions, report.number(element, "sinceVersion"))
+            _note_remarks(child, bit, remarks, report)
+    since, about = report.number(element, "sinceVersion"), remarks_of(element, report)
+    return Set(element.name, encoding, encoding.size, choices, versions, since, about, remarks)
 
 
 def _choice(child: Element, encoding: Scalar, report: Report) -> int | None:
@@ -223,3 +237,9 @@ def _note_version(child: Element, raw: int, versions: dict[int, int], report: Re
     since = report.number(child, "sinceVersion")
     if since:
         versions[raw] = since
+
+
+def _note_remarks(child: Element, raw: int, remarks: dict[int, Remarks], report: Report) -> None:
+    said = remarks_of(child, report)
+    if said != NO_REMARKS:
+        remarks[raw] = said
