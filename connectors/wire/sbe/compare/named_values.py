@@ -63,7 +63,7 @@ def _compare_value(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], raw
         ledger.add("R85", spot.at(str(after)), old=f"{before} = {text}", new=f"{after} = {text}")
     elif after is not None and not came and before is not None:
         ledger.add("R86", spot.at(after), old=f"{before} = {text}", new=f"{after} = {text}")
-    if went and not came:
+    elif went:
         deprecated = "" if old.age(raw).deprecated is None else "/deprecated"
         ledger.add(f"R83{deprecated}", spot.at(str(before)), old=f"{before} = {text}")
 

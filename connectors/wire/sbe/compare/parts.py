@@ -22,11 +22,9 @@ def compare_groups(ledger: Ledger, spot: Spot, old: Body, new: Body) -> list[tup
     if not parts.in_order:
         ledger.add("R56", spot.among(1), old=_names(old.groups), new=_names(new.groups))
     for group in parts.removed:
-        follows = bool(new.data) or not root
-        skipped = not follows or can_skip_group(group, ledger.new)
-        last = skipped and _is_last(group, old.groups, parts)
+        is_passed = (root and not new.data) or can_skip_group(group, ledger.new)
         at = spot.at(group.name, 1, old.groups.index(group))
-        ledger.add("R55/last" if last else "R55", at, old=group_text(group))
+        ledger.add(f"R55{_removal(group, old.groups, parts, is_passed=is_passed)}", at, old=group_text(group))
     for group in (*parts.appended, *parts.inserted):
         row = "R53" if group in parts.inserted else _group_row(ledger, group, old)
         _add(ledger, spot.at(group.name, 1, new.groups.index(group)), group, row, group_text(group))
@@ -56,9 +54,9 @@ def compare_data(ledger: Ledger, spot: Spot, old: Body, new: Body) -> None:
     if not parts.in_order:
         ledger.add("R70", spot.among(2), old=_names(old.data), new=_names(new.data))
     for data in parts.removed:
-        last = (root or can_skip_data(data, ledger.new)) and _is_last(data, old.data, parts)
+        is_passed = root or can_skip_data(data, ledger.new)
         at = spot.at(data.name, 2, old.data.index(data))
-        ledger.add("R69/last" if last else "R69", at, old=data_text(data))
+        ledger.add(f"R69{_removal(data, old.data, parts, is_passed=is_passed)}", at, old=data_text(data))
     for data in (*parts.appended, *parts.inserted):
         row = "R68" if data in parts.inserted else _data_row(ledger, data, root=root)
         _add(ledger, spot.at(data.name, 2, new.data.index(data)), data, row, data_text(data))
@@ -78,11 +76,20 @@ def _names(level: Sequence[Group] | Sequence[Data]) -> str:
     return ", ".join(part.name for part in level)
 
 
-def _is_last(part: Group | Data, level: Sequence[Group] | Sequence[Data], parts: Parts[Group] | Parts[Data]) -> bool:
-    """Tell whether all that stood behind a removed part is gone too, and nothing takes its place."""
+def _removal(
+    part: Group | Data, level: Sequence[Group] | Sequence[Data], parts: Parts[Group] | Parts[Data], *, is_passed: bool
+) -> str:
+    """Return the case of a removed part: counts help when all behind it is gone too and nothing takes its place.
+
+    Args:
+        is_passed: New readers can skip it, or need not because nothing follows.
+    """
     kept = {before.name for before, _ in parts.pairs}
-    behind = [each.name for each in level[[each.name for each in level].index(part.name) + 1 :]]
-    return not kept.intersection(behind) and not parts.appended and not parts.inserted
+    names = [each.name for each in level]
+    behind = names[names.index(part.name) + 1 :]
+    if kept.intersection(behind) or parts.appended or parts.inserted:
+        return ""
+    return "/last" if is_passed else "/unskippable"
 
 
 def _add(ledger: Ledger, spot: Spot, part: Group | Data, row: str, text: str) -> None:

@@ -146,6 +146,9 @@ RULES: dict[str, Rule] = {
     "R54/unskippable": _rule("-B", "L", "group added inside entries, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and lose their place at the end of the first entry."),
     "R55": _rule("BB", "L", "group removed", f"Both sides lose their place where {{name}} was, and {_LOST}."),
+    "R55/unskippable": _rule("BB BW", "L", "last group removed, not to be skipped",
+        "New readers count {name} in old messages but cannot tell how it is laid out, and lose their place; "
+        "to old readers it is missing."),
     "R55/last": _rule("BB WW", "L", "last group removed",
         "Without counts both sides lose their place; with them, {name} is missing to old readers and skipped "
         "by new ones."),
@@ -174,6 +177,9 @@ RULES: dict[str, Rule] = {
     "R68": _rule("WB", "L", "data inserted before other data",
         "Old readers take its bytes for those of the data behind it."),
     "R69": _rule("BB", "L", "data removed", f"Both sides lose their place where {{name}} was, and {_LOST}."),
+    "R69/unskippable": _rule("BB BW", "L", "last data removed, not to be skipped",
+        "New readers count {name} in old messages but cannot tell how it is laid out, and lose their place; "
+        "to old readers it is missing."),
     "R69/last": _rule("BB WW", "L", "last data removed",
         "Without counts both sides lose their place; with them, {name} is missing to old readers and skipped "
         "by new ones."),

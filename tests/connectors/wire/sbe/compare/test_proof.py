@@ -14,6 +14,8 @@ NOT_SHOWN: set[tuple[str, Direction]] = {
     # A version that went back hides what has a version from old readers; this schema has nothing that does.
     ("T79", "backward"),
     ("T79", "forward"),
+    # So it does not hide anything from new ones.
+    ("N20", "backward"),
     # The set stands last in a little-endian block, and what both know of it is in its first byte.
     ("T59", "forward"),
 }
