@@ -60,7 +60,7 @@ class Case:
         old, new = edited(base, self.old), edited(base.replace('version="1"', 'version="2"', 1), self.new)
         if profile == "classic" or self.form:
             return old, new
-        return _COUNTED.sub(rf"\g<0>{_COUNTS}", old), _COUNTED.sub(rf"\g<0>{_COUNTS}", new)
+        return counted(old), counted(new)
 
     def schemas(self, profile: Profile) -> tuple[Schema, Schema]:
         """Return the old and the new schema."""
@@ -70,6 +70,11 @@ class Case:
 @cache
 def _loaded(old: str, new: str) -> tuple[Schema, Schema]:
     return load_schema(old.encode()), load_schema(new.encode())
+
+
+def counted(text: str) -> str:
+    """Return a schema whose header and dimensions count groups and data."""
+    return _COUNTED.sub(rf"\g<0>{_COUNTS}", text)
 
 
 def edited(text: str, edits: Edits) -> str:

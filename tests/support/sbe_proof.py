@@ -84,7 +84,7 @@ class _Sample:
                 return self._text(encoding.count) if is_text else numbers
             case Enum():
                 names = self._known(encoding, encoding.values)
-                return names[(self._variant + self._next()) % len(names)]
+                return names[(self._variant + self._next()) % len(names)] if names else None
             case Set():
                 return self._known(encoding, encoding.choices)
             case Composite():
@@ -111,8 +111,7 @@ class _Sample:
     def _known(self, encoding: Enum | Set, names: Mapping[int, str]) -> list[str]:
         other = self._reader.encodings.get(self._renamed.get(encoding.name, encoding.name))
         known = set(_current(other)) if isinstance(other, Enum | Set) else set(names.values())
-        current = [name for name in _current(encoding) if self._renamed.get(name, name) in known]
-        return current or list(names.values())
+        return [name for name in _current(encoding) if self._renamed.get(name, name) in known]
 
 
 def _current(encoding: Enum | Set) -> Iterator[str]:
