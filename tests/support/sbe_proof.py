@@ -14,7 +14,6 @@ from conf.errors import WireError
 from connectors.wire.sbe.decode import Decoded, decode
 from connectors.wire.sbe.encode import encode
 from connectors.wire.sbe.model import (
-    NO_REMARKS,
     Array,
     Body,
     Composite,
@@ -117,7 +116,7 @@ class _Sample:
 def _current(encoding: Enum | Set) -> Iterator[str]:
     """Yield the names that are not deprecated."""
     for raw, name in (encoding.values if isinstance(encoding, Enum) else encoding.choices).items():
-        if encoding.value_remarks.get(raw, NO_REMARKS).deprecated is None:
+        if raw not in encoding.deprecated_values:
             yield name
 
 

@@ -104,9 +104,11 @@ class Enum:
     """Raw value → sinceVersion, where it is not 0."""
     since_version: int = 0
     presence: Presence = Presence.REQUIRED
+    deprecated_values: Mapping[int, int] = field(default_factory=dict)
+    """Raw value → version in which it was deprecated."""
+    descriptions: Mapping[int, str] = field(default_factory=dict)
+    """Raw value → its description, where it has one."""
     remarks: Remarks = NO_REMARKS
-    value_remarks: Mapping[int, Remarks] = field(default_factory=dict)
-    """Raw value → what is said of it, where anything is."""
 
     def raw(self, name: str) -> int:
         """Return the raw value called ``name``; KeyError when there is none."""
@@ -127,9 +129,11 @@ class Set:
     """Bit number → name."""
     versions: Mapping[int, int] = field(default_factory=dict)
     since_version: int = 0
+    deprecated_values: Mapping[int, int] = field(default_factory=dict)
+    """Bit number → version in which it was deprecated."""
+    descriptions: Mapping[int, str] = field(default_factory=dict)
+    """Bit number → its description, where it has one."""
     remarks: Remarks = NO_REMARKS
-    value_remarks: Mapping[int, Remarks] = field(default_factory=dict)
-    """Bit number → what is said of it, where anything is."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from connectors.wire.sbe.document import Element
-from connectors.wire.sbe.model import NO_REMARKS, Array, Enum, Presence, Primitive, Remarks, Scalar, Set
+from connectors.wire.sbe.model import Array, Enum, Presence, Primitive, Remarks, Scalar, Set
 from connectors.wire.sbe.primitives import INTEGERS, TRAITS, UNSIGNED, integer, raw_value
 from connectors.wire.sbe.report import Report
 
@@ -165,20 +165,22 @@ def resolve_enum(element: Element, encodings: Encodings) -> Enum | None:
     null = int(encoding.null if declared is None else declared)
     values: dict[int, str] = {}
     versions: dict[int, int] = {}
-    remarks: dict[int, Remarks] = {}
+    deprecated: dict[int, int] = {}
+    descriptions: dict[int, str] = {}
     for child in element.children:
         raw = _valid_value(child, encoding, null, report) if child.tag == "validValue" else None
         if raw is not None:
             _note_twice(child, raw, values, report)
             values[raw] = child.name
-            _note_version(child, raw, versions, report)
-            _note_remarks(child, raw, remarks, report)
+            _note_versions(child, raw, versions, deprecated, report)
+            _note_description(child, raw, descriptions)
     presence = presence_of(element, report) or Presence.REQUIRED
     if presence is Presence.OPTIONAL and encoding.minimum <= null <= encoding.maximum:
         report.warn("W16", element, f"the null value {null} of {element.name} is inside its range")
     since = report.number(element, "sinceVersion")
     about = remarks_of(element, report)
-    return Enum(element.name, encoding, encoding.size, null, values, versions, since, presence, about, remarks)
+    named = (values, versions, since, presence, deprecated, descriptions)
+    return Enum(element.name, encoding, encoding.size, null, *named, about)
 
 
 def _valid_value(child: Element, encoding: Scalar, null: int, report: Report) -> int | None:
@@ -205,16 +207,18 @@ def resolve_set(element: Element, encodings: Encodings) -> Set | None:
         return None
     choices: dict[int, str] = {}
     versions: dict[int, int] = {}
-    remarks: dict[int, Remarks] = {}
+    deprecated: dict[int, int] = {}
+    descriptions: dict[int, str] = {}
     for child in element.children:
         bit = _choice(child, encoding, report) if child.tag == "choice" else None
         if bit is not None:
             _note_twice(child, bit, choices, report)
             choices[bit] = child.name
-            _note_version(child, bit, versions, report)
-            _note_remarks(child, bit, remarks, report)
+            _note_versions(child, bit, versions, deprecated, report)
+            _note_description(child, bit, descriptions)
     since, about = report.number(element, "sinceVersion"), remarks_of(element, report)
-    return Set(element.name, encoding, encoding.size, choices, versions, since, about, remarks)
+    named = (choices, versions, since, deprecated, descriptions)
+    return Set(element.name, encoding, encoding.size, *named, about)
 
 
 def _choice(child: Element, encoding: Scalar, report: Report) -> int | None:
@@ -233,13 +237,15 @@ def _note_twice(child: Element, raw: int, known: Mapping[int, str], report: Repo
         report.warn("W06", child, f"{child.tag} {child.name} repeats a name or a value; the last counts")
 
 
-def _note_version(child: Element, raw: int, versions: dict[int, int], report: Report) -> None:
-    since = report.number(child, "sinceVersion")
-    if since:
+def _note_versions(
+    child: Element, raw: int, versions: dict[int, int], deprecated: dict[int, int], report: Report
+) -> None:
+    if since := report.number(child, "sinceVersion"):
         versions[raw] = since
+    if (ended := report.given(child, "deprecated")) is not None:
+        deprecated[raw] = ended
 
 
-def _note_remarks(child: Element, raw: int, remarks: dict[int, Remarks], report: Report) -> None:
-    said = remarks_of(child, report)
-    if said != NO_REMARKS:
-        remarks[raw] = said
+def _note_description(child: Element, raw: int, descriptions: dict[int, str]) -> None:
+    if (description := child.get("description")) is not None:
+        descriptions[raw] = description

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from connectors.wire.sbe.compare.ages import Age, check_new_age, compare_ages
 from connectors.wire.sbe.compare.ledger import Ledger, Spot
-from connectors.wire.sbe.model import NO_REMARKS, Enum, Primitive, Remarks, Set
+from connectors.wire.sbe.model import Enum, Primitive, Set
 
 
 class _Names(NamedTuple):
@@ -15,16 +15,18 @@ class _Names(NamedTuple):
 
     names: Mapping[int, str]
     versions: Mapping[int, int]
-    remarks: Mapping[int, Remarks]
+    deprecated: Mapping[int, int]
+    descriptions: Mapping[int, str]
 
     def age(self, raw: int) -> Age:
-        return Age(self.versions.get(raw, 0), self.remarks.get(raw, NO_REMARKS).deprecated)
-
-    def description(self, raw: int) -> str | None:
-        return self.remarks.get(raw, NO_REMARKS).description
+        return Age(self.versions.get(raw, 0), self.deprecated.get(raw))
 
     def of(self, name: str) -> int | None:
         return next((raw for raw, known in self.names.items() if known == name), None)
+
+
+def _names(encoding: Enum | Set, names: Mapping[int, str]) -> _Names:
+    return _Names(names, encoding.versions, encoding.deprecated_values, encoding.descriptions)
 
 
 def compare_enums(ledger: Ledger, spot: Spot, old: Enum, new: Enum) -> None:
@@ -34,10 +36,7 @@ def compare_enums(ledger: Ledger, spot: Spot, old: Enum, new: Enum) -> None:
         return
     if old.null != new.null:
         ledger.add("R87", spot, old=old.null, new=new.null)
-    names = (
-        _Names(old.values, old.versions, old.value_remarks),
-        _Names(new.values, new.versions, new.value_remarks),
-    )
+    names = _names(old, old.values), _names(new, new.values)
     is_char = old.encoding.primitive is Primitive.CHAR
     for raw in sorted({*old.values, *new.values}):
         _compare_value(ledger, spot, names, raw, text=_said(raw, is_char=is_char))
@@ -80,10 +79,7 @@ def compare_sets(ledger: Ledger, spot: Spot, old: Set, new: Set) -> None:
     if old.encoding.primitive is not new.encoding.primitive:
         ledger.add("R88", spot, old=old.encoding.primitive.value, new=new.encoding.primitive.value)
         return
-    names = (
-        _Names(old.choices, old.versions, old.value_remarks),
-        _Names(new.choices, new.versions, new.value_remarks),
-    )
+    names = _names(old, old.choices), _names(new, new.choices)
     for bit in sorted({*old.choices, *new.choices}):
         _compare_choice(ledger, spot, names, bit)
     for name in old.choices.values():
@@ -118,8 +114,8 @@ def _compare_both(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names]) -> N
         if raw in old.names:
             at = spot.at(name)
             compare_ages(ledger, at, old.age(raw), new.age(raw), value=True)
-            if old.description(raw) != new.description(raw):
-                ledger.add("R40", at, old=old.description(raw), new=new.description(raw))
+            if old.descriptions.get(raw) != new.descriptions.get(raw):
+                ledger.add("R40", at, old=old.descriptions.get(raw), new=new.descriptions.get(raw))
 
 
 def _said(raw: int, *, is_char: bool) -> str:

@@ -47,8 +47,7 @@ def can_skip_group(group: Group, reader: Schema) -> bool:
 
 def can_skip_data(data: Data, reader: Schema) -> bool:
     """Tell whether readers of a schema find the end of data that it lacks."""
-    lengths = {(each.length, each.data_offset): each for each in _all_data(reader.messages.values())}
-    return len(lengths) == 1 and data_layout(next(iter(lengths.values()))) == data_layout(data)
+    return {data_layout(each) for each in _all_data(reader.messages.values())} == {data_layout(data)}
 
 
 def _all_data(bodies: Iterable[Body]) -> Iterator[Data]:
