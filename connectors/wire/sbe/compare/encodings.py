@@ -23,6 +23,7 @@ def compare_encodings(
         nullable: The element may be null on both sides.
     """
     at = spot.encoding(label)
+    _compare_remarks(ledger, at, old, new)
     match old, new:
         case Scalar() | Array(), Scalar() | Array() if shape(old) == shape(new):
             compare_values(ledger, spot, old, new, nullable=nullable)
@@ -34,7 +35,6 @@ def compare_encodings(
             _compare_composites(ledger, at, old, new, nullable=nullable)
         case _:
             ledger.add("R27", spot, old=encoding_text(old), new=encoding_text(new))
-    _compare_remarks(ledger, at, old, new)
 
 
 def compare_type_names(ledger: Ledger, spot: Spot, old: Encoding, new: Encoding) -> None:

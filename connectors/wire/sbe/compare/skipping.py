@@ -35,11 +35,9 @@ def _groups(body: Body) -> Iterator[Group]:
 
 
 def can_skip_group(group: Group, reader: Schema) -> bool:
-    """Tell whether readers of a schema find the end of a group that it lacks."""
+    """Tell whether readers of a schema find the end of a group that it lacks, given that messages count parts."""
     default = reader.default_dimensions
-    if default is None or not default.roles.keys() >= _COUNTS:
-        return False
-    if structure_layout(default, named=False) != structure_layout(group.dimensions, named=False):
+    if default is None or structure_layout(default, named=False) != structure_layout(group.dimensions, named=False):
         return False
     nested = all(can_skip_group(each, reader) for each in group.groups)
     return nested and all(can_skip_data(each, reader) for each in group.data)
