@@ -52,8 +52,9 @@ def prove(writer: Schema, reader: Schema, renamed: Mapping[str, str]) -> Proof:
     proof = Proof([], [])
     for message in writer.messages.values():
         for variant in range(2):
-            body = encode(writer, message.name, _Sample(reader, renamed, variant).body(message), tolerant=True)
-            _read(_Reading(writer, reader, renamed, proof), message, body)
+            values = _Sample(reader, renamed, variant).body(message)
+            body = encode(writer, message.name, values, tolerant=True)
+            _read(_Reading(reader, renamed, proof), message, values, body)
     return proof
 
 
@@ -125,7 +126,6 @@ def _on_wire(parts: tuple[Field, ...] | tuple[Member, ...]) -> list[Field | Memb
 
 
 class _Reading(NamedTuple):
-    writer: Schema
     reader: Schema
     renamed: Mapping[str, str]
     proof: Proof
@@ -134,7 +134,7 @@ class _Reading(NamedTuple):
         return self.renamed.get(name, name)
 
 
-def _read(reading: _Reading, message: Message, body: bytes) -> None:
+def _read(reading: _Reading, message: Message, written: dict[str, Any], body: bytes) -> None:
     target = reading.reader.templates.get(message.id)
     try:
         found = decode(reading.reader, body, text="replace")
@@ -142,7 +142,6 @@ def _read(reading: _Reading, message: Message, body: bytes) -> None:
         (reading.proof.lost if target is None else reading.proof.wrong).append(str(error))
         return
     _note_short(reading, found)
-    written = decode(reading.writer, body).values
     assert target is not None
     if target.name != reading.name(message.name):
         reading.proof.lost.append(f"{message.name} is read as {target.name}")
@@ -206,7 +205,9 @@ def _compare_members(
 def _plain(reading: _Reading | None, value: Any) -> Any:
     """Return a value as it compares: names as the reader has them, text and bytes alike."""
     if isinstance(value, SetValue):
-        return sorted(value.names if reading is None else map(reading.name, value.names))
+        return value.names
+    if isinstance(value, list):
+        return sorted(_plain(reading, each) for each in value)
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return reading.name(value) if reading is not None and isinstance(value, str) else value
