@@ -22,7 +22,7 @@ class Layout(NamedTuple):
 
 def header(pen: Pen, name: str, schema_id: int, *, counted: bool) -> str:
     """Draw a message header: the four members and others, in any order and width, with gaps."""
-    plain = pen.kind.portable or pen.chance(50)
+    plain = pen.chance(50)
     members = list(_HEADER if plain else pen.shuffled(_HEADER))
     members += _COUNTS if counted else []
     if not plain and pen.chance(30):
@@ -30,7 +30,8 @@ def header(pen: Pen, name: str, schema_id: int, *, counted: bool) -> str:
     written, cursor = [], 0
     for member in members:
         wide = not plain and pen.chance(30)
-        primitive = pen.pick(["uint32", "uint64", *([] if member == "blockLength" else ["int16", "uint8"])])
+        wider = ["uint32"] if pen.kind.portable else ["uint32", "uint64"]
+        primitive = pen.pick([*wider, *([] if member == "blockLength" else ["int16", "uint8"])])
         attributes: dict[str, Any] = {"name": member, "primitiveType": primitive if wide else "uint16"}
         if not plain and pen.chance(15):
             cursor += pen.number(0, 3)
@@ -51,10 +52,10 @@ def dimensions(pen: Pen, name: str, *, counted: bool) -> str:
         count["maxValue"] = pen.pick([5, 100])
     if pen.chance(10):
         count["minValue"] = pen.number(0, 1)
-    if pen.chance(8) and not pen.kind.portable:
+    if pen.chance(8):
         count |= {"primitiveType": "int8", "minValue": 0}
         count.pop("maxValue", None)
-    length = {"name": "blockLength", "primitiveType": "uint16" if pen.chance(80) else "uint32"}
+    length = {"name": "blockLength", "primitiveType": "uint32" if pen.chance(20) and not pen.kind.portable else "uint16"}
     members = [length, count]
     if not pen.kind.portable and pen.chance(20):
         members.reverse()
@@ -63,7 +64,7 @@ def dimensions(pen: Pen, name: str, *, counted: bool) -> str:
     written = [tag("type", member) for member in members]
     if counted:
         written += [tag("type", {"name": member, "primitiveType": "uint16"}) for member in _COUNTS]
-    elif pen.chance(10) and not pen.kind.portable:
+    elif pen.chance(10):
         written.append(tag("type", {"name": "extra", "primitiveType": "int32"}))
     return tag("composite", {"name": name}, *written)
 
@@ -81,7 +82,7 @@ def length(pen: Pen, name: str) -> str:
         del bytes_member["length"]
     if pen.chance(15):
         bytes_member["offset"] = SIZES[width] + pen.number(0, 3)
-    charset = pen.pick(CHARSETS if pen.kind.portable else (*CHARSETS, "UTF-16"))
+    charset = pen.pick((*CHARSETS, "UTF-16"))
     if charset:
         bytes_member["characterEncoding"] = charset
     return tag("composite", {"name": name}, tag("type", number), tag("type", bytes_member))
@@ -93,6 +94,8 @@ class _Body:
     def __init__(self, pen: Pen, layout: Layout, *, since: int, depth: int) -> None:
         self.pen, self.layout, self.since, self.depth = pen, layout, since, depth
         self.names: list[str] = []
+        self.ages: list[int] = []
+        """Effective sinceVersion of each part so far."""
         self.ids = 0
         self.cursor = 0
 
@@ -145,7 +148,8 @@ class _Body:
         self.cursor += size
         if pen.chance(5):
             attributes |= {"epoch": "unix", "timeUnit": "microsecond", "semanticType": "UTCTimestamp"}
-        return tag("field", attributes), max(since, known.since) if size else age
+        self.ages.append(max(since, known.since))
+        return tag("field", attributes), self.ages[-1] if size else age
 
     def _presence(self, known: Known, since: int) -> dict[str, Any]:
         pen = self.pen
@@ -157,7 +161,7 @@ class _Body:
             enum for enum in pen.known if enum.tag == "enum" and enum.values and enum.primitive == known.primitive
         ]
         plain = known.tag == "type" and known.length == 1
-        if plain and enums and pen.chance(10) and not pen.kind.portable:
+        if plain and enums and pen.chance(10):
             enum = pen.pick(enums)
             if enum.since <= max(since, known.since):
                 return {"presence": "constant", "valueRef": f"{enum.name}.{pen.pick(enum.values)}"}
@@ -172,12 +176,17 @@ class _Body:
         dimension = pen.pick(self.layout.dimensions)
         if dimension != "groupSizeEncoding" or pen.chance(20):
             attributes["dimensionType"] = dimension
-        attributes |= pen.ages(since) | ({"sinceVersion": since} if since else {}) | _block_length(pen, body.cursor)
-        return tag("group", attributes, *parts), since
+        attributes |= pen.ages(since) | _block_length(pen, body.cursor)
+        derived = min(body.ages, default=0)
+        if derived != since and pen.kind.evolving and self.depth:
+            attributes["sinceVersion"] = since
+        self.ages.append(since if "sinceVersion" in attributes else derived)
+        return tag("group", attributes, *parts), self.ages[-1]
 
     def _data(self, age: int) -> tuple[str, int]:
         since = self._since(age, part=True)
         attributes = {**self._identity("d"), "type": self.pen.pick(self.layout.lengths), **self.pen.ages(since)}
+        self.ages.append(since)
         return tag("data", attributes), since
 
 

@@ -22,7 +22,7 @@ _NAMESPACES = (
 def schemas(draw: st.DrawFn, kind: Kind = Kind()) -> bytes:  # noqa: B008 (a named tuple, nobody can change it)
     """Draw a schema's XML, valid by the rules of SBE 1.0; oddities that deserve a warning are in it."""
     pen = Pen(draw, kind, version=draw(st.integers(0, 4)))
-    counted = pen.chance(30) and not kind.portable
+    counted = pen.chance(30)
     schema_id = pen.number(0, 255)
     header_type = pen.pick(["messageHeader", "messageHeader", "frameHeader"])
     definitions = [header(pen, header_type, schema_id, counted=counted)]
@@ -32,7 +32,7 @@ def schemas(draw: st.DrawFn, kind: Kind = Kind()) -> bytes:  # noqa: B008 (a nam
     messages = [message(pen, layout, number + 1, f"{prefix}message") for number in range(pen.number(1, 2))]
     root = _root(pen, schema_id, header_type)
     parts = [*_types(pen, definitions), *messages]
-    if not kind.portable and pen.chance(15):
+    if pen.chance(15):
         parts = pen.shuffled(parts)
     text = "\n".join(parts)
     opening = f"<{prefix}messageSchema {namespace} {root}>"
@@ -66,7 +66,7 @@ def _root(pen: Pen, schema_id: int, header_type: str) -> str:
 
 def _types(pen: Pen, definitions: list[str]) -> list[str]:
     """Spread the definitions over one or more ``types`` elements, at times in another order."""
-    if not pen.kind.portable and pen.chance(30):
+    if pen.chance(30):
         definitions = pen.shuffled(definitions)
     cut = pen.number(0, len(definitions))
     blocks = [definitions[:cut], definitions[cut:]] if cut else [definitions]

@@ -79,12 +79,14 @@ def constant(pen: Pen, name: str, extra: dict[str, Any]) -> Drawn:
     attributes = {"name": name, "primitiveType": primitive, "presence": "constant", **extra}
     enums = [known for known in pen.known if known.tag == "enum" and known.values and not known.since]
     text = ""
-    if enums and pen.chance(40) and not pen.kind.portable:
+    if enums and pen.chance(40):
         enum = pen.pick(enums)
         attributes |= {"primitiveType": enum.primitive, "valueRef": f"{enum.name}.{pen.pick(enum.values)}"}
     elif primitive == "char":
-        text = pen.pick(["A", "XLON", "a b", "é", "'quoted'"] if not pen.kind.portable else ["A", "XLON", "a b"])
-        if pen.chance(30) and not pen.kind.portable:
+        text = pen.pick(["A", "XLON", "a b", "é", "'quoted'"])
+        if not text.isascii():
+            attributes["characterEncoding"] = "UTF-8"
+        if pen.chance(30):
             attributes["length"] = len(text.encode()) + pen.number(0, 2)
     elif primitive in INTEGERS:
         text = str(pen.number(*bounds(primitive)))
@@ -102,7 +104,7 @@ def enum(pen: Pen, name: str, extra: dict[str, Any], since: int) -> Drawn:
     optional = pen.chance(25)
     if optional:
         attributes["presence"] = "optional"
-    if null is not None and (optional or (pen.chance(20) and not pen.kind.portable)):
+    if null is not None and (optional or pen.chance(20)):
         attributes["nullValue"] = null
     values, shared = [], []
     for raw in raws:
@@ -157,11 +159,11 @@ def composite(pen: Pen, name: str, extra: dict[str, Any], since: int, depth: int
     members: list[str] = []
     taken: list[str] = []
     cursor, constants = 0, True
-    for _ in range(pen.number(0 if not pen.kind.portable else 1, 4)):
+    for _ in range(pen.number(0, 4)):
         member = pen.name("m", taken)
         gap = pen.number(0, 5) if pen.chance(20) else None
         # the age of a member matters to readers of old versions: the composite keeps its size
-        age = since if pen.kind.evolving or pen.kind.portable else pen.since(since)
+        age = since if pen.kind.evolving else pen.since(since)
         placed = pen.ages(age) | ({} if gap is None else {"offset": cursor + gap})
         text, known = _member(pen, member, placed, age, depth)
         members.append(text)

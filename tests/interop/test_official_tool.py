@@ -1,0 +1,65 @@
+"""The official SBE tool reads the same schemas and messages, and sees the same in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from connectors.wire.sbe.decode import decode
+from connectors.wire.sbe.encode import encode
+from connectors.wire.sbe.schema import load_schema
+from tests.connectors.wire.sbe.test_schema_errors import BROKEN
+from tests.interop.official import OfficialTool
+from tests.support.sbe_drawing import Kind
+from tests.support.sbe_messages import messages
+from tests.support.sbe_official import ALONE, in_its_form, lacks_a_group
+from tests.support.sbe_schemas import schemas
+
+ORACLE = Path(__file__).parents[1] / "golden" / "sbe" / "oracle"
+CASES = json.loads((ORACLE / "cases.json").read_text("utf-8"))
+
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("official")]
+one_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@one_process
+@given(xml=schemas(Kind(portable=True)), tolerant=st.booleans(), data=st.data())
+def test_it_accepts_a_drawn_schema_and_prints_our_values(
+    official_tool: OfficialTool, xml: bytes, tolerant: bool, data: st.DataObject
+):
+    schema = load_schema(xml)
+    name, values = data.draw(messages(schema, tolerant=tolerant))
+    version = data.draw(st.integers(schema.messages[name].since_version, schema.version))
+    assume(schema.header.roles["version"].constant in {None, version})
+    assume(not lacks_a_group(schema.messages[name], version))
+    body = encode(schema, name, values, version=version, tolerant=tolerant)
+
+    verdict = official_tool.load(xml)
+    assert verdict.accepted, verdict.told
+    printed = official_tool.decode(body)
+
+    assert in_its_form(decode(schema, body)) == printed.values
+    assert printed.consumed == len(body)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_it_still_prints_what_the_golden_files_say(official_tool: OfficialTool, case: dict[str, Any]):
+    assert official_tool.load((ORACLE / case["schema"]).read_bytes()).accepted
+
+    printed = official_tool.decode(bytes.fromhex(case["hex"]))
+
+    assert printed == (case["values"], case["consumed"])
+
+
+@pytest.mark.parametrize(("rule", "text"), BROKEN.items(), ids=BROKEN.keys())
+def test_it_refuses_what_we_refuse_but_for_what_is_listed(official_tool: OfficialTool, rule: str, text: str):
+    packaged = text.replace('id="1"', 'id="1" package="p"', 1).replace("id='1'", "id='1' package='p'", 1)
+
+    verdict = official_tool.load(packaged.encode())
+
+    assert verdict.accepted == (rule in ALONE), verdict.told
