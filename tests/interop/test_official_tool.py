@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.encode import encode
 from connectors.wire.sbe.schema import load_schema
-from tests.connectors.wire.sbe.test_schema_errors import BROKEN
+from tests.connectors.wire.sbe.test_schema_errors import BROKEN, document
 from tests.interop.official import OfficialTool
 from tests.support.sbe_drawing import Kind
 from tests.support.sbe_messages import messages
-from tests.support.sbe_official import ALONE, in_its_form, lacks_a_group
+from tests.support.sbe_official import REFUSED_BY_IT, TAKEN_BY_IT, in_its_form, lacks_a_group
 from tests.support.sbe_schemas import schemas
 
-ORACLE = Path(__file__).parents[1] / "golden" / "sbe" / "oracle"
-CASES = json.loads((ORACLE / "cases.json").read_text("utf-8"))
+GOLDEN = Path(__file__).parents[1] / "golden" / "sbe"
+CASES = json.loads((GOLDEN / "oracle" / "cases.json").read_text("utf-8"))["cases"]
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("official")]
 one_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -49,7 +49,7 @@ def test_it_accepts_a_drawn_schema_and_prints_our_values(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_it_still_prints_what_the_golden_files_say(official_tool: OfficialTool, case: dict[str, Any]):
-    assert official_tool.load((ORACLE / case["schema"]).read_bytes()).accepted
+    assert official_tool.load((GOLDEN / case["schema"]).read_bytes()).accepted
 
     printed = official_tool.decode(bytes.fromhex(case["hex"]))
 
@@ -58,8 +58,37 @@ def test_it_still_prints_what_the_golden_files_say(official_tool: OfficialTool, 
 
 @pytest.mark.parametrize(("rule", "text"), BROKEN.items(), ids=BROKEN.keys())
 def test_it_refuses_what_we_refuse_but_for_what_is_listed(official_tool: OfficialTool, rule: str, text: str):
-    packaged = text.replace('id="1"', 'id="1" package="p"', 1).replace("id='1'", "id='1' package='p'", 1)
+    verdict = official_tool.load(packaged(text))
 
-    verdict = official_tool.load(packaged.encode())
+    assert verdict.accepted == (rule in TAKEN_BY_IT), verdict.told
 
-    assert verdict.accepted == (rule in ALONE), verdict.told
+
+NARROWER = {
+    "no package": document(),
+    "enum of a wide integer": document('<enum name="e" encodingType="int64"><validValue name="a">1</validValue></enum>'),
+    "data member of another name": document(
+        '<composite name="raw"><type name="length" primitiveType="uint8"/>'
+        '<type name="data" primitiveType="uint8" length="0"/></composite>',
+        '<message name="M" id="1"><data name="d" id="1" type="raw"/></message>',
+    ),
+    "wide block length": document(
+        '<composite name="dims"><type name="blockLength" primitiveType="uint32"/>'
+        '<type name="numInGroup" primitiveType="uint8"/></composite>',
+        '<message name="M" id="1"><group name="g" id="1" dimensionType="dims"/></message>',
+    ),
+}
+
+
+@pytest.mark.parametrize("difference", REFUSED_BY_IT)
+def test_it_refuses_some_that_the_standard_allows(official_tool: OfficialTool, difference: str):
+    text = NARROWER[difference]
+    load_schema(text.encode())
+
+    verdict = official_tool.load(text.encode() if difference == "no package" else packaged(text))
+
+    assert not verdict.accepted
+
+
+def packaged(text: str) -> bytes:
+    """Return the schema with a package on its root."""
+    return text.replace("messageSchema ", 'messageSchema package="p" ', 1).encode()

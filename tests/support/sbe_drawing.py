@@ -36,7 +36,8 @@ class Kind(NamedTuple):
     evolving: bool = False
     """Newer elements stand only where readers of an older version can pass them."""
     portable: bool = False
-    """Nothing that the official tool refuses or misreads, as `tests.support.sbe_official` lists it."""
+    """Nothing that the official tool refuses, as `tests.support.sbe_official` lists it, or cannot find its way in:
+    headers of eight-byte integers, and dimensions with their count in front."""
 
 
 @dataclass

@@ -14,6 +14,9 @@ from typing import Any
 from connectors.wire.sbe.decode import Decoded
 from connectors.wire.sbe.model import Array, Body, Composite, Data, Encoding, Enum, Field, Presence, Primitive, Scalar, Set
 
+ARTIFACT = "uk.co.real-logic:sbe-tool:1.38.1"
+"""What the golden files were printed by; `tests/interop/pom.xml` fetches it."""
+
 ROOM = 512
 """Zero bytes to put behind a message that the tool reads. It looks at the place of a constant enum, and of a field
 that is newer than the message, though there may be no bytes."""
@@ -24,6 +27,36 @@ MASKS = {
     "beyond-ascii": "ends the text of a char array at the first byte that is not ASCII, whatever its charset",
 }
 """What the tool does by itself. Where it applies its output is not compared; the reasons are those of a mask."""
+
+TAKEN_BY_IT = {
+    "E01 include from bytes": "includes are an option of its parser, off unless asked for; then the element is ignored",
+    "E02 id too large": "takes any number for the id",
+    "E02 version does not fit": "never compares the version with the width of the header's member",
+    "E03 byte order": "takes any other text for little-endian",
+    "E08 too deep": "sets no limit to nesting",
+    "E08 too deep, last first": "sets no limit to nesting",
+    "E09 constant list": "does not look at the length of a constant that is a number",
+    "E09 value reference on a variable": "ignores the valueRef of a field that is not constant",
+    "E10 constant enum as a member": "gives it no value",
+    "E11 null": "reads a nullValue beyond its primitive's range when a type does not use it",
+    "E12 too many values": "sets no limit to the size of composites",
+    "E15 negative bit": "checks the upper bound only",
+    "E22 data before its length": "places data by the offset of varData, even over the length",
+    "E23 deprecated choice": "compares sinceVersion with the schema's version, not deprecated",
+    "E25 message id": "accepts ids that no header of sixteen bits can hold",
+    "E26 empty name": "warns of a name that is a space",
+    "E27 array of length 0": "gives the field no bytes",
+    "E27 data composite": "gives the field the bytes of the length only",
+}
+"""Schemas of ours that break a rule, by their name in the tests, and why the tool accepts them all the same."""
+
+REFUSED_BY_IT = {
+    "no package": "wants a package on the root",
+    "enum of a wide integer": "knows six primitives as the encodingType of an enum; others it takes as named types only",
+    "data member of another name": "wants the bytes of data to be called varData",
+    "wide block length": "wants a maxValue on a blockLength of four bytes in dimensions",
+}
+"""Schemas that we accept, and why the tool does not. Drawn schemas for the tool have none of it."""
 
 
 class Masked:
