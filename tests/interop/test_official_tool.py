@@ -65,7 +65,9 @@ def test_it_refuses_what_we_refuse_but_for_what_is_listed(official_tool: Officia
 
 NARROWER = {
     "no package": document(),
-    "enum of a wide integer": document('<enum name="e" encodingType="int64"><validValue name="a">1</validValue></enum>'),
+    "enum of a wide integer": document(
+        '<enum name="e" encodingType="int64"><validValue name="a">1</validValue></enum>'
+    ),
     "data member of another name": document(
         '<composite name="raw"><type name="length" primitiveType="uint8"/>'
         '<type name="data" primitiveType="uint8" length="0"/></composite>',

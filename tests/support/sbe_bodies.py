@@ -55,7 +55,10 @@ def dimensions(pen: Pen, name: str, *, counted: bool) -> str:
     if pen.chance(8):
         count |= {"primitiveType": "int8", "minValue": 0}
         count.pop("maxValue", None)
-    length = {"name": "blockLength", "primitiveType": "uint32" if pen.chance(20) and not pen.kind.portable else "uint16"}
+    length = {
+        "name": "blockLength",
+        "primitiveType": "uint32" if pen.chance(20) and not pen.kind.portable else "uint16",
+    }
     members = [length, count]
     if not pen.kind.portable and pen.chance(20):
         members.reverse()
@@ -157,9 +160,7 @@ class _Body:
             return {"presence": "constant", "valueRef": f"{known.name}.{pen.pick(known.values)}"}
         if known.constant:
             return pen.pick([{}, {"presence": "constant"}])
-        enums = [
-            enum for enum in pen.known if enum.tag == "enum" and enum.values and enum.primitive == known.primitive
-        ]
+        enums = [enum for enum in pen.known if enum.tag == "enum" and enum.values and enum.primitive == known.primitive]
         plain = known.tag == "type" and known.length == 1
         if plain and enums and pen.chance(10):
             enum = pen.pick(enums)

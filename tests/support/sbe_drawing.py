@@ -26,6 +26,8 @@ SIZES = {
 }
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = ("int8", "int16", "int32", "int64", *UNSIGNED)
+# What only a warning says no to, and the official tool at times more.
+_NO_SYMBOLS = ("it's", 'a "b"', "{x}", "back\\slash", "naïve", "9", "a.b")
 # Words that mean something to a reader written in Python, and the longest name there may be.
 ODD_NAMES = ("class", "None", "body", "offset", "unpack", "SetValue", "v0", "k1", "mantissa", "length", "_", "x" * 64)
 
@@ -91,7 +93,7 @@ class Pen:
         """Return a name that is not in ``taken`` yet and put it there; in a small part of cases an odd one."""
         taken = self.taken if taken is None else taken
         self.names += 1
-        odd = self.pick(ODD_NAMES) if self.chance(6) else ""
+        odd = self.pick(ODD_NAMES if self.kind.portable else (*ODD_NAMES, *_NO_SYMBOLS)) if self.chance(6) else ""
         taken.append(odd if odd and odd not in taken else f"{stem}{self.names}")
         return taken[-1]
 

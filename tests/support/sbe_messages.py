@@ -140,9 +140,8 @@ class Values:
         limited = abs(scalar.minimum) < 1e30 and not self._tolerant
         numbers = st.floats(width=width)
         if limited:
-            numbers = st.floats(float(scalar.minimum), float(scalar.maximum))
-            numbers = numbers.map(lambda number: struct.unpack(code, struct.pack(code, number))[0])
-            numbers = numbers.filter(lambda number: scalar.minimum <= number <= scalar.maximum)
+            lowest, highest = (struct.unpack(code, struct.pack(code, n))[0] for n in (scalar.minimum, scalar.maximum))
+            numbers = st.floats(lowest, highest, width=width) | st.sampled_from([lowest, highest])
         if optional and math.isnan(null):
             return numbers.filter(lambda number: not math.isnan(number))
         return numbers.filter(lambda number: not optional or number != null).map(_plain_nan)

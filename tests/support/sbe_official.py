@@ -12,7 +12,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from connectors.wire.sbe.decode import Decoded
-from connectors.wire.sbe.model import Array, Body, Composite, Data, Encoding, Enum, Field, Presence, Primitive, Scalar, Set
+from connectors.wire.sbe.model import (
+    Array,
+    Body,
+    Composite,
+    Data,
+    Encoding,
+    Enum,
+    Field,
+    Presence,
+    Primitive,
+    Scalar,
+    Set,
+)
 
 ARTIFACT = "uk.co.real-logic:sbe-tool:1.38.1"
 """What the golden files were printed by; `tests/interop/pom.xml` fetches it."""
@@ -52,7 +64,7 @@ TAKEN_BY_IT = {
 
 REFUSED_BY_IT = {
     "no package": "wants a package on the root",
-    "enum of a wide integer": "knows six primitives as the encodingType of an enum; others it takes as named types only",
+    "enum of a wide integer": "knows six primitives as encodingType of an enum, others as named types only",
     "data member of another name": "wants the bytes of data to be called varData",
     "wide block length": "wants a maxValue on a blockLength of four bytes in dimensions",
 }

@@ -22,9 +22,9 @@ def bounds(primitive: str) -> tuple[int, int]:
     return (0, 2**bits - 1) if primitive in UNSIGNED else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def scalar(pen: Pen, name: str, extra: dict[str, Any], *, primitives: tuple[str, ...] = tuple(SIZES)) -> Drawn:
+def scalar(pen: Pen, name: str, extra: dict[str, Any]) -> Drawn:
     """Draw a type of one value: limits, null and presence as they come."""
-    primitive = pen.pick(primitives)
+    primitive = pen.pick(tuple(SIZES))
     attributes = {"name": name, "primitiveType": primitive, **extra}
     presence = pen.pick(["", "", "optional", "required"])
     if presence:
@@ -48,7 +48,7 @@ def _limits(pen: Pen, primitive: str) -> dict[str, Any]:
         low, high = bounds(primitive)
         lowest = pen.number(low, high - 1)
         return {"minValue": lowest, "maxValue": pen.number(lowest, high)}
-    return {"minValue": pen.pick(["-1e6", "-2.5"]), "maxValue": pen.pick(["3.5", "1E+6"])}
+    return {"minValue": pen.pick(["-1e6", "-0.1"]), "maxValue": pen.pick(["0.1", "1E+6"])}
 
 
 def _null(pen: Pen, primitive: str) -> Any:
@@ -181,12 +181,12 @@ def _member(pen: Pen, name: str, placed: dict[str, Any], since: int, depth: int)
         return tag("ref", {"name": name, "type": target.name, **placed}), Known(
             name, target.tag, target.size, constant=target.constant
         )
-    draw = pen.pick([scalar, scalar, array, constant, enum, bits, composite])
-    if draw is composite:
-        return composite(pen, name, placed, since, depth + 1) if depth < _MAX_DEPTH else scalar(pen, name, placed)
-    if draw in {enum, bits}:
-        return draw(pen, name, placed, since)  # type: ignore[operator]
-    return draw(pen, name, placed)  # type: ignore[operator]
+    draw = pen.pick(("scalar", "scalar", "array", "constant", "enum", "set", "composite"))
+    if draw == "composite" and depth < _MAX_DEPTH:
+        return composite(pen, name, placed, since, depth + 1)
+    if draw in {"enum", "set"}:
+        return (enum if draw == "enum" else bits)(pen, name, placed, since)
+    return {"array": array, "constant": constant}.get(draw, scalar)(pen, name, placed)
 
 
 def definition(pen: Pen) -> str:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 
 from conf.errors import WireError
-from connectors.wire.sbe.decode import decode
+from connectors.wire.sbe.decode import Decoded, decode
 from connectors.wire.sbe.encode import encode
+from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.text import TextMode
 from tests.support.sbe_drawing import Kind
 from tests.support.sbe_messages import comparable, messages
 from tests.support.sbe_schemas import schemas
 from tests.support.sbe_versions import as_shown_by, cut_down, known_at
 
+a_third = settings(max_examples=max(12, settings().max_examples // 3))
+"""A schema and its messages take long to draw, and each has many parts."""
 
+
+@a_third
 @given(xml=schemas(), tolerant=st.booleans(), data=st.data())
 def test_what_is_written_is_read_back_and_written_to_the_same_bytes(xml: bytes, tolerant: bool, data: st.DataObject):
     schema = load_schema(xml)
@@ -29,6 +35,7 @@ def test_what_is_written_is_read_back_and_written_to_the_same_bytes(xml: bytes, 
     assert encode(schema, name, decoded.values, tolerant=tolerant, header=decoded.header.extras) == body
 
 
+@a_third
 @given(xml=schemas(), data=st.data())
 def test_a_message_of_an_older_version_has_what_that_version_knows(xml: bytes, data: st.DataObject):
     schema = load_schema(xml)
@@ -45,6 +52,7 @@ def test_a_message_of_an_older_version_has_what_that_version_knows(xml: bytes, d
     assert {finding.reason for finding in decoded.warnings} <= {"value-newer-than-version"}
 
 
+@a_third
 @given(xml=schemas(Kind(evolving=True)), data=st.data())
 def test_readers_of_an_older_schema_see_what_they_know_of_a_newer_message(xml: bytes, data: st.DataObject):
     newer = load_schema(xml)
@@ -58,6 +66,7 @@ def test_readers_of_an_older_schema_see_what_they_know_of_a_newer_message(xml: b
     assert comparable(read.values) == comparable(as_shown_by(older.messages[name], newer.messages[name], known))
 
 
+@a_third
 @given(xml=schemas(Kind(evolving=True)), data=st.data())
 def test_readers_of_a_newer_schema_see_all_of_an_older_message(xml: bytes, data: st.DataObject):
     newer = load_schema(xml)
@@ -72,6 +81,7 @@ def test_readers_of_a_newer_schema_see_all_of_an_older_message(xml: bytes, data:
     assert (read.consumed, read.warnings) == (len(body), ())
 
 
+@a_third
 @given(xml=schemas(), data=st.data())
 def test_a_message_that_is_cut_short_is_an_error_with_its_place(xml: bytes, data: st.DataObject):
     schema = load_schema(xml)
@@ -86,6 +96,7 @@ def test_a_message_that_is_cut_short_is_an_error_with_its_place(xml: bytes, data
     assert 0 <= caught.value.offset <= len(cut)
 
 
+@a_third
 @given(xml=schemas(), data=st.data())
 def test_a_byte_that_is_wrong_gives_values_or_a_wire_error(xml: bytes, data: st.DataObject):
     schema = load_schema(xml)
@@ -93,11 +104,21 @@ def test_a_byte_that_is_wrong_gives_values_or_a_wire_error(xml: bytes, data: st.
     body = bytearray(encode(schema, name, values))
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
 
-    try:
-        decoded = decode(schema, bytes(body))
-    except WireError as error:
-        assert error.reason
-        assert error.offset is not None
-        assert 0 <= error.offset <= len(body)
+    text: TextMode = data.draw(st.sampled_from(["strict", "bytes", "replace"]))
+
+    outcome = attempt(schema, bytes(body), text=text, strict=data.draw(st.booleans()))
+
+    if isinstance(outcome, WireError):
+        assert outcome.reason
+        assert outcome.offset is not None
+        assert 0 <= outcome.offset <= len(body)
     else:
-        assert schema.header.size <= decoded.consumed <= len(body)
+        assert schema.header.size <= outcome.consumed <= len(body)
+
+
+def attempt(schema: Schema, body: bytes, *, text: TextMode, strict: bool) -> Decoded | WireError:
+    """Return what becomes of any bytes; anything but values or a WireError is raised."""
+    try:
+        return decode(schema, body, text=text, strict=strict)
+    except WireError as error:
+        return error
