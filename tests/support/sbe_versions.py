@@ -60,8 +60,13 @@ def _shown(older: Encoding, newer: Encoding, value: Any) -> Any:
 
 
 def cut_down(xml: bytes, version: int) -> bytes:
-    """Return the schema as it was in an older version: without everything that is newer, its number changed."""
+    """Return the schema as it was in an older version: without everything that is newer, its number changed.
+
+    Elements lose their namespace: prefixes would come out of the writer at places where no publisher has them.
+    """
     root = ElementTree.fromstring(xml)
+    for element in root.iter():
+        element.tag = _tag(element)
     definitions = [definition for types in root if _tag(types) == "types" for definition in types]
     ages = {definition.get("name", ""): _own(definition) for definition in definitions}
     root.set("version", str(version))
