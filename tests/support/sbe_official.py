@@ -36,6 +36,7 @@ that is newer than the message, though there may be no bytes."""
 MASKS = {
     "newer-field": "prints bytes of the next part, or a null value, for a field that is newer than the message",
     "newer-member": "never asks how old a composite's member is, and prints the bytes at its place",
+    "constant-beyond-ascii": "keeps one byte of a constant that is one character, however many it takes",
     "beyond-ascii": "ends the text of a char array at the first byte that is not ASCII, whatever its charset",
 }
 """What the tool does by itself. Where it applies its output is not compared; the reasons are those of a mask."""
@@ -169,9 +170,13 @@ def _value(encoding: Encoding, value: Any, presence: Presence) -> Any:
         case Enum():
             return value if value in encoding.values.values() else "null"
         case Array():
-            return value if presence is Presence.CONSTANT else _array(encoding, value)
+            return _constant(encoding, value) if presence is Presence.CONSTANT else _array(encoding, value)
         case Scalar():
             return _scalar(encoding, value)
+
+
+def _constant(array: Array, text: str) -> Any:
+    return text.ljust(array.count, "\0") if text.isascii() else Masked("constant-beyond-ascii")
 
 
 def _array(array: Array, value: Any) -> Any:
