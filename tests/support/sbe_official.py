@@ -52,6 +52,7 @@ TAKEN_BY_IT = {
     "E09 value reference on a variable": "ignores the valueRef of a field that is not constant",
     "E10 constant enum as a member": "gives it no value",
     "E11 null": "reads a nullValue beyond its primitive's range when a type does not use it",
+    "E11 text beyond its charset": "puts question marks for what the charset lacks",
     "E12 too many values": "sets no limit to the size of composites",
     "E15 negative bit": "checks the upper bound only",
     "E22 data before its length": "places data by the offset of varData, even over the length",
