@@ -28,8 +28,11 @@ from connectors.wire.sbe.model import (
     Set,
 )
 from connectors.wire.sbe.primitives import TRAITS, held
-from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, fixed_text_reader
+from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, fixed_text_reader, plain_codec
 from connectors.wire.sbe.values import Fault, SetValue
+
+_MOST_TARGETS = 16
+"""Elements of an array that are unpacked one by one; those of longer ones all together."""
 
 Read: TypeAlias = Callable[[Buffer, int], dict[str, Any]]
 ReadAll: TypeAlias = Callable[[Buffer], list[dict[str, Any]]]
@@ -51,6 +54,7 @@ class _Leaf(NamedTuple):
     offset: int
     size: int
     code: str
+    targets: list[str]
     charset: str = ""
     text: Callable[[bytes], Any] | None = None
 
@@ -65,7 +69,7 @@ class BlockReader:
 
     __slots__ = ("_leaves", "length", "read", "read_all", "size")
 
-    def __init__(self, source: _Source, display: str, length: int) -> None:
+    def __init__(self, source: BlockSource, display: str, length: int) -> None:
         self._leaves = source.leaves
         self.size = max((leaf.offset + leaf.size for leaf in source.leaves), default=0)
         """Bytes needed: the end of the last field."""
@@ -118,7 +122,7 @@ class BlockPlan:
         return self._partial[len(parts)]
 
     def _reader(self, parts: Sequence[Field | Member]) -> BlockReader:
-        source = _Source(self._options)
+        source = BlockSource(self._options)
         return BlockReader(source, source.display(parts), self._length)
 
 
@@ -126,20 +130,32 @@ def _end(part: Field | Member) -> int:
     return 0 if part.presence is Presence.CONSTANT else part.offset + part.encoding.size
 
 
-class _Source:
-    """The Python source of a block's reader while it is put together, and the objects it refers to."""
+class BlockSource:
+    """The Python source of a block's reader while it is put together, and the objects it refers to.
 
-    def __init__(self, options: BlockOptions) -> None:
+    Args:
+        objects: Those of a function that reads more than this block; they get those of this block added.
+    """
+
+    def __init__(self, options: BlockOptions, objects: dict[str, Any] | None = None) -> None:
         self.leaves: list[_Leaf] = []
         self._options = options
-        self._objects: dict[str, Any] = {"SetValue": SetValue}
+        self._objects: dict[str, Any] = {} if objects is None else objects
+        self._objects["SetValue"] = SetValue
+
+    @property
+    def targets(self) -> str:
+        """The variables that one block is unpacked to; a display of it refers to them."""
+        return "".join(f"{target}, " for leaf in self.leaves for target in leaf.targets)
+
+    def layout(self, length: int) -> struct.Struct:
+        """Return what unpacks a block of ``length`` bytes, or with 0 as much of it as is needed."""
+        return struct.Struct(self._options.order + _format(self.leaves, length))
 
     def compile(self, display: str, length: int) -> tuple[Read, ReadAll | None]:
         """Return the functions for one block, and for many of ``length`` bytes."""
-        targets = "".join(f"v{index}, " for index in range(len(self.leaves)))
-        layout = struct.Struct(self._options.order + _format(self.leaves, length))
-        short = struct.Struct(self._options.order + _format(self.leaves, 0))
-        self._objects |= {"unpack": short.unpack_from, "unpack_all": layout.iter_unpack}
+        targets = self.targets
+        self._objects |= {"unpack": self.layout(0).unpack_from, "unpack_all": self.layout(length).iter_unpack}
         unpacked = f"    ({targets}) = unpack(body, offset)\n" if targets else ""
         source = f"def read(body, offset):\n{unpacked}    return {display}\n"
         if targets:
@@ -158,7 +174,7 @@ class _Source:
                 optional = nullable or part.presence is Presence.OPTIONAL
                 place = (*path, part.name)
                 value = (
-                    self._object(part.constant)
+                    self.name_of(part.constant)
                     if constant
                     else self._value(part.encoding, base + part.offset, place, optional=optional)
                 )
@@ -175,27 +191,42 @@ class _Source:
                 value = self._leaf(encoding, offset, path)
                 return self._nullable(value, encoding) if optional else value
             case Array():
-                read = self._object(_list_reader(encoding, self._options.order, optional=optional))
-                return f"{read}({self._leaf(encoding, offset, path)})"
+                return self._list(encoding, offset, path, optional=optional)
             case Enum():
-                return f"{self._object(_names(encoding))}[{self._leaf(encoding, offset, path)}]"
+                code = "B" if encoding.size == 1 else ""
+                return f"{self.name_of(_names(encoding))}[{self._leaf(encoding, offset, path, code=code)}]"
             case Set():
-                return f"SetValue({self._leaf(encoding, offset, path)}, {self._object(encoding.choices)})"
+                return self._set(encoding, self._leaf(encoding, offset, path))
             case Composite():
                 return self.display(encoding.members, base=offset, path=path, nullable=optional)
+
+    def _list(self, encoding: Array, offset: int, path: tuple[str, ...], *, optional: bool) -> str:
+        if optional or encoding.count > _MOST_TARGETS:
+            read = self.name_of(_list_reader(encoding, self._options.order, optional=optional))
+            return f"{read}({self._leaf(encoding, offset, path)})"
+        return f"[{self._leaf(encoding, offset, path, count=encoding.count)}]"
+
+    def _set(self, encoding: Set, value: str) -> str:
+        if encoding.size > 1:
+            return f"SetValue({value}, {self.name_of(encoding.choices)})"
+        every = tuple(SetValue(raw, encoding.choices) for raw in range(256))
+        return f"{self.name_of(every)}[{value}]"
 
     def _text(self, encoding: Scalar | Array, offset: int, path: tuple[str, ...], *, optional: bool) -> str:
         null = int(encoding.element.null if isinstance(encoding, Array) else encoding.null)
         charset = encoding.charset or DEFAULT_CHARSET
         read = fixed_text_reader(charset, self._options.text)
-        value = self._leaf(encoding, offset, path, charset=charset, text=read)
-        text = f"{self._object(read)}({value})"
+        value = self._leaf(encoding, offset, path, text=(charset, read))
+        text = f"{self.name_of(read)}({value})"
+        if (plain := plain_codec(charset, self._options.text)) is not None:
+            text = f"{value}.partition(NUL)[0].decode({plain!r})"
+            self._objects["NUL"] = b"\0"
         return f"(None if {value}[0] == {null} else {text})" if optional else text
 
     def _nullable(self, value: str, scalar: Scalar) -> str:
         null = wire_null(scalar)
         if isinstance(null, float):
-            test = f"{value} != {value}" if math.isnan(null) else f"{value} == {self._object(null)}"
+            test = f"{value} != {value}" if math.isnan(null) else f"{value} == {self.name_of(null)}"
         else:
             test = f"{value} == {null}"
         return f"(None if {test} else {value})"
@@ -205,13 +236,22 @@ class _Source:
         encoding: Encoding,
         offset: int,
         path: tuple[str, ...],
-        charset: str = "",
-        text: Callable[[bytes], Any] | None = None,
+        *,
+        text: tuple[str, Callable[[bytes], Any]] | None = None,
+        count: int = 1,
+        code: str = "",
     ) -> str:
-        self.leaves.append(_Leaf(path, offset, encoding.size, slot_code(encoding), charset, text))
-        return f"v{len(self.leaves) - 1}"
+        """Return the variables for a value: one, or one for each of ``count`` elements of an array."""
+        first = f"v{len(self.leaves)}"
+        targets = [first, *(f"{first}_{index}" for index in range(1, count))]
+        code = code or slot_code(encoding)
+        if isinstance(encoding, Array) and count == encoding.count:
+            code = f"{count}{TRAITS[encoding.element.primitive].code}"
+        self.leaves.append(_Leaf(path, offset, encoding.size, code, targets, *(text or ())))
+        return ", ".join(targets)
 
-    def _object(self, value: Any) -> str:
+    def name_of(self, value: Any) -> str:
+        """Return the name by which the source may refer to an object."""
         name = f"k{len(self._objects)}"
         self._objects[name] = value
         return name
@@ -262,15 +302,19 @@ def _list_reader(array: Array, order: ByteOrder, *, optional: bool) -> Callable[
     return read
 
 
-class _Names(dict[Any, "str | None"]):
+class _Names(dict[int, "str | None"]):
     """Wire value of an enum → its name, None for null; an unknown value stays what it is."""
 
-    def __missing__(self, raw: Any) -> Any:
-        return raw.decode("latin-1") if isinstance(raw, bytes) else raw
+    def __missing__(self, raw: int) -> Any:
+        return raw
 
 
-def _names(enum: Enum) -> _Names:
-    known: dict[int, str | None] = {**enum.values, enum.null: None}
+def _names(enum: Enum) -> _Names | tuple[Any, ...]:
+    """Return what has the name of each wire value; of one octet, each as an unsigned number."""
+    names = _Names({**enum.values, enum.null: None})
     if enum.encoding.primitive is Primitive.CHAR:
-        return _Names({bytes([raw]): name for raw, name in known.items()})
-    return _Names(known)
+        return tuple(names.get(raw, chr(raw)) for raw in range(256))
+    if enum.size == 1:
+        code = TRAITS[enum.encoding.primitive].code
+        return tuple(names[raw] for (raw,) in struct.iter_unpack(code, bytes(range(256))))
+    return names

@@ -7,6 +7,7 @@ between which nothing changes.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,6 +22,11 @@ from connectors.wire.sbe.skip import Skipper
 from connectors.wire.sbe.text import TextMode
 from connectors.wire.sbe.values import Fault, Finding
 from connectors.wire.sbe.walk import MAX_EMPTY_ENTRIES
+from connectors.wire.sbe.whole import Whole, whole_reader
+
+_MOST_PLAIN = 256
+"""Most headers to prepare for; senders use few, and forgers must not fill the memory."""
+_new = tuple.__new__
 
 
 class Decoded(NamedTuple):
@@ -60,6 +66,9 @@ class MessageReader:
         self._strict = strict
         self._max_empty_entries = max_empty_entries
         self._templates: dict[int, _Template] = {}
+        self._said = self._header.said
+        self._plain: dict[tuple[int, ...], tuple[Whole, int, Header, Message]] = {}
+        """By what the header says: how to read a message that is just as the schema has it, where its block ends."""
 
     def read(self, body: Buffer) -> Decoded:
         """Return the values of one whole message, its header first.
@@ -70,6 +79,19 @@ class MessageReader:
             InvalidValue: ``schema-id``, ``count-range``, ``length-max``, ``charset``, ``unskippable``; in strict
                 mode ``trailing-bytes``.
         """
+        try:
+            plain = self._plain.get(self._said(body, 0))
+        except struct.error:
+            plain = None
+        if plain is not None:
+            whole, end, header, message = plain
+            values = whole(body, end)
+            if values is not None:
+                return _new(Decoded, (header, message, values, len(body), ()))
+        return self._read_parts(body)
+
+    def _read_parts(self, body: Buffer) -> Decoded:
+        """Read a message part by part, whatever it is."""
         header = self._header.read(body)
         template = self._template(header)
         scan = Scan(body, empty_entries=self._max_empty_entries, skipper=self._skipper)
@@ -88,7 +110,17 @@ class MessageReader:
         if header.version < template.newest_value:
             for element, detail in newer_values(template.message, values, header.version):
                 scan.note("value-newer-than-version", element, detail, None)
+        if not scan.findings and len(self._plain) < _MOST_PLAIN:
+            self._keep_plain(header, template)
         return Decoded(header, template.message, values, consumed, tuple(scan.findings.values()))
+
+    def _keep_plain(self, header: Header, template: _Template) -> None:
+        """Prepare for more messages with this header: there was nothing to tell about the first."""
+        if header.extras or header.version < template.newest_value:
+            return
+        whole = template.whole(header.version, header.size)
+        if whole is not None:
+            self._plain[header[:4]] = whole, header.size + header.block_length, header, template.message
 
     def _template(self, header: Header) -> _Template:
         if header.schema_id != self._schema.id:
@@ -119,6 +151,7 @@ class _Template:
         self._text: TextMode = text
         self._versions = sorted({version for version in _versions(message) if version > 0})
         self._readers: list[BodyReader | None] = [None] * (len(self._versions) + 1)
+        self._wholes: dict[int, Whole | None] = {}
         self.newest_value = max(_value_versions(message), default=0)
         """The version that last added a value to one of the message's enums or sets."""
 
@@ -127,11 +160,20 @@ class _Template:
         index = bisect_right(self._versions, version)
         reader = self._readers[index]
         if reader is None:
-            representative = self._versions[index - 1] if index else 0
-            options = BlockOptions(self._schema.byte_order, representative, self._text)
-            reader = BodyReader(self.message, options, path=self.message.name, root=True)
+            reader = BodyReader(self.message, self._options(index), path=self.message.name, root=True)
             self._readers[index] = reader
         return reader
+
+    def whole(self, version: int, header_size: int) -> Whole | None:
+        """Return what reads messages of an acting version that are just as the schema has them, None if nothing can."""
+        index = bisect_right(self._versions, version)
+        if index not in self._wholes:
+            self._wholes[index] = whole_reader(self.message, self._options(index), header_size)
+        return self._wholes[index]
+
+    def _options(self, index: int) -> BlockOptions:
+        representative = self._versions[index - 1] if index else 0
+        return BlockOptions(self._schema.byte_order, representative, self._text)
 
 
 def decode(schema: Schema, body: Buffer, *, text: TextMode = "strict", strict: bool = False) -> Decoded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from conf.errors import TruncatedMessage
@@ -32,10 +32,12 @@ class Header(NamedTuple):
 class HeaderReader:
     """Reads the headers of one schema."""
 
-    __slots__ = ("_extras", "_reader", "size")
+    __slots__ = ("_extras", "_reader", "said", "size")
 
     def __init__(self, schema: Schema) -> None:
         self._reader = RoleReader(schema.header, ROLES, schema.byte_order)
+        self.said: Callable[[Buffer, int], tuple[int, ...]] = self._reader.read
+        """From a message, and 0, to the numbers of the four roles; struct.error when bytes are too few."""
         self.size = schema.header.size
         others = [member for member in schema.header.composite.members if member.name not in ROLES]
         options = BlockOptions(schema.byte_order, schema.version, "replace")

@@ -57,9 +57,15 @@ def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | b
     name = codec(charset)
     if name is not None and name.startswith(("utf-16", "utf-32")):
         return lambda raw: _until_nul(read(raw))
-    if name is not None and mode == "strict":
-        return lambda raw: raw.partition(b"\0")[0].decode(name)
+    if (plain := plain_codec(charset, mode)) is not None:
+        return lambda raw: raw.partition(b"\0")[0].decode(plain)
     return lambda raw: read(raw.partition(b"\0")[0])
+
+
+def plain_codec(charset: str, mode: TextMode) -> str | None:
+    """Return Python's name of a charset if char arrays in it are read by nothing but that, up to the first NUL byte."""
+    name = codec(charset) if mode == "strict" else None
+    return None if name is None or name.startswith(("utf-16", "utf-32")) else name
 
 
 def _until_nul(text: str | bytes) -> str | bytes:
