@@ -1,0 +1,39 @@
+"""Runs the official tool's on-the-fly decoder on the messages that are measured."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from tests.bench.sbe.messages import FOLDER, Kind
+
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+_WARM_UP = 30
+"""Rounds after which the compiler of the JVM has nothing left to do."""
+
+
+def official_seconds(kind: Kind, runs: int) -> list[float]:
+    """Return the processor seconds per message of several rounds; none where Java or Maven is missing."""
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "messages"
+        file.write_bytes(b"".join(len(body).to_bytes(4, "big") + body for body in kind.messages * 20))
+        opened = ["--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED"]  # its buffers ask for it
+        reader = [FOLDER / "OfficialReader.java", kind.file, file, str(_WARM_UP + runs)]
+        told = subprocess.run(
+            ["java", *opened, "-cp", _class_path(), *reader], check=True, capture_output=True, text=True
+        )
+    return [float(line) / 1e9 for line in told.stdout.split()][-runs:]
+
+
+@cache
+def _class_path() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "path"
+        arguments = [f"{_PLUGIN}:build-classpath", f"-Dmdep.outputFile={file}"]
+        subprocess.run(["mvn", "-q", "-B", "-f", FOLDER / "pom.xml", *arguments], check=True)
+        return file.read_text(encoding="utf-8")
