@@ -38,9 +38,8 @@ def by_hand(kind: str) -> Decode:
 def trade(body: bytes) -> dict[str, Any]:
     """Return the values of a trade."""
     HEADER(body, 0)
-    time, sent, price, size, security, seq, orders, symbol, trade_id, side, action, bits, tick, condition = TRADE(
-        body, 8
-    )
+    fields = TRADE(body, 8)
+    time, sent, price, size, security, seq, orders, symbol, number, side, action, bits, tick, condition = fields
     return {
         "transactTime": time,
         "sendingTime": sent,

@@ -144,7 +144,7 @@ class ColumnReader:
             return Part({}, np.array([first]))
         headers, foreign = self._headers.read(bodies)
         rows, unread = {}, [foreign]
-        for template in np.unique(headers.template).tolist():
+        for template in _distinct(headers.template):
             of_template = headers.of(headers.template == template)
             message = self._schema.templates.get(template)
             if message is None:
@@ -182,6 +182,12 @@ class ColumnReader:
             order = self._schema.byte_order
             self._templates[message.name] = BodyPlan(message, order, root=True), BodyRows(message, order, self._options)
         return self._templates[message.name]
+
+
+def _distinct(templates: Longs) -> list[int]:
+    if len(templates) and bool((templates == templates[0]).all()):
+        return [int(templates[0])]
+    return [int(template) for template in np.unique(templates)]
 
 
 def decode_columns(

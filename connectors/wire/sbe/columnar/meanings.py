@@ -34,7 +34,7 @@ class Decimal:
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column."""
-        values, _, absent = self._mantissa.values(blocks, missing)
+        values, absent = self._mantissa.values(blocks, missing)
         return array_of(values, self.type, absent)
 
 
@@ -49,7 +49,7 @@ class Timestamp:
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column; nanoseconds that Spark cannot hold are cut off."""
-        values, _, absent = self._time.values(blocks, missing)
+        values, absent = self._time.values(blocks, missing)
         scale = 10 ** abs(self._target - self._exponent)
         beyond = _beyond(values, _LAST // (scale if self._target > self._exponent else 1))
         ticks = values.astype(np.int64)

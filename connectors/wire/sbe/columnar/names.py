@@ -37,9 +37,9 @@ class EnumNames:
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column."""
-        raw = np.ascontiguousarray(blocks.read(self._dtype, self._offset))
         if self._octets is not None:
-            return self._octets.take(pa.array(raw.view(np.uint8), mask=missing))
+            return self._octets.take(array_of(blocks.read(np.uint8, self._offset), pa.uint8(), missing))
+        raw = blocks.read(self._dtype, self._offset)
         return by_distinct(array_of(raw, _plain(self._dtype), missing), self._name, self.type)
 
     def _name(self, raw: int) -> str | None:
@@ -57,11 +57,14 @@ class SetNames:
         self._dtype = np.dtype(order + TRAITS[choices.encoding.primitive].code)
         self._choices = sorted(choices.choices.items(), key=lambda choice: choice[1])
         self._known = sum(1 << bit for bit in choices.choices)
+        self._octets = pa.array(map(self._names, range(256)), self.type) if choices.size == 1 else None
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column."""
+        if self._octets is not None:
+            return self._octets.take(array_of(blocks.read(np.uint8, self._offset), pa.uint8(), missing))
         native = self._dtype.newbyteorder("=")
-        raw = np.ascontiguousarray(blocks.read(self._dtype, self._offset), native) & native.type(self._known)
+        raw = blocks.read(self._dtype, self._offset) & native.type(self._known)
         return by_distinct(array_of(raw, _plain(native), missing), self._names, self.type)
 
     def _names(self, raw: int) -> list[str]:

@@ -41,14 +41,29 @@ def number_type(primitive: Primitive, options: ColumnOptions) -> pa.DataType:
     return (_ARROW if options.types == "arrow" else _SPARK)[primitive]
 
 
-def array_of(values: npt.NDArray[Any], kind: pa.DataType, missing: Bools | None = None) -> pa.Array:
-    """Return numbers as an Arrow array of a fixed-width type, NULL where they are missing."""
+def array_of(
+    values: npt.NDArray[Any], kind: pa.DataType, missing: Bools | None = None, null: float | None = None
+) -> pa.Array:
+    """Return a copy of numbers as an Arrow array of a fixed-width type, NULL where they are missing or the null value.
+
+    The memory is Arrow's: it is used again when the array is dropped, where numpy's goes back to the system.
+    """
     if pa.types.is_decimal(kind):
-        values = _sixteen_bytes(values)
-        return pa.Array.from_buffers(kind, len(values), [_validity(missing), pa.py_buffer(values)])
-    width = np.dtype(kind.to_pandas_dtype()) if not pa.types.is_timestamp(kind) else np.dtype(np.int64)
-    owned = np.ascontiguousarray(values, width)
-    return pa.Array.from_buffers(kind, len(owned), [_validity(missing), pa.py_buffer(owned)])
+        buffer, copy = _memory(len(values) * 2, np.dtype(np.int64))
+        _widen(values, copy.reshape(-1, 2))
+        copy = values
+    else:
+        width = np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype()
+        buffer, copy = _memory(len(values), np.dtype(width))
+        np.copyto(copy, values, casting="unsafe")
+    if null is not None:
+        missing = nulls(copy, null, missing)
+    return pa.Array.from_buffers(kind, len(values), [_validity(missing), buffer])
+
+
+def _memory(count: int, dtype: np.dtype[Any]) -> tuple[pa.Buffer, npt.NDArray[Any]]:
+    buffer = pa.allocate_buffer(count * dtype.itemsize)
+    return buffer, np.frombuffer(buffer, dtype) if count else np.empty(0, dtype)
 
 
 def struct_of(columns: list[pa.Array], kind: pa.DataType, count: int, missing: Bools | None = None) -> pa.Array:
@@ -60,13 +75,10 @@ def _validity(missing: Bools | None) -> pa.Buffer | None:
     return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 
-def _sixteen_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return integers as Arrow keeps decimals: 128 bits in two's complement, the low half first."""
-    wide = np.zeros((len(values), 2), np.int64)
-    wide[:, 0] = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64).view(np.int64)
-    if values.dtype.kind == "i":
-        wide[:, 1] = wide[:, 0] >> 63
-    return wide
+def _widen(values: npt.NDArray[Any], wide: npt.NDArray[np.int64]) -> None:
+    """Write integers as Arrow keeps decimals: 128 bits in two's complement, the low half first."""
+    np.copyto(wide[:, 0], values, casting="unsafe")
+    wide[:, 1] = wide[:, 0] >> 63 if values.dtype.kind == "i" else 0
 
 
 class Number:
@@ -82,12 +94,12 @@ class Number:
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column."""
-        return array_of(*self.values(blocks, missing))
+        return array_of(blocks.read(self.dtype, self.offset), self.type, missing, self._null)
 
-    def values(self, blocks: Blocks, missing: Bools | None) -> tuple[npt.NDArray[Any], pa.DataType, Bools | None]:
-        """Return the numbers, the column's type, and where they are missing or null."""
-        values = np.ascontiguousarray(blocks.read(self.dtype, self.offset))
-        return values, self.type, missing if self._null is None else nulls(values, self._null, missing)
+    def values(self, blocks: Blocks, missing: Bools | None) -> tuple[npt.NDArray[Any], Bools | None]:
+        """Return the numbers, and where they are missing or null."""
+        values = blocks.read(self.dtype, self.offset)
+        return values, missing if self._null is None else nulls(values, self._null, missing)
 
 
 def nulls(values: npt.NDArray[Any], null: float, missing: Bools | None) -> Bools | None:
@@ -115,7 +127,7 @@ class NumberList:
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column."""
-        values = np.ascontiguousarray(blocks.read(self._dtype, self._offset)).reshape(-1)
+        values = blocks.read(self._dtype, self._offset).reshape(-1)
         absent = None if self._null is None else nulls(values, self._null, None)
         if absent is not None:
             all_null: Bools = np.all(absent.reshape(-1, self._width), axis=1)

@@ -66,6 +66,9 @@ def gather(octets: Octets, start: Longs, size: int) -> Octets:
     """
     if size == 0 or len(start) == 0:
         return np.empty((len(start), size), np.uint8)
+    if stride := stride_of(start):
+        first = int(start[0])
+        return np.ascontiguousarray(np.ndarray((len(start), size), np.uint8, octets, first, (stride, 1)))
     windows = np.ndarray((len(octets) - size + 1,), f"V{size}", octets, 0, (1,))
     return windows[start].view(np.uint8).reshape(len(start), size)
 
