@@ -78,4 +78,4 @@ class Blocks:
 
     def reject(self, rows: Longs) -> None:
         """Give up the messages of some blocks: a value in them is not lawful."""
-        self._state.bad[self.message[rows]] = True
+        self._state.give_up(self.message[rows])

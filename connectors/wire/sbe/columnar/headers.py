@@ -23,15 +23,18 @@ class Headers(NamedTuple):
     template: Longs
     version: Longs
     block_length: Longs
-    groups: Longs
-    """How many groups the message says it has, or `NOT_SAID`."""
-    data: Longs
+    groups: Longs | None
+    """How many groups the message says it has, or `NOT_SAID`; None when no header says so."""
+    data: Longs | None
 
     def of(self, which: Bools) -> Headers:
         """Return those headers that are chosen."""
         if which.all():
             return self
-        return Headers(*(column[which] for column in self))
+        groups, data = (None if said is None else said[which] for said in (self.groups, self.data))
+        return Headers(
+            self.message[which], self.template[which], self.version[which], self.block_length[which], groups, data
+        )
 
 
 class HeaderColumns:
@@ -60,9 +63,9 @@ class HeaderColumns:
         foreign[headers.message] = False
         return headers, np.flatnonzero(foreign)
 
-    def _count(self, columns: dict[str, Longs], name: str) -> Longs:
+    def _count(self, columns: dict[str, Longs], name: str) -> Longs | None:
         if name not in columns:
-            return np.full(len(columns["version"]), NOT_SAID, np.int64)
+            return None
         null = self._nulls[name]
         return columns[name] if null is None else np.where(columns[name] == null, NOT_SAID, columns[name])
 

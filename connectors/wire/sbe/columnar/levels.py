@@ -64,7 +64,9 @@ class Level:
         self._chunks = []
         rows = np.concatenate(chunks, axis=1) if len(chunks) > 1 else chunks[0] if chunks else self.rows
         if bool((rows[1, 1:] < rows[1, :-1]).any()):
-            rows = rows[:, np.argsort(rows[1], kind="stable")]  # blocks of no bytes stay in the order they were found
+            rows = rows.take(
+                np.argsort(rows[1], kind="stable"), axis=1
+            )  # blocks of no bytes stay in the order they were found
         kept = ~bad[rows[0]]
         self.rows = rows if bool(kept.all()) else rows[:, kept]
         for group in self.groups:

@@ -15,6 +15,9 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 Longs: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
+Places: TypeAlias = "Longs | slice"
+ALL = slice(None)
+
 CLAMP = 1 << 31
 """Counts and block lengths are cut to this before they are multiplied: none that is true reaches it."""
 
@@ -78,4 +81,11 @@ def stride_of(start: Longs) -> int:
     if len(start) < 2:
         return 0
     first = int(start[1] - start[0])
+    if int(start[-1] - start[0]) != first * (len(start) - 1):
+        return 0
     return first if bool((start[1:] - start[:-1] == first).all()) else 0
+
+
+def where(chosen: Bools) -> Places:
+    """Return the places of what is chosen, as something to index with; taking all costs no copy."""
+    return ALL if chosen.all() else np.flatnonzero(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from connectors.wire.sbe.columnar.octets import CLAMP
 from connectors.wire.sbe.columnar.roles import RoleColumns
 from connectors.wire.sbe.model import Body, ByteOrder, Data, Group
 from connectors.wire.sbe.walk import DimensionsReader, LengthReader
@@ -39,3 +40,6 @@ class BodyPlan:
         """It is the message itself: nothing follows it."""
         self.groups = tuple(GroupPlan(group, order) for group in body.groups)
         self.data = tuple(DataPlan(data, order) for data in body.data)
+        self.first_group = min((group.since for group in self.groups), default=CLAMP)
+        """The version since which there are groups at all."""
+        self.first_data = min((data.since for data in self.data), default=CLAMP)

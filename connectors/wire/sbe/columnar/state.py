@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from connectors.wire.sbe.columnar.octets import Bodies, Bools, Longs
+from connectors.wire.sbe.columnar.octets import ALL, Bodies, Bools, Longs, Places, where
 
 COLUMN_BYTES_AT_ONCE = 1 << 27
 """Most bytes that blocks may take in columns, of messages walked together: short blocks take more than on the wire."""
 
+_NEWEST = (1 << 63) - 1
 _ROW_BYTES = 24
 """What the place of a block takes."""
 
@@ -26,7 +27,11 @@ class State:
         self.cursor = bodies.start + header
         """Offset of what is read next."""
         self.version = version
+        self.oldest, self.newest = int(version.min(initial=_NEWEST)), int(version.max(initial=0))
         self.bad: Bools = np.zeros(len(version), np.bool_)
+        """Messages given up; see `fail`."""
+        self.hurt = False
+        """Some are."""
         self.stopped: Bools = np.zeros(len(version), np.bool_)
         """Unknown parts at the end could not be passed: where the message ends is not known."""
         self._empty_left = np.full(len(version), empty_entries, np.int64)
@@ -36,10 +41,21 @@ class State:
         """Return the bytes of one message."""
         return self.octets[self.begin[index] : self.end[index]].data
 
-    def fail(self, which: Longs, wrong: Bools) -> Bools:
-        """Give up those messages for which something is wrong; return the others."""
-        self.bad[which[wrong]] = True
-        return ~wrong
+    def give_up(self, which: Longs | int) -> None:
+        """Mark messages as bad."""
+        self.bad[which] = True
+        self.hurt = True
+
+    def fail(self, which: Longs, wrong: Bools) -> Places:
+        """Give up those messages for which something is wrong; return the places of the others."""
+        if not wrong.any():
+            return ALL
+        self.give_up(which[wrong])
+        return np.flatnonzero(~wrong)
+
+    def good(self, which: Longs) -> Places:
+        """Return the places of those messages that are not given up."""
+        return where(~self.bad[which]) if self.hurt else ALL
 
     def count_empty(self, which: Longs, entries: Longs | int) -> None:
         """Count entries that take no bytes. Each message is named once."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from connectors.wire.sbe.columnar.headers import NOT_SAID
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
-from connectors.wire.sbe.columnar.octets import CLAMP, Bools, Longs
+from connectors.wire.sbe.columnar.octets import ALL, CLAMP, Bools, Longs, Places, where
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
 from connectors.wire.sbe.columnar.single import FEW, Shape, Single
 from connectors.wire.sbe.columnar.state import State
@@ -28,16 +28,21 @@ class Shapes(NamedTuple):
     """What messages say of their bodies, or of each entry of a group."""
 
     block_length: Longs
-    groups: Longs
-    data: Longs
+    groups: Longs | None
+    """How many groups there are, or `NOT_SAID`; None when nothing in the schema would say so."""
+    data: Longs | None
 
-    def of(self, which: Bools) -> Shapes:
+    def of(self, which: Places) -> Shapes:
         """Return those of some messages."""
-        return self if which.all() else Shapes(*(column[which] for column in self))
+        if which is ALL:
+            return self
+        groups, data = (None if said is None else said[which] for said in (self.groups, self.data))
+        return Shapes(self.block_length[which], groups, data)
 
     def one(self, index: int) -> Shape:
         """Return that of one message."""
-        return Shape(int(self.block_length[index]), int(self.groups[index]), int(self.data[index]))
+        groups, data = (NOT_SAID if said is None else int(said[index]) for said in (self.groups, self.data))
+        return Shape(int(self.block_length[index]), groups, data)
 
 
 class Walk:
@@ -66,26 +71,27 @@ class Walk:
                 end = one.entries(body, level, start, entries, shape)
             state.cursor[message] = end + state.begin[message]
         except Fault:
-            state.bad[message] = True
+            state.give_up(message)
 
     def _bodies(self, plan: BodyPlan, level: Level, which: Longs, shapes: Shapes) -> None:
         """Note one body of each message, its block where the message's cursor is; move the cursors behind it."""
         state = self._state
         start = state.cursor[which]
         fits = state.fail(which, shapes.block_length > state.end[which] - start)
-        if not fits.all():
-            which, start, shapes = which[fits], start[fits], shapes.of(fits)
+        which, start, shapes = which[fits], start[fits], shapes.of(fits)
         state.weigh(len(which), plan.body.content_length)
         columns = level.chunk(which, start, shapes.block_length)
         state.cursor[which] = start + shapes.block_length
         for number, group in enumerate(plan.groups):
             at = self._having(which, number, group.since, shapes.groups)
             columns[FIRST_GROUP + number, at] = self._group(group, level.groups[number], which[at])
-        self._skip(which, plan, shapes, Single.skip_groups, shapes.groups > len(plan.groups))
+        if shapes.groups is not None:
+            self._skip(which, plan, shapes, Single.skip_groups, shapes.groups > len(plan.groups))
         for number, datum in enumerate(plan.data):
             at, place = self._having(which, number, datum.since, shapes.data), level.place(number)
             columns[place, at], columns[place + 1, at] = self._data(datum, which[at])
-        self._skip(which, plan, shapes, Single.skip_data, shapes.data > len(plan.data))
+        if shapes.data is not None:
+            self._skip(which, plan, shapes, Single.skip_data, shapes.data > len(plan.data))
 
     def _skip(self, which: Longs, plan: BodyPlan, shapes: Shapes, skip: Skip, unknown: Bools) -> None:
         """Pass the parts that messages have and the schema does not know: one by one, they are rare."""
@@ -97,39 +103,51 @@ class Walk:
                 one = Single(state, self._skipper, message)
                 state.cursor[message] = begin + skip(one, plan, shapes.one(index), int(state.cursor[message]) - begin)
             except Fault:
-                state.bad[message] = True
+                state.give_up(message)
 
-    def _having(self, which: Longs, number: int, since: int, said: Longs) -> Longs:
+    def _having(self, which: Longs, number: int, since: int, said: Longs | None) -> Places:
         """Return the places of those messages that have a part: their version has it, or they say so."""
-        present = np.where(said == NOT_SAID, self._state.version[which] >= since, said > number)
-        return np.flatnonzero(present & ~self._state.bad[which])
+        state = self._state
+        if said is None and state.oldest >= since:
+            return state.good(which)
+        present = state.version[which] >= since
+        if said is not None:
+            present = np.where(said == NOT_SAID, present, said > number)
+        return where(present & ~state.bad[which])
 
     def _group(self, group: GroupPlan, level: Level, which: Longs) -> Longs:
         """Note the entries of the group whose dimensions come next; return how many each message has."""
         state, counts = self._state, np.zeros(len(which), np.int64)
-        start = state.cursor[which] + group.dimensions.size
-        at = np.flatnonzero(state.fail(which, start > state.end[which]))
-        which, start = which[at], start[at]
-        read = group.dimensions.read(state.octets, state.cursor[which])
+        at, cursor = self._readable(which, group.dimensions.size)
+        which, start = which[at], cursor + group.dimensions.size
+        read = group.dimensions.read(state.octets, cursor)
         count, block_length = np.minimum(read["numInGroup"], CLAMP), np.minimum(read["blockLength"], CLAMP)
         wrong = (count < group.minimum) | (count > group.maximum) | (block_length * count > state.end[which] - start)
         right = state.fail(which, wrong)
-        not_said = np.full(len(which), NOT_SAID, np.int64)
-        shapes = Shapes(block_length, read.get("numGroups", not_said), read.get("numVarDataFields", not_said)).of(right)
-        which, count, counts[at[right]] = which[right], count[right], count[right]
+        counts[at] = count
+        which, count = which[right], count[right]
+        shapes = Shapes(block_length, read.get("numGroups"), read.get("numVarDataFields")).of(right)
         state.cursor[which] = start[right]
-        flat = self._flat(group.entry, which, shapes)
+        is_flat = self._flat(group.entry, which, shapes)
+        flat, others = where(is_flat), where(~is_flat)
         self._flat_entries(level, which[flat], count[flat], shapes.block_length[flat])
-        if not flat.all():
-            self._entries(group, level, which[~flat], count[~flat], shapes.of(~flat))
+        self._entries(group, level, which[others], count[others], shapes.of(others))
         return counts
+
+    def _readable(self, which: Longs, size: int) -> tuple[Places, Longs]:
+        """Return the places of those messages that have so many bytes left, and their cursors."""
+        cursor = self._state.cursor[which]
+        at = self._state.fail(which, cursor + size > self._state.end[which])
+        return at, cursor[at]
 
     def _flat(self, entry: BodyPlan, which: Longs, shapes: Shapes) -> Bools:
         """Tell which messages have nothing behind the blocks of the group's entries."""
-        flat = np.ones(len(which), np.bool_)
-        for parts, said in ((entry.groups, shapes.groups), (entry.data, shapes.data)):
-            oldest = min((part.since for part in parts), default=CLAMP)
-            flat &= np.where(said == NOT_SAID, self._state.version[which] < oldest, said <= 0)
+        state, flat = self._state, np.ones(len(which), np.bool_)
+        for oldest, said in ((entry.first_group, shapes.groups), (entry.first_data, shapes.data)):
+            if said is not None:
+                flat &= np.where(said == NOT_SAID, state.version[which] < oldest, said <= 0)
+            elif state.newest >= oldest:
+                flat &= state.version[which] < oldest
         return flat
 
     def _flat_entries(self, level: Level, which: Longs, count: Longs, block_length: Longs) -> None:
@@ -137,7 +155,7 @@ class Walk:
         empty = block_length == 0
         if empty.any():
             state.count_empty(which[empty], count[empty])
-            kept = ~state.bad[which]
+            kept = state.good(which)
             which, count, block_length = which[kept], count[kept], block_length[kept]
         last = np.cumsum(count)
         state.weigh(int(count.sum()), level.body.content_length)
@@ -150,7 +168,7 @@ class Walk:
         """Note entries that have parts of their own: the first of all messages, then the second, and so on."""
         state, done = self._state, 0
         while True:
-            more = (count > done) & ~state.bad[which]
+            more = where((count > done) & ~state.bad[which])
             which, count, shapes = which[more], count[more], shapes.of(more)
             if len(which) < FEW:
                 break
@@ -165,14 +183,12 @@ class Walk:
 
     def _data(self, datum: DataPlan, which: Longs) -> tuple[Longs, Longs]:
         """Return offset and length of the data whose length comes next."""
-        state = self._state
-        places, lengths = np.full((2, len(which)), -1, np.int64)
-        cursor = state.cursor[which]
-        at = np.flatnonzero(state.fail(which, cursor + datum.length.size > state.end[which]))
-        which, cursor = which[at], cursor[at]
-        length, start = datum.length.read(state.octets, cursor)["length"], cursor + datum.offset
+        state, found = self._state, np.zeros((2, len(which)), np.int64)
+        at, cursor = self._readable(which, datum.length.size)
+        which, start = which[at], cursor + datum.offset
+        length = datum.length.read(state.octets, cursor)["length"]
         wrong = (length < datum.minimum) | (length > datum.maximum) | (length > state.end[which] - start)
+        found[0, at], found[1, at] = start, length
         right = state.fail(which, wrong)
-        places[at[right]], lengths[at[right]] = start[right], length[right]
         state.cursor[which[right]] = start[right] + length[right]
-        return places, lengths
+        return found[0], found[1]
