@@ -80,15 +80,13 @@ class MessageReader:
                 mode ``trailing-bytes``.
         """
         try:
-            plain = self._plain.get(self._said(body, 0))
-        except struct.error:
-            plain = None
-        if plain is not None:
-            whole, end, header, message = plain
-            values = whole(body, end)
-            if values is not None:
-                return _new(Decoded, (header, message, values, len(body), ()))
-        return self._read_parts(body)
+            whole, end, header, message = self._plain[self._said(body, 0)]
+        except (KeyError, struct.error):
+            return self._read_parts(body)
+        values = whole(body, end)
+        if values is None:
+            return self._read_parts(body)
+        return _new(Decoded, (header, message, values, len(body), ()))
 
     def _read_parts(self, body: Buffer) -> Decoded:
         """Read a message part by part, whatever it is."""

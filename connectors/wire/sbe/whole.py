@@ -115,8 +115,10 @@ class _WholeSource:
 
     def _limit(self, depth: int, variable: str, role: Role) -> None:
         traits = TRAITS[role.primitive]
-        if role.minimum > traits.lowest or role.maximum < traits.highest:
-            self._add(depth, f"if not {role.minimum} <= {variable} <= {role.maximum}: return None")
+        if role.minimum > traits.lowest:
+            self._add(depth, f"if {variable} < {role.minimum}: return None")
+        if role.maximum < traits.highest:
+            self._add(depth, f"if {variable} > {role.maximum}: return None")
 
     def _flat_entries(self, group: Group, depth: int) -> None:
         block, display = self._block(group)
