@@ -108,6 +108,6 @@ def _digits(primitive: Primitive) -> int:
 
 
 def _is_utc_timestamp(part: Field | Member) -> bool:
-    """Tell whether a field says that it is a point in time, or its type is named so."""
-    semantic = part.semantic_type if isinstance(part, Field) else None
-    return (semantic or part.encoding.name).lower() == "utctimestamp"
+    """Tell whether a field or its type says that it is a point in time, or the type is named so."""
+    own = part.semantic_type if isinstance(part, Field) else None
+    return (own or part.encoding.remarks.semantic_type or part.encoding.name).lower() == "utctimestamp"

@@ -44,13 +44,11 @@ class Single:
         self._state.weigh(1, plan.body.content_length)
         line = level.line(self._message, self._base + start, shape.block_length)
         offset = start + shape.block_length
-        for number, group in enumerate(plan.groups):
-            if self._has(number, group.since, shape.groups):
-                line[FIRST_GROUP + number], offset = self._group(group, level.groups[number], offset)
+        for number in self._there(plan.groups, shape.groups):
+            line[FIRST_GROUP + number], offset = self._group(plan.groups[number], level.groups[number], offset)
         offset = self.skip_groups(plan, shape, offset)
-        for number, datum in enumerate(plan.data):
-            if self._has(number, datum.since, shape.data):
-                offset = self._data(datum, line, level.place(number), offset)
+        for number in self._there(plan.data, shape.data):
+            offset = self._data(plan.data[number], line, level.place(number), offset)
         return self.skip_data(plan, shape, offset)
 
     def entries(self, entry: BodyPlan, level: Level, start: int, count: int, shape: Shape) -> int:
@@ -65,12 +63,14 @@ class Single:
 
     def skip_groups(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
         """Pass the groups that the schema does not know; return where they end."""
-        last = plan.root and not self._any(plan.data, shape.data)
-        return self._skip(offset, groups=shape.groups - len(plan.groups), lawful=last)
+        last = plan.root and not self._there(plan.data, shape.data)
+        known = len(self._there(plan.groups, shape.groups))
+        return self._skip(offset, groups=shape.groups - known, lawful=last)
 
     def skip_data(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
         """Pass the data that the schema does not know; return where they end."""
-        return self._skip(offset, data=shape.data - len(plan.data), lawful=plan.root)
+        known = len(self._there(plan.data, shape.data))
+        return self._skip(offset, data=shape.data - known, lawful=plan.root)
 
     def _skip(self, offset: int, *, groups: int = 0, data: int = 0, lawful: bool) -> int:
         """It is ``lawful`` not to understand unknown parts when nothing known follows."""
@@ -98,18 +98,17 @@ class Single:
     def _flat(self, entry: BodyPlan, shape: Shape) -> bool:
         if shape.groups > 0 or shape.data > 0:
             return False
-        return not self._any(entry.groups, shape.groups) and not self._any(entry.data, shape.data)
+        return not self._there(entry.groups, shape.groups) and not self._there(entry.data, shape.data)
 
-    def _any(self, parts: Sequence[GroupPlan | DataPlan], said: int) -> bool:
-        return any(self._has(number, part.since, said) for number, part in enumerate(parts))
+    def _there(self, parts: Sequence[GroupPlan | DataPlan], said: int) -> list[int]:
+        """Return which of the parts the message has: those of its version, or the first so many of them."""
+        present = [number for number, part in enumerate(parts) if part.since <= self._version]
+        return present if said == NOT_SAID else present[:said]
 
     def _data(self, datum: DataPlan, line: list[int], place: int, offset: int) -> int:
         begin, end = datum.single.read(self._body, offset)
         line[place], line[place + 1] = self._base + begin, end - begin
         return end
-
-    def _has(self, number: int, since: int, said: int) -> bool:
-        return since <= self._version if said == NOT_SAID else number < said
 
     def _count_empty(self, entries: int) -> None:
         self._state.count_empty(np.array([self._message]), entries)

@@ -7,7 +7,7 @@ Counts and lengths are checked against the bytes before use. A message that fail
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from connectors.wire.sbe.columnar.state import State
 from connectors.wire.sbe.skip import Skipper
 from connectors.wire.sbe.values import Fault
 
+Parts: TypeAlias = Sequence[GroupPlan] | Sequence[DataPlan]
 Skip: TypeAlias = Callable[[Single, BodyPlan, Shape, int], int]
 
 
@@ -83,15 +84,15 @@ class Walk:
         columns = level.chunk(which, start, shapes.block_length)
         state.cursor[which] = start + shapes.block_length
         for number, group in enumerate(plan.groups):
-            at = self._having(which, number, group.since, shapes.groups)
+            at = self._having(which, plan.groups, number, shapes.groups)
             columns[FIRST_GROUP + number, at] = self._group(group, level.groups[number], which[at])
         if shapes.groups is not None:
-            self._skip(which, plan, shapes, Single.skip_groups, shapes.groups > len(plan.groups))
+            self._skip(which, plan, shapes, Single.skip_groups, shapes.groups > self._known(which, plan.groups))
         for number, datum in enumerate(plan.data):
-            at, place = self._having(which, number, datum.since, shapes.data), level.place(number)
+            at, place = self._having(which, plan.data, number, shapes.data), level.place(number)
             columns[place, at], columns[place + 1, at] = self._data(datum, which[at])
         if shapes.data is not None:
-            self._skip(which, plan, shapes, Single.skip_data, shapes.data > len(plan.data))
+            self._skip(which, plan, shapes, Single.skip_data, shapes.data > self._known(which, plan.data))
 
     def _skip(self, which: Longs, plan: BodyPlan, shapes: Shapes, skip: Skip, unknown: Bools) -> None:
         """Pass the parts that messages have and the schema does not know: one by one, they are rare."""
@@ -105,14 +106,22 @@ class Walk:
             except Fault:
                 state.give_up(message)
 
-    def _having(self, which: Longs, number: int, since: int, said: Longs | None) -> Places:
-        """Return the places of those messages that have a part: their version has it, or they say so."""
-        state = self._state
+    def _known(self, which: Longs, parts: Parts) -> Longs:
+        """Return how many of the parts the version of each message has."""
+        version = self._state.version[which]
+        known = np.zeros(len(which), np.int64)
+        for part in parts:
+            known += version >= part.since
+        return known
+
+    def _having(self, which: Longs, parts: Parts, number: int, said: Longs | None) -> Places:
+        """Return the places of those messages that have a part: of those of their version, they say, the first."""
+        state, since = self._state, parts[number].since
         if said is None and state.oldest >= since:
             return state.good(which)
         present = state.version[which] >= since
         if said is not None:
-            present = np.where(said == NOT_SAID, present, said > number)
+            present &= (said == NOT_SAID) | (said > self._known(which, parts[:number]))
         return where(present & ~state.bad[which])
 
     def _group(self, group: GroupPlan, level: Level, which: Longs) -> Longs:

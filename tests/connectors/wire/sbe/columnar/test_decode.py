@@ -185,20 +185,23 @@ def test_negative_mantissas_and_wide_scales_are_exact():
     assert rows.table.to_pylist() == [{"a": Decimal("-1E-9"), "b": Decimal("-1E-30")}]
 
 
-STAMPS = (
-    '<composite name="UTCTimestamp"><type name="time" primitiveType="uint64" presence="optional"/>'
+STAMP = (
+    '<composite {}><type name="time" primitiveType="uint64" presence="optional"/>'
     '<type name="unit" primitiveType="uint8" presence="constant">9</type></composite>'
 )
 TIMES = (
-    '<field name="a" id="1" type="UTCTimestamp"/>'
+    '<field name="a" id="1" type="{}"/>'
     '<field name="b" id="2" type="uint64" semanticType="UTCTimestamp" timeUnit="millisecond"/>'
     '<field name="c" id="3" type="int64" timeUnit="millisecond"/>'
 )
 
 
-@pytest.mark.parametrize("types", ["arrow", "spark"])
-def test_times_of_a_known_unit_are_timestamps_where_they_are_asked_for(types: str):
-    schema = message_of(TIMES, STAMPS)
+@pytest.mark.parametrize(
+    ("types", "name", "said"),
+    [("arrow", "UTCTimestamp", ""), ("spark", "UTCTimestamp", ""), ("arrow", "at", ' semanticType="UTCTimestamp"')],
+)
+def test_times_of_a_known_unit_are_timestamps_where_they_are_asked_for(types: str, name: str, said: str):
+    schema = message_of(TIMES.format(name), STAMP.format(f'name="{name}"{said}'))
     moment = 1_728_051_442_944_123_000
     numbers = [(moment, moment // 10**6, 5), (2**64 - 1, 2**63, 5)]
     bodies = [frame("".join(n.to_bytes(8, "little").hex() for n in row), block_length=24) for row in numbers]
