@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from conf.errors import WireError
 from connectors.wire.sbe.columnar.decode import Columns, arrow_schema, decode_columns
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.decode import MessageReader
-from connectors.wire.sbe.model import Body, Composite, Encoding, Schema
+from connectors.wire.sbe.model import Body, Composite, Encoding, Enum, Primitive, Scalar, Schema
 from connectors.wire.sbe.text import codec
 from connectors.wire.sbe.values import SetValue
 
@@ -72,8 +73,10 @@ def _column(encoding: Encoding, value: Any, options: ColumnOptions) -> Any:
             }
         case _, SetValue():
             return value.names if options.sets == "names" else value.raw
-        case _, int() if type(encoding).__name__ == "Enum":
+        case Enum(), int():
             return str(value)
+        case Scalar(primitive=Primitive.FLOAT), float():  # a constant may be finer than what four bytes hold
+            return struct.unpack("<f", struct.pack("<f", value))[0]
         case _, str() if type(encoding).__name__ in {"Scalar", "Array"}:
             return _text(
                 value, getattr(encoding, "charset", None) or "ascii", options, getattr(encoding, "constant", 0)
