@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
 from tests.bench.sbe.messages import FOLDER, Kind
+from tests.interop.official import class_path, missing
 
-_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _WARM_UP = 30
 """Rounds after which the compiler of the JVM has nothing left to do."""
 
 
 def official_seconds(kind: Kind, runs: int) -> list[float]:
     """Return the processor seconds per message of several rounds; none where Java or Maven is missing."""
-    if shutil.which("java") is None or shutil.which("mvn") is None:
+    if missing():
         return []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "messages"
@@ -33,7 +32,4 @@ def official_seconds(kind: Kind, runs: int) -> list[float]:
 @cache
 def _class_path() -> str:
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "path"
-        arguments = [f"{_PLUGIN}:build-classpath", f"-Dmdep.outputFile={file}"]
-        subprocess.run(["mvn", "-q", "-B", "-f", FOLDER / "pom.xml", *arguments], check=True)
-        return file.read_text(encoding="utf-8")
+        return class_path(Path(folder))
