@@ -6,6 +6,7 @@
 `encode.encode`        values by name → one whole message, as the schema's version or an older one
 `header.read_header`   the header alone: block length, template, schema, version
 `walk`                 groups as numpy columns, data as spans: for readers that build no values
+`columnar`             many whole messages → Arrow tables, one for each template
 `review`               what is odd about decoded values
 =====================  ======================================================================================
 
