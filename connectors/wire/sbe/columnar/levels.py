@@ -14,6 +14,8 @@ from connectors.wire.sbe.model import Body
 
 ABSENT = -1
 FIRST_GROUP = 3
+_LONG_RUN = 16
+"""Blocks from which on it pays to add them all at once."""
 
 
 class Level:
@@ -47,7 +49,10 @@ class Level:
 
     def run(self, message: int, start: int, block_length: int, count: int) -> None:
         """Add blocks of one message, one behind another, without nested parts."""
-        if count:
+        if count < _LONG_RUN:
+            for number in range(count):
+                self.line(message, start + number * block_length, block_length)
+        else:
             first = np.arange(count, dtype=np.int64) * block_length + start
             self.chunk(np.full(count, message, np.int64), first, np.full(count, block_length, np.int64))
 

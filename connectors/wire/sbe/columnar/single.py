@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from conf.errors import InvalidValue, TruncatedMessage
 from connectors.wire.sbe.columnar.headers import NOT_SAID
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
@@ -15,7 +13,7 @@ from connectors.wire.sbe.columnar.state import State
 from connectors.wire.sbe.skip import Skipper, Unskippable
 from connectors.wire.sbe.values import Fault
 
-FEW = 24
+FEW = 32
 """Below this number of messages, one at a time is faster than all together."""
 
 
@@ -27,6 +25,20 @@ class Shape(NamedTuple):
     data: int
 
 
+class _Parts(NamedTuple):
+    """Which parts of a body a message of one version has, by number, and how many that nobody knows."""
+
+    groups: list[int]
+    data: list[int]
+    unknown_groups: int
+    unknown_data: int
+
+    @property
+    def flat(self) -> bool:
+        """Nothing follows the block."""
+        return not (self.groups or self.data or self.unknown_groups > 0 or self.unknown_data > 0)
+
+
 class Single:
     """Walks one message. Offsets are from its first byte; `Fault` when something does not fit."""
 
@@ -35,6 +47,7 @@ class Single:
         self._body = state.message(message)
         self._base = int(state.begin[message])
         self._version = int(state.version[message])
+        self._parts: dict[tuple[BodyPlan, int, int], _Parts] = {}
 
     def read(self, plan: BodyPlan, level: Level, start: int, shape: Shape) -> int:
         """Note the body whose block is at ``start``; return where it ends."""
@@ -44,12 +57,16 @@ class Single:
         self._state.weigh(1, plan.body.content_length)
         line = level.line(self._message, self._base + start, shape.block_length)
         offset = start + shape.block_length
-        for number in self._there(plan.groups, shape.groups):
+        parts = self._parts_of(plan, shape)
+        for number in parts.groups:
             line[FIRST_GROUP + number], offset = self._group(plan.groups[number], level.groups[number], offset)
-        offset = self.skip_groups(plan, shape, offset)
-        for number in self._there(plan.data, shape.data):
-            offset = self._data(plan.data[number], line, level.place(number), offset)
-        return self.skip_data(plan, shape, offset)
+        if parts.unknown_groups > 0:
+            offset = self.skip_groups(plan, shape, offset)
+        for number in parts.data:
+            begin, end = plan.data[number].single.read(self._body, offset)
+            place = level.place(number)
+            line[place], line[place + 1], offset = self._base + begin, end - begin, end
+        return self.skip_data(plan, shape, offset) if parts.unknown_data > 0 else offset
 
     def entries(self, entry: BodyPlan, level: Level, start: int, count: int, shape: Shape) -> int:
         """Note so many entries one behind another; return where they end."""
@@ -63,18 +80,16 @@ class Single:
 
     def skip_groups(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
         """Pass the groups that the schema does not know; return where they end."""
-        last = plan.root and not self._there(plan.data, shape.data)
-        known = len(self._there(plan.groups, shape.groups))
-        return self._skip(offset, groups=shape.groups - known, lawful=last)
+        parts = self._parts_of(plan, shape)
+        return self._skip(offset, groups=parts.unknown_groups, lawful=plan.root and not parts.data)
 
     def skip_data(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
         """Pass the data that the schema does not know; return where they end."""
-        known = len(self._there(plan.data, shape.data))
-        return self._skip(offset, data=shape.data - known, lawful=plan.root)
+        return self._skip(offset, data=self._parts_of(plan, shape).unknown_data, lawful=plan.root)
 
     def _skip(self, offset: int, *, groups: int = 0, data: int = 0, lawful: bool) -> int:
         """It is ``lawful`` not to understand unknown parts when nothing known follows."""
-        if (groups <= 0 and data <= 0) or self._state.stopped[self._message]:
+        if self._state.stopped[self._message]:
             return offset
         try:
             return self._skipper.skip(self._body, offset, groups=groups, data=data)
@@ -87,30 +102,29 @@ class Single:
     def _group(self, group: GroupPlan, level: Level, offset: int) -> tuple[int, int]:
         block_length, count, start, groups, data = group.single.read(self._body, offset)
         shape = Shape(block_length, NOT_SAID if groups is None else groups, NOT_SAID if data is None else data)
-        if not self._flat(group.entry, shape):
+        if not self._parts_of(group.entry, shape).flat:
             return count, self.entries(group.entry, level, start, count, shape)
-        if not block_length:
-            self._count_empty(count)
-        self._state.weigh(count, group.entry.body.content_length)
-        level.run(self._message, self._base + start, block_length, count)
+        if count:
+            if not block_length:
+                self._count_empty(count)
+            self._state.weigh(count, group.entry.body.content_length)
+            level.run(self._message, self._base + start, block_length, count)
         return count, start + block_length * count
 
-    def _flat(self, entry: BodyPlan, shape: Shape) -> bool:
-        if shape.groups > 0 or shape.data > 0:
-            return False
-        return not self._there(entry.groups, shape.groups) and not self._there(entry.data, shape.data)
+    def _parts_of(self, plan: BodyPlan, shape: Shape) -> _Parts:
+        key = (plan, shape.groups, shape.data)
+        parts = self._parts.get(key)
+        if parts is None:
+            groups, data = self._there(plan.groups, shape.groups), self._there(plan.data, shape.data)
+            parts = _Parts(groups, data, shape.groups - len(groups), shape.data - len(data))
+            self._parts[key] = parts
+        return parts
 
     def _there(self, parts: Sequence[GroupPlan | DataPlan], said: int) -> list[int]:
         """Return which of the parts the message has: those of its version, or the first so many of them."""
         present = [number for number, part in enumerate(parts) if part.since <= self._version]
         return present if said == NOT_SAID else present[:said]
 
-    def _data(self, datum: DataPlan, line: list[int], place: int, offset: int) -> int:
-        begin, end = datum.single.read(self._body, offset)
-        line[place], line[place + 1] = self._base + begin, end - begin
-        return end
-
     def _count_empty(self, entries: int) -> None:
-        self._state.count_empty(np.array([self._message]), entries)
-        if self._state.bad[self._message]:
+        if self._state.count_empty_of(self._message, entries) < 0:
             raise Fault(InvalidValue, "count-range", "too many entries of no bytes", 0)

@@ -62,6 +62,12 @@ class State:
         self._empty_left[which] -= entries
         self.fail(which, self._empty_left[which] < 0)
 
+    def count_empty_of(self, message: int, entries: int) -> int:
+        """Count entries of one message that take no bytes; return how many more it may have."""
+        left = int(self._empty_left[message]) - entries
+        self._empty_left[message] = left
+        return left
+
     def weigh(self, blocks: int, size: int) -> None:
         """Count the memory that so many blocks of a size take.
 
