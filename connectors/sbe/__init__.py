@@ -1,0 +1,1 @@
+"""Messages of any SBE schema in Spark."""

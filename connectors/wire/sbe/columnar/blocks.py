@@ -1,0 +1,81 @@
+"""The blocks of one level, one row each: where columns read their bytes, and which of their fields are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.wire.sbe.columnar.levels import Level
+from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets, gather, stride_of
+from connectors.wire.sbe.columnar.state import State
+
+_NEWEST = (1 << 63) - 1
+
+
+class Blocks:
+    """The blocks of a settled level, in order.
+
+    Args:
+        size: Bytes of a block that its columns read.
+    """
+
+    def __init__(self, level: Level, state: State, size: int) -> None:
+        self.message, start, self._length = level.rows[:3]
+        self.count = len(self.message)
+        self.octets = state.octets
+        self._state = state
+        self._version = state.version[self.message]
+        self._oldest = int(self._version.min(initial=_NEWEST))
+        self._shortest = int(self._length.min(initial=_NEWEST))
+        self._first, self._stride = 0, size
+        self._base = self._lay(start, size)
+
+    def _lay(self, start: Longs, size: int) -> Octets:
+        """Return bytes in which the blocks lie at equal distances."""
+        if self._shortest < size:
+            return self._padded(start, size)
+        stride = stride_of(start)
+        if not stride:
+            return gather(self.octets, start, size)
+        self._first, self._stride = int(start[0]), stride
+        return self.octets
+
+    def _padded(self, start: Longs, size: int) -> Octets:
+        """Return the blocks with zeros behind those that end early on the wire."""
+        rows = np.zeros((self.count, size), np.uint8)
+        lengths = np.minimum(self._length, size)
+        for length in np.unique(lengths).tolist():
+            which = lengths == length
+            rows[which, :length] = gather(self.octets, start[which], length)
+        return rows
+
+    def read(self, dtype: npt.DTypeLike, offset: int) -> npt.NDArray[Any]:
+        """Return one value of each block. A view; zeros stand for what is missing."""
+        kind = np.dtype(dtype)
+        if self.count == 0:
+            return np.empty((0, *kind.shape), kind.base)
+        return np.ndarray((self.count,), kind, self._base, self._first + offset, (self._stride,))
+
+    def missing(self, since: int, end: int, missing: Bools | None = None) -> Bools | None:
+        """Tell in which blocks something is missing: too new for the message, or beyond the block's end on the wire.
+
+        Args:
+            missing: Where that which holds it is missing already.
+
+        Returns:
+            None when it is there in all blocks.
+        """
+        for lowest, column, needed in (
+            (self._oldest, self._version, since),
+            (self._shortest, self._length, end),
+        ):
+            if lowest < needed:
+                without = column < needed
+                missing = without if missing is None else missing | without
+        return missing
+
+    def reject(self, rows: Longs) -> None:
+        """Give up the messages of some blocks: a value in them is not lawful."""
+        self._state.bad[self.message[rows]] = True

@@ -1,0 +1,222 @@
+"""Decodes many messages of one schema to a table for each template, and tells which could not be read.
+
+The law: a message is in a table, or among the errors, exactly as the decoder of single messages has it, with the same
+values or the same error. Absent and null are both NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from conf.errors import OversizedMessage, WireError
+from connectors.wire.sbe.columnar.headers import HeaderColumns, Headers
+from connectors.wire.sbe.columnar.levels import Level
+from connectors.wire.sbe.columnar.octets import Bodies, Longs, bodies_of
+from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.columnar.plan import BodyPlan
+from connectors.wire.sbe.columnar.rows import BodyRows
+from connectors.wire.sbe.columnar.state import State, TooMuchAtOnce
+from connectors.wire.sbe.columnar.walk import Shapes, Walk
+from connectors.wire.sbe.decode import MessageReader
+from connectors.wire.sbe.model import Buffer, Message, Schema
+from connectors.wire.sbe.skip import Skipper
+
+_MESSAGES_AT_ONCE = 1 << 14
+"""Few enough that what they are walked with stays near the processor."""
+_BYTES_AT_ONCE = 1 << 24
+"""Messages walked together have no more bytes than this, one alone may have."""
+_LARGEST = (1 << 31) - 1
+"""Bytes of one message; Arrow's text cannot be longer."""
+
+Messages: TypeAlias = "pa.Array | Sequence[Buffer]"
+"""A binary array, or the messages themselves."""
+
+ERROR = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("error_class", pa.string()),
+        ("reason", pa.string()),
+        ("element", pa.string()),
+        ("offset", pa.int64()),
+        ("message", pa.string()),
+    ]
+)
+"""What is told of a message that could not be read: which it is, then what a `WireError` carries, and its text."""
+
+
+class Rows(NamedTuple):
+    """The messages of one template."""
+
+    origin: Longs
+    """Which message of the input each row came from, ascending."""
+    table: pa.Table
+    """One row for each, its columns those of `arrow_schema`."""
+
+
+class Columns(NamedTuple):
+    """Decoded messages."""
+
+    rows: dict[str, Rows]
+    """By the name of the message, for those that were read."""
+    errors: pa.Table
+    """Of schema `ERROR`, in the order of the input."""
+
+
+class Part(NamedTuple):
+    """What became of messages that were walked together."""
+
+    rows: dict[str, tuple[Longs, pa.RecordBatch]]
+    """By the name of the message: which message of the input each row came from, and the rows."""
+    unread: Longs
+    """Messages that could not be read, ascending."""
+
+
+class ColumnReader:
+    """Decodes messages of one schema. Keeps what it compiles: use one for many calls."""
+
+    def __init__(self, schema: Schema, options: ColumnOptions | None = None) -> None:
+        self._schema, self._options = schema, options or ColumnOptions()
+        self._headers, self._skipper = HeaderColumns(schema), Skipper(schema)
+        self._templates: dict[str, tuple[BodyPlan, BodyRows]] = {}
+        self._single = MessageReader(
+            schema,
+            text=self._options.text,
+            strict=self._options.strict,
+            max_empty_entries=self._options.max_empty_entries,
+        )
+
+    def schema(self, template: str) -> pa.Schema:
+        """Return the columns of a message; KeyError when the schema has none of that name."""
+        return pa.schema(list(self._template(self._schema.messages[template])[1].type))
+
+    def parts(self, messages: Messages, *, only: Collection[str] | None = None) -> Iterator[Part]:
+        """Yield what messages hold, some of them at a time so that memory stays bounded.
+
+        Args:
+            only: Names of messages to read. Those of other templates are passed by, unknown templates are not.
+        """
+        bodies = bodies_of(messages)
+        first = 0
+        while first < len(bodies.start):
+            full = np.searchsorted(bodies.end, bodies.start[first] + _BYTES_AT_ONCE, "right")
+            last = max(first + 1, min(int(full), first + _MESSAGES_AT_ONCE))
+            yield from self._parts(bodies, first, last, only)
+            first = last
+
+    def errors(self, messages: Messages, unread: Longs) -> pa.RecordBatch:
+        """Return what is wrong with messages that could not be read; of schema `ERROR`."""
+        bodies = bodies_of(messages)
+        errors = [self._error(bodies.body(index)) for index in unread.tolist()]
+        columns = (
+            [error.error_class for error in errors],
+            [error.reason for error in errors],
+            [error.element for error in errors],
+            [error.offset for error in errors],
+            [str(error) for error in errors],
+        )
+        told = [pa.array(column, kind) for column, kind in zip(columns, ERROR.types[1:], strict=True)]
+        return pa.RecordBatch.from_arrays([pa.array(unread), *told], schema=ERROR)
+
+    def _error(self, body: Buffer) -> WireError:
+        if len(body) > _LARGEST:
+            detail = f"message of {len(body)} bytes, columns can hold {_LARGEST}"
+            return OversizedMessage(detail, offset=0, reason="frame-too-large")
+        try:
+            self._single.read(body)
+        except WireError as error:
+            return error
+        raise AssertionError("a message read alone must fail as it does among others")
+
+    def _parts(self, bodies: Bodies, first: int, last: int, only: Collection[str] | None) -> Iterator[Part]:
+        try:
+            yield self._part(bodies.part(first, last), first, only)
+        except TooMuchAtOnce:
+            middle = (first + last) // 2
+            yield from self._parts(bodies, first, middle, only)
+            yield from self._parts(bodies, middle, last, only)
+
+    def _part(self, bodies: Bodies, first: int, only: Collection[str] | None) -> Part:
+        if len(bodies.octets) > _LARGEST:  # one message: no more are walked together
+            return Part({}, np.array([first]))
+        headers, foreign = self._headers.read(bodies)
+        rows, unread = {}, [foreign]
+        for template in np.unique(headers.template).tolist():
+            of_template = headers.of(headers.template == template)
+            message = self._schema.templates.get(template)
+            if message is None:
+                unread.append(of_template.message)
+            elif only is None or message.name in only:
+                index, batch, bad = self._rows(message, bodies, of_template)
+                rows[message.name] = index + first, batch
+                unread.append(bad)
+        return Part(rows, np.sort(np.concatenate(unread)) + first)
+
+    def _rows(self, message: Message, bodies: Bodies, headers: Headers) -> tuple[Longs, pa.RecordBatch, Longs]:
+        """Return which messages of a template were read, their rows, and which could not be read."""
+        plan, rows = self._template(message)
+        own = Bodies(bodies.octets, bodies.start[headers.message], bodies.end[headers.message])
+        state = State(own, headers.version, self._schema.header.size, empty_entries=self._options.max_empty_entries)
+        level = Level(message)
+        Walk(state, self._skipper).messages(plan, level, Shapes(headers.block_length, headers.groups, headers.data))
+        if self._options.strict:
+            state.bad |= (state.cursor < state.end) & (state.version <= self._schema.version) & ~state.stopped
+        structs = self._structs(rows, level, state)
+        read = headers.message[level.rows[0]]
+        return read, pa.RecordBatch.from_struct_array(structs), headers.message[state.bad]
+
+    def _structs(self, rows: BodyRows, level: Level, state: State) -> pa.Array:
+        """Return the rows of good messages: once more without those whose text turns out to be none."""
+        bad = -1
+        while bad != state.bad.sum():
+            bad = int(state.bad.sum())
+            level.settle(state.bad)
+            structs = rows.make(level, state)
+        return structs
+
+    def _template(self, message: Message) -> tuple[BodyPlan, BodyRows]:
+        if message.name not in self._templates:
+            order = self._schema.byte_order
+            self._templates[message.name] = BodyPlan(message, order, root=True), BodyRows(message, order, self._options)
+        return self._templates[message.name]
+
+
+def decode_columns(
+    schema: Schema, messages: Messages, *, options: ColumnOptions | None = None, only: Collection[str] | None = None
+) -> Columns:
+    """Return the values of many messages, each whole and with its header first; none is copied if it is in Arrow.
+
+    Rows are in the order of the input. A message that cannot be read is in ``errors`` and in no table; null counts as
+    a message of no bytes.
+
+    Args:
+        only: Names of messages to read. Those of other templates are passed by, unknown templates are not.
+    """
+    reader = column_reader(schema, options)
+    parts = list(reader.parts(messages, only=only))
+    rows: dict[str, Rows] = {}
+    for name in {name: None for part in parts for name in part.rows}:
+        read = [part.rows[name] for part in parts if name in part.rows]
+        origin = np.concatenate([numbers for numbers, _ in read])
+        if len(origin):
+            rows[name] = Rows(origin, pa.Table.from_batches([batch for _, batch in read]))
+    unread = np.concatenate([np.empty(0, np.int64), *(part.unread for part in parts)])
+    return Columns(rows, pa.Table.from_batches([reader.errors(messages, unread)]))
+
+
+def arrow_schema(schema: Schema, template: str, options: ColumnOptions | None = None) -> pa.Schema:
+    """Return the columns of a template's table; KeyError when the schema has no message of that name."""
+    return column_reader(schema, options).schema(template)
+
+
+def column_reader(schema: Schema, options: ColumnOptions | None = None) -> ColumnReader:
+    """Return the reader for these options, kept with the schema."""
+    key = ("columns", options or ColumnOptions())
+    reader = schema.plans.get(key)
+    if reader is None:
+        reader = schema.plans[key] = ColumnReader(schema, options)
+    assert isinstance(reader, ColumnReader)
+    return reader

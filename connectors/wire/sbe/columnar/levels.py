@@ -1,0 +1,71 @@
+"""Where the blocks of one body lie in many messages: a table that a walk fills in any order.
+
+A level is the root block of a message, or the entries of one of its groups. Its rows are columns of one matrix:
+message, offset and length of the block; for each nested group its number of entries; for each data its offset and its
+length. `ABSENT` stands for what a message does not have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from connectors.wire.sbe.columnar.octets import Bools, Longs
+from connectors.wire.sbe.model import Body
+
+ABSENT = -1
+FIRST_GROUP = 3
+
+
+class Level:
+    """The blocks found so far of one body, and those of its groups.
+
+    Rows of messages that turn out to be unreadable stay until `settle`.
+    """
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.groups = tuple(Level(group) for group in body.groups)
+        self._first_data = FIRST_GROUP + len(body.groups)
+        self.width = self._first_data + 2 * len(body.data)
+        self.rows = np.empty((self.width, 0), np.int64)
+        """After `settle`."""
+        self._chunks: list[Longs] = []
+        self._lines: list[list[int]] = []
+
+    def chunk(self, message: Longs, start: Longs, block_length: Longs) -> Longs:
+        """Add blocks; return their columns, in which all nested parts are absent."""
+        columns = np.full((self.width, len(message)), ABSENT, np.int64)
+        columns[0], columns[1], columns[2] = message, start, block_length
+        self._chunks.append(columns)
+        return columns
+
+    def line(self, message: int, start: int, block_length: int) -> list[int]:
+        """Add one block; return its line, in which all nested parts are absent."""
+        line = [message, start, block_length, *[ABSENT] * (self.width - FIRST_GROUP)]
+        self._lines.append(line)
+        return line
+
+    def run(self, message: int, start: int, block_length: int, count: int) -> None:
+        """Add blocks of one message, one behind another, without nested parts."""
+        if count:
+            first = np.arange(count, dtype=np.int64) * block_length + start
+            self.chunk(np.full(count, message, np.int64), first, np.full(count, block_length, np.int64))
+
+    def place(self, data: int) -> int:
+        """Return the column that holds the offset of the data of this number. The one behind it holds the length."""
+        return self._first_data + 2 * data
+
+    def settle(self, bad: Bools) -> None:
+        """Order all rows as they are on the wire, without those of bad messages."""
+        if self._lines:
+            self._chunks.append(np.array(self._lines, np.int64).T)
+            self._lines = []
+        chunks = [chunk for chunk in (self.rows, *self._chunks) if chunk.shape[1]]
+        self._chunks = []
+        rows = np.concatenate(chunks, axis=1) if len(chunks) > 1 else chunks[0] if chunks else self.rows
+        if bool((rows[1, 1:] < rows[1, :-1]).any()):
+            rows = rows[:, np.argsort(rows[1], kind="stable")]  # blocks of no bytes stay in the order they were found
+        kept = ~bad[rows[0]]
+        self.rows = rows if bool(kept.all()) else rows[:, kept]
+        for group in self.groups:
+            group.settle(bad)

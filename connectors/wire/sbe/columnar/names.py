@@ -1,0 +1,92 @@
+"""Columns of names: of the value of an enum, of the bits of a set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.numeric import array_of, number_type
+from connectors.wire.sbe.columnar.octets import Bools
+from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.model import ByteOrder, Enum, Primitive, Set
+from connectors.wire.sbe.primitives import TRAITS
+
+
+class EnumNames:
+    """The name of each value, NULL for the null value, and for a value without a name its raw form as text.
+
+    The raw form is the number in decimal digits, or the character of a char (its code taken as ISO 8859-1).
+    """
+
+    type = pa.string()
+
+    def __init__(self, enum: Enum, offset: int, order: ByteOrder) -> None:
+        self._offset = offset
+        self._char = enum.encoding.primitive is Primitive.CHAR
+        code = "B" if self._char else TRAITS[enum.encoding.primitive].code
+        self._dtype = np.dtype(order + code)
+        self._names: dict[int, str | None] = {**enum.values, enum.null: None}
+        self._octets = None
+        if enum.size == 1:
+            self._octets = pa.array(
+                [self._name(raw) for raw in np.arange(256, dtype=np.uint8).view(self._dtype).tolist()]
+            )
+
+    def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
+        """Return the column."""
+        raw = np.ascontiguousarray(blocks.read(self._dtype, self._offset))
+        if self._octets is not None:
+            return self._octets.take(pa.array(raw.view(np.uint8), mask=missing))
+        return by_distinct(array_of(raw, _plain(self._dtype), missing), self._name, self.type)
+
+    def _name(self, raw: int) -> str | None:
+        unknown = chr(raw) if self._char else str(raw)
+        return self._names.get(raw, unknown)
+
+
+class SetNames:
+    """The sorted names of the set bits. Bits without a name are left out."""
+
+    type = pa.list_(pa.string())
+
+    def __init__(self, choices: Set, offset: int, order: ByteOrder) -> None:
+        self._offset = offset
+        self._dtype = np.dtype(order + TRAITS[choices.encoding.primitive].code)
+        self._choices = sorted(choices.choices.items(), key=lambda choice: choice[1])
+        self._known = sum(1 << bit for bit in choices.choices)
+
+    def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
+        """Return the column."""
+        native = self._dtype.newbyteorder("=")
+        raw = np.ascontiguousarray(blocks.read(self._dtype, self._offset), native) & native.type(self._known)
+        return by_distinct(array_of(raw, _plain(native), missing), self._names, self.type)
+
+    def _names(self, raw: int) -> list[str]:
+        return [name for bit, name in self._choices if raw >> bit & 1]
+
+
+class SetInteger:
+    """The integer of each set, unknown bits included."""
+
+    def __init__(self, choices: Set, offset: int, order: ByteOrder, options: ColumnOptions) -> None:
+        self.type = number_type(choices.encoding.primitive, options)
+        self._offset = offset
+        self._dtype = np.dtype(order + TRAITS[choices.encoding.primitive].code)
+
+    def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
+        """Return the column."""
+        return array_of(blocks.read(self._dtype, self._offset), self.type, missing)
+
+
+def by_distinct(raw: pa.Array, meaning: Callable[[int], object], kind: pa.DataType) -> pa.Array:
+    """Return what each number means, asked once for each that occurs. NULL stays NULL."""
+    coded = raw.dictionary_encode()
+    meanings = [meaning(number) for number in coded.dictionary.to_pylist()]
+    return pa.array(meanings, kind).take(coded.indices)
+
+
+def _plain(dtype: np.dtype[np.int64]) -> pa.DataType:
+    return pa.from_numpy_dtype(dtype.newbyteorder("="))

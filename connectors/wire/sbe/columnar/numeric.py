@@ -1,0 +1,139 @@
+"""Columns of numbers, of lists of numbers, and of what is the same in every row."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from connectors.wire.sbe.blocks import wire_null
+from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.octets import Bools
+from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.model import Array, ByteOrder, Primitive, Scalar
+from connectors.wire.sbe.primitives import TRAITS
+
+_ARROW = {
+    Primitive.INT8: pa.int8(),
+    Primitive.UINT8: pa.uint8(),
+    Primitive.INT16: pa.int16(),
+    Primitive.UINT16: pa.uint16(),
+    Primitive.INT32: pa.int32(),
+    Primitive.UINT32: pa.uint32(),
+    Primitive.INT64: pa.int64(),
+    Primitive.UINT64: pa.uint64(),
+    Primitive.FLOAT: pa.float32(),
+    Primitive.DOUBLE: pa.float64(),
+}
+_SPARK = _ARROW | {
+    Primitive.UINT8: pa.int16(),
+    Primitive.UINT16: pa.int32(),
+    Primitive.UINT32: pa.int64(),
+    Primitive.UINT64: pa.decimal128(20, 0),
+}
+
+
+def number_type(primitive: Primitive, options: ColumnOptions) -> pa.DataType:
+    """Return the type of a column of such numbers."""
+    return (_ARROW if options.types == "arrow" else _SPARK)[primitive]
+
+
+def array_of(values: npt.NDArray[Any], kind: pa.DataType, missing: Bools | None = None) -> pa.Array:
+    """Return numbers as an Arrow array of a fixed-width type, NULL where they are missing."""
+    if pa.types.is_decimal(kind):
+        values = _sixteen_bytes(values)
+        return pa.Array.from_buffers(kind, len(values), [_validity(missing), pa.py_buffer(values)])
+    width = np.dtype(kind.to_pandas_dtype()) if not pa.types.is_timestamp(kind) else np.dtype(np.int64)
+    owned = np.ascontiguousarray(values, width)
+    return pa.Array.from_buffers(kind, len(owned), [_validity(missing), pa.py_buffer(owned)])
+
+
+def struct_of(columns: list[pa.Array], kind: pa.DataType, count: int, missing: Bools | None = None) -> pa.Array:
+    """Return structs of the columns, which may be none; NULL where they are missing."""
+    return pa.Array.from_buffers(kind, count, [_validity(missing)], children=columns)
+
+
+def _validity(missing: Bools | None) -> pa.Buffer | None:
+    return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+
+
+def _sixteen_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return integers as Arrow keeps decimals: 128 bits in two's complement, the low half first."""
+    wide = np.zeros((len(values), 2), np.int64)
+    wide[:, 0] = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64).view(np.int64)
+    if values.dtype.kind == "i":
+        wide[:, 1] = wide[:, 0] >> 63
+    return wide
+
+
+class Number:
+    """One number of each block, null when it is the null value and may be."""
+
+    def __init__(
+        self, scalar: Scalar, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
+    ) -> None:
+        self.type = number_type(scalar.primitive, options)
+        self.dtype = np.dtype(order + TRAITS[scalar.primitive].code)
+        self.offset = offset
+        self._null = wire_null(scalar) if optional else None
+
+    def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
+        """Return the column."""
+        return array_of(*self.values(blocks, missing))
+
+    def values(self, blocks: Blocks, missing: Bools | None) -> tuple[npt.NDArray[Any], pa.DataType, Bools | None]:
+        """Return the numbers, the column's type, and where they are missing or null."""
+        values = np.ascontiguousarray(blocks.read(self.dtype, self.offset))
+        return values, self.type, missing if self._null is None else nulls(values, self._null, missing)
+
+
+def nulls(values: npt.NDArray[Any], null: float, missing: Bools | None) -> Bools | None:
+    """Tell which values are null or missing, None when there are none such."""
+    found: Bools = np.isnan(values) if math.isnan(null) else np.equal(values, null)
+    if not found.any():
+        return missing
+    return either(found, missing)
+
+
+def either(found: Bools, missing: Bools | None) -> Bools:
+    """Tell where one or the other holds."""
+    return found if missing is None else found | missing
+
+
+class NumberList:
+    """An array of numbers in each block; of an optional one, elements may be null, and all of it when they all are."""
+
+    def __init__(self, array: Array, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool) -> None:
+        self._element = number_type(array.element.primitive, options)
+        self.type = pa.list_(self._element)
+        self._dtype = np.dtype((order + TRAITS[array.element.primitive].code, (array.count,)))
+        self._offset, self._width = offset, array.count
+        self._null = wire_null(array.element) if optional else None
+
+    def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
+        """Return the column."""
+        values = np.ascontiguousarray(blocks.read(self._dtype, self._offset)).reshape(-1)
+        absent = None if self._null is None else nulls(values, self._null, None)
+        if absent is not None:
+            all_null: Bools = np.all(absent.reshape(-1, self._width), axis=1)
+            missing = either(all_null, missing)
+        offsets = np.arange(blocks.count + 1, dtype=np.int32) * self._width
+        elements = array_of(values, self._element, absent)
+        return pa.ListArray.from_arrays(
+            pa.array(offsets), elements, mask=None if missing is None else pa.array(missing)
+        )
+
+
+class Constant:
+    """A value that is not on the wire."""
+
+    def __init__(self, value: float | str | None, kind: pa.DataType) -> None:
+        self.type = kind
+        self._value = pa.array([value], kind)
+
+    def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
+        """Return the column."""
+        return self._value.take(pa.array(np.zeros(blocks.count, np.int8), mask=missing))

@@ -1,0 +1,51 @@
+"""Columns of a whole message: its fields, its groups as lists of structs, its data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.composites import FieldColumn
+from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
+from connectors.wire.sbe.columnar.numeric import struct_of
+from connectors.wire.sbe.columnar.octets import Longs
+from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.columnar.state import State
+from connectors.wire.sbe.columnar.texts import DataValues
+from connectors.wire.sbe.model import Body, ByteOrder
+
+
+class BodyRows:
+    """Makes one struct of each body of a level; its children are in the order of the schema."""
+
+    def __init__(self, body: Body, order: ByteOrder, options: ColumnOptions) -> None:
+        self._fields = [FieldColumn(field, order, options) for field in body.fields]
+        self._groups: list[BodyRows] = [BodyRows(group, order, options) for group in body.groups]
+        self._data = [DataValues(data, options) for data in body.data]
+        self._size = max((field.end for field in self._fields), default=0)
+        columns = [(field.name, field.type) for field in self._fields]
+        columns += [(part.name, pa.list_(group.type)) for part, group in zip(body.groups, self._groups, strict=True)]
+        columns += [(part.name, data.type) for part, data in zip(body.data, self._data, strict=True)]
+        self.type: pa.DataType = pa.struct(columns)
+
+    def make(self, level: Level, state: State) -> pa.Array:
+        """Return the structs of a settled level, in order. Messages whose text is none are given up on the way."""
+        blocks = Blocks(level, state, self._size)
+        columns = [field.make(blocks) for field in self._fields]
+        for number, group in enumerate(self._groups):
+            entries = group.make(level.groups[number], state)
+            columns.append(_lists(level.rows[FIRST_GROUP + number], entries))
+        for number, data in enumerate(self._data):
+            place = level.place(number)
+            columns.append(data.make(blocks, level.rows[place], level.rows[place + 1]))
+        return struct_of(columns, self.type, blocks.count)
+
+
+def _lists(counts: Longs, entries: pa.Array) -> pa.Array:
+    """Return the entries of each body, NULL for a body whose count is negative."""
+    absent = counts < 0
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(np.where(absent, 0, counts), out=offsets[1:])
+    mask = pa.array(absent) if absent.any() else None
+    return pa.ListArray.from_arrays(pa.array(offsets), entries, mask=mask)

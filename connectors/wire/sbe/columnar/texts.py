@@ -1,0 +1,140 @@
+"""Columns of text: char, char arrays, data with a charset; and of bytes: data without one."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.numeric import either
+from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets
+from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.model import Array, Data, Scalar
+from connectors.wire.sbe.text import DEFAULT_CHARSET, codec, fixed_text_reader, text_reader
+
+_LIKE_ASCII = frozenset({"ascii", "utf-8", "iso8859-1", "iso8859-15", "cp1252"})
+"""Charsets in which bytes below 128 are the characters of ASCII."""
+
+
+class Texts:
+    """Turns bytes to text in one charset.
+
+    Args:
+        read: What it means for one value, where bytes are not plainly ASCII or UTF-8.
+    """
+
+    def __init__(self, charset: str | None, options: ColumnOptions, read: Callable[[bytes], str | bytes]) -> None:
+        name = None if charset is None else codec(charset)
+        known = "" if name is None else codecs.lookup(name).name
+        self._ascii, self._utf8 = known in _LIKE_ASCII, known == "utf-8"
+        self._read = read
+        as_bytes = charset is None or options.text == "bytes" or (name is None and options.text == "replace")
+        self.type = pa.binary() if as_bytes else pa.string()
+
+    def make(self, blocks: Blocks, values: pa.Array) -> pa.Array:
+        """Return the text of binary values, one for each block; messages with values that are none are given up."""
+        if self.type == pa.binary():
+            return values
+        if (self._ascii and _is_ascii(values)) or (self._utf8 and _is_utf8(values)):
+            return values.view(pa.string())
+        return pa.array(list(self._each(blocks, values)), pa.binary()).view(pa.string())
+
+    def _each(self, blocks: Blocks, values: pa.Array) -> Any:
+        for row, raw in enumerate(values.to_pylist()):
+            try:
+                yield None if raw is None else str(self._read(raw)).encode("utf-8", "replace")
+            except UnicodeError:
+                blocks.reject(np.array([row]))
+                yield None
+
+
+class FixedText:
+    """A char or an array of chars, up to its first NUL; null when it may be and begins with the null value."""
+
+    def __init__(self, encoding: Scalar | Array, offset: int, options: ColumnOptions, *, optional: bool) -> None:
+        charset = encoding.charset or DEFAULT_CHARSET
+        self._texts = Texts(charset, options, fixed_text_reader(charset, options.text))
+        self.type = self._texts.type
+        name = codec(charset) or ""
+        self._whole = name.startswith(("utf-16", "utf-32"))
+        self._offset, self._width = offset, encoding.size
+        null = encoding.element.null if isinstance(encoding, Array) else encoding.null
+        self._null = int(null) if optional else None
+
+    def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
+        """Return the column."""
+        octets = np.ascontiguousarray(blocks.read((np.uint8, (self._width,)), self._offset))
+        if self._null is not None:
+            null = octets[:, 0] == self._null
+            missing = either(null, missing)
+        lengths = np.full(blocks.count, self._width, np.int64) if self._whole else _until_nul(octets)
+        starts = np.arange(blocks.count, dtype=np.int64) * self._width
+        return self._texts.make(blocks, slices(octets.reshape(-1), starts, lengths, missing))
+
+
+class DataValues:
+    """The values of one data element of a body: text if it has a charset, else bytes."""
+
+    def __init__(self, data: Data, options: ColumnOptions) -> None:
+        read = bytes if data.charset is None else text_reader(data.charset, options.text)
+        self._texts = Texts(data.charset, options, read)
+        self.type = self._texts.type
+
+    def make(self, blocks: Blocks, starts: Longs, lengths: Longs) -> pa.Array:
+        """Return the column. Absent data have a negative length."""
+        absent = lengths < 0
+        return self._texts.make(blocks, slices(blocks.octets, starts, lengths, absent if absent.any() else None))
+
+
+def slices(octets: Octets, starts: Longs, lengths: Longs, missing: Bools | None = None) -> pa.Array:
+    """Return pieces of bytes as binary values, NULL where missing. Starts ascend; pieces do not overlap.
+
+    The bytes are seen as twice as many values, every other one being what lies between two pieces; Arrow then takes
+    those that are wanted.
+    """
+    if missing is not None:
+        starts, lengths = starts[~missing], lengths[~missing]
+    if len(starts) == 0:
+        return pa.nulls(0 if missing is None else len(missing), pa.binary())
+    bounds = np.empty(2 * len(starts), np.int32)
+    bounds[0::2], bounds[1::2] = starts, starts + lengths
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(octets)]
+    pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+    if missing is None:
+        return pieces.take(pa.array(np.arange(0, len(bounds), 2)))
+    places = np.cumsum(~missing) - 1
+    return pieces.take(pa.array(2 * places, mask=missing))
+
+
+def _until_nul(octets: Octets) -> Longs:
+    """Return the length of each row up to its first NUL."""
+    if octets.all():
+        return np.full(len(octets), octets.shape[1], np.int64)
+    lengths, going = np.zeros(len(octets), np.int64), np.ones(len(octets), np.bool_)
+    for column in octets.T:
+        going &= column != 0
+        lengths += going
+    return lengths
+
+
+def _content(values: pa.Array) -> Octets:
+    offsets, content = values.buffers()[1:]
+    bounds = np.frombuffer(offsets, np.int32)
+    end = int(bounds[values.offset + len(values)])
+    return np.frombuffer(content, np.uint8)[:end] if end else np.empty(0, np.uint8)
+
+
+def _is_ascii(values: pa.Array) -> bool:
+    return int(_content(values).max(initial=0)) < 128
+
+
+def _is_utf8(values: pa.Array) -> bool:
+    try:
+        values.view(pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

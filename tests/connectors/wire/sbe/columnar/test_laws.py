@@ -1,0 +1,105 @@
+"""The law of columns: every message is there, or among the errors, as the decoder of single messages has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.encode import encode
+from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.schema import load_schema
+from tests.support.sbe import HEADER, message_of
+from tests.support.sbe_columns import assert_columns_as_single
+
+GOLDEN = Path(__file__).parents[4] / "golden" / "sbe"
+COUNTS = '<type name="numGroups" primitiveType="uint16"/><type name="numVarDataFields" primitiveType="uint16"/>'
+COUNTED_HEADER = HEADER.replace("</composite>", COUNTS + "</composite>", 2).partition('<composite name="text">')[0]
+EVOLVED = (
+    '<field name="a" id="1" type="uint16"/><field name="b" id="2" type="double" sinceVersion="1" presence="optional"/>'
+    '<group name="g" id="10"><field name="x" id="11" type="uint8"/>'
+    '<field name="y" id="12" type="pair" sinceVersion="1"/>'
+    '<group name="n" id="15" sinceVersion="2"><field name="z" id="16" type="int8" sinceVersion="2"/>'
+    '<data name="k" id="17" type="blob" sinceVersion="2"/></group></group>'
+    '<group name="h" id="20" sinceVersion="2"><data name="e" id="21" type="blob" sinceVersion="2"/></group>'
+    '<data name="d" id="30" type="blob"/><data name="f" id="31" type="blob" sinceVersion="2"/>'
+)
+PAIR = (
+    '<composite name="pair"><type name="p" primitiveType="uint8" presence="optional"/>'
+    '<type name="q" primitiveType="char" sinceVersion="2"/></composite>'
+)
+VALUES: dict[str, Any] = {
+    "a": 1,
+    "b": 0.5,
+    "g": [
+        {"x": 1, "y": {"p": None, "q": "Q"}, "n": [{"z": 1, "k": b"k"}, {"z": 2, "k": b""}]},
+        {"x": 2, "y": {"p": 3, "q": "R"}, "n": []},
+        {"x": 3, "y": {"p": 4, "q": "S"}, "n": [{"z": 3, "k": b"kk"}]},
+    ],
+    "h": [{"e": b"\1\2"}, {"e": b""}],
+    "d": b"ddd",
+    "f": b"",
+}
+EMPTY: dict[str, Any] = VALUES | {"g": [], "h": []}
+
+
+def of_every_version(header: str) -> tuple[Schema, list[bytes]]:
+    """Return a schema of version 2, with messages of all its versions."""
+    schema = message_of(EVOLVED, PAIR, version=2, header=header)
+    versions = [encode(schema, "M", values, version=version) for values in (VALUES, EMPTY) for version in (0, 1, 2)]
+    return schema, versions
+
+
+def golden(name: str) -> tuple[Schema, list[bytes]]:
+    """Return a golden schema with its messages."""
+    cases = json.loads((GOLDEN / "messages.json").read_text(encoding="utf-8"))
+    return load_schema(GOLDEN / name), [bytes.fromhex(case["hex"]) for case in cases if case["schema"] == name]
+
+
+SOURCES = {
+    "every feature": golden("sample.xml"),
+    "big-endian": golden("sample-big-endian.xml"),
+    "several templates": golden("standard.xml"),
+    "versions": of_every_version(HEADER),
+    "counted versions": of_every_version(COUNTED_HEADER),
+}
+options = st.builds(
+    ColumnOptions,
+    text=st.sampled_from(["strict", "replace", "bytes"]),
+    sets=st.sampled_from(["names", "integer"]),
+    strict=st.booleans(),
+    max_empty_entries=st.sampled_from([0, 2, 300]),
+)
+octets = st.sampled_from([0, 1, 2, 3, 127, 128, 254, 255]) | st.integers(0, 255)
+changes = st.lists(st.tuples(st.integers(0, 200), octets), max_size=3)
+damages = st.tuples(st.integers(0, 9), changes, st.integers(0, 200) | st.none(), st.binary(max_size=2))
+
+
+def damaged(bodies: list[bytes], damage: tuple[int, list[tuple[int, int]], int | None, bytes]) -> bytes:
+    """Return one of the messages with some bytes changed behind its header, cut short, or with others at its end."""
+    which, wrong, end, behind = damage
+    body = bytearray(bodies[which % len(bodies)])
+    for place, octet in wrong:
+        body[place % len(body)] = octet
+    return bytes(body[:end]) + behind
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@given(damage=st.lists(damages, max_size=12), chosen=options, copies=st.sampled_from([0, 1, 5]))
+def test_columns_hold_what_single_messages_hold(source: str, damage: list[Any], chosen: ColumnOptions, copies: int):
+    schema, bodies = SOURCES[source]
+    messages = [damaged(bodies, one) for one in damage]
+
+    assert_columns_as_single(schema, bodies * copies + messages + bodies, chosen)
+
+
+@given(messages=st.lists(st.binary(max_size=60), max_size=40), chosen=options)
+def test_any_bytes_are_rows_or_errors(messages: list[bytes], chosen: ColumnOptions):
+    schema, bodies = SOURCES["counted versions"]
+
+    assert_columns_as_single(schema, [bodies[5][:12] + message for message in messages], chosen)
