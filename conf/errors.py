@@ -103,6 +103,7 @@ class SchemaError(SilverfoldError):
         code: The rule's code in the list of SBE schema errors, such as ``E07``, or a name of ours.
         line: Line of the element, from 1; None when it concerns the whole file.
         others: Further errors found in the same pass.
+        warnings: What works but should not be, found so far, each as ``file:line: code: text``.
     """
 
     error_class = "SCHEMA_ERROR"
@@ -115,8 +116,10 @@ class SchemaError(SilverfoldError):
         line: int | None = None,
         code: str = "",
         others: tuple[SchemaError, ...] = (),
+        warnings: tuple[str, ...] = (),
     ) -> None:
         self.detail, self.file, self.line, self.code, self.others = detail, file, line, code, others
+        self.warnings = warnings
         where = f"{file or 'schema'}{'' if line is None else f':{line}'}"
         more = "".join(f"\n{error}" for error in others)
         super().__init__(f"{where}: {code + ': ' if code else ''}{detail}{more}")

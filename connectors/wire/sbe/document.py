@@ -21,6 +21,8 @@ from conf.errors import SchemaError
 _XINCLUDE = "http://www.w3.org/2001/XInclude"
 MAX_DEPTH = 64
 """Deepest nesting of elements. Published schemas stay below ten."""
+MAX_INCLUDES = 256
+"""Most files one schema may include: files that include each other twice grow by powers."""
 
 
 @dataclass
@@ -60,38 +62,49 @@ def read_document(source: Path | bytes, *, file: str = "") -> Element:
     """
     if isinstance(source, bytes):
         root = _parse(source, file)
-        _include(root, folder=None, within=None, opened=())
+        _include(root, _Includes(None))
         return root
     path = source.resolve()
     root = _parse(_contents(path, file or str(source), None), file or str(source))
-    _include(root, folder=path.parent, within=path.parent, opened=(path,))
+    _include(root, _Includes(path.parent), path)
     return root
 
 
-def _include(element: Element, *, folder: Path | None, within: Path | None, opened: tuple[Path, ...]) -> None:
-    """Replace the includes below ``element``, whose file lies in ``folder``; none may leave ``within``."""
+class _Includes:
+    """The files one schema includes: none outside the folder of the first, and not without end."""
+
+    def __init__(self, within: Path | None) -> None:
+        self._within = within
+        self._left = MAX_INCLUDES
+
+    def path(self, include: Element, opened: tuple[Path, ...]) -> Path:
+        """Return the file that an include names, given those that are open around it."""
+        href = include.get("href") or ""
+        if include.get("parse") not in {None, "xml"} or include.get("xpointer") is not None or not href:
+            raise _broken("an include must name a whole XML file by href", include.file, include.line)
+        if self._within is None:
+            raise _broken(f"{href} cannot be included: the schema is not a file", include.file, include.line)
+        path = Path() if ":" in href or "\0" in href else (opened[-1].parent / href).resolve()
+        if not path.is_relative_to(self._within):
+            raise _broken(f"{href} is outside the folder of the schema", include.file, include.line)
+        if path in opened:
+            raise _broken(f"{href} includes itself", include.file, include.line)
+        self._left -= 1
+        if self._left < 0:
+            raise _broken(f"more than {MAX_INCLUDES} files are included", include.file, include.line)
+        return path
+
+
+def _include(element: Element, includes: _Includes, *opened: Path) -> None:
+    """Replace the includes below ``element``, which stands in the last of the files that are open."""
     for index, child in enumerate(element.children):
         if child.tag != "include" or child.namespace != _XINCLUDE:
-            _include(child, folder=folder, within=within, opened=opened)
+            _include(child, includes, *opened)
             continue
-        path = _included_path(child, folder, within, opened)
+        path = includes.path(child, opened)
         root = _parse(_contents(path, child.file, child.line), str(path))
-        _include(root, folder=path.parent, within=within, opened=(*opened, path))
+        _include(root, includes, *opened, path)
         element.children[index] = root
-
-
-def _included_path(include: Element, folder: Path | None, within: Path | None, opened: tuple[Path, ...]) -> Path:
-    href = include.get("href") or ""
-    if include.get("parse") not in {None, "xml"} or include.get("xpointer") is not None or not href:
-        raise _broken("an include must name a whole XML file by href", include.file, include.line)
-    if folder is None or within is None:
-        raise _broken(f"{href} cannot be included: the schema is not a file", include.file, include.line)
-    path = Path() if ":" in href or "\0" in href else (folder / href).resolve()
-    if not path.is_relative_to(within):
-        raise _broken(f"{href} is outside the folder of the schema", include.file, include.line)
-    if path in opened:
-        raise _broken(f"{href} includes itself", include.file, include.line)
-    return path
 
 
 def _contents(path: Path, file: str, line: int | None) -> bytes:

@@ -6,6 +6,7 @@ What cannot be resolved is reported once and is None to its users.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from connectors.wire.sbe.composites import resolve_composite
@@ -74,6 +75,8 @@ class Encodings:
             self._open.append(name)
             encoding = self.place(element)
             self._open.pop()
+            if encoding is not None and name in TRAITS and not _says_the_same(encoding, plain_scalar(Primitive(name))):
+                self.report.warn("W01", element, f"{name} is not the primitive of that name; this definition counts")
             return encoding
         if name in TRAITS:
             return plain_scalar(Primitive(name))
@@ -113,3 +116,9 @@ class Encodings:
             return encoding
         self.report.error(code, element, f"{element.tag} {element.name} cannot be written as {name}")
         return None
+
+
+def _says_the_same(encoding: Encoding, plain: Scalar) -> bool:
+    """Tell whether a definition is the primitive itself; what it says in words does not matter."""
+    parts = attrgetter("primitive", "presence", "null", "minimum", "maximum", "charset", "since_version")
+    return isinstance(encoding, Scalar) and bool(parts(encoding) == parts(plain))

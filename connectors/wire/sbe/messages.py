@@ -9,6 +9,7 @@ from connectors.wire.sbe.composites import constant, is_variable, presence
 from connectors.wire.sbe.document import Element
 from connectors.wire.sbe.encodings import Encodings
 from connectors.wire.sbe.model import (
+    Array,
     Data,
     Encoding,
     Enum,
@@ -141,14 +142,16 @@ class Messages:
             latest = max(latest, _ORDER[child.tag])
 
     def _check_twice(self, members: Sequence[Element]) -> None:
-        for index, child in enumerate(members):
-            for other in members[:index]:
-                if child.name and child.name == other.name:
-                    self._report.error("E20", child, f"there are two members called {child.name}")
-                if (number := self._report.given(child, "id")) is not None and number == self._report.given(
-                    other, "id"
-                ):
-                    self._report.error("E20", child, f"{other.name} and {child.name} share id {number}")
+        names: set[str] = set()
+        ids: dict[int, str] = {}
+        for child in members:
+            if child.name and child.name in names:
+                self._report.error("E20", child, f"there are two members called {child.name}")
+            names.add(child.name)
+            if (number := self._report.given(child, "id")) is not None:
+                if number in ids:
+                    self._report.error("E20", child, f"{ids[number]} and {child.name} share id {number}")
+                ids.setdefault(number, child.name)
 
     def _check_ages(self, body: Element, parts: _Parts) -> None:
         on_wire = [field for field in parts.fields if field.presence is not Presence.CONSTANT]
@@ -169,7 +172,6 @@ class Messages:
         if is_variable(encoding):
             report.error("E27", element, f"{encoding.name} has no fixed size and cannot be the type of a field")
             return None
-        self._check_meaning(element)
         effective = self._presence(element, encoding)
         return Field(
             name=element.name,
@@ -181,7 +183,7 @@ class Messages:
             constant=self._constant(element, encoding) if effective is Presence.CONSTANT else None,
             since_version=max(report.number(element, "sinceVersion"), encoding.since_version),
             deprecated=report.given(element, "deprecated"),
-            semantic_type=element.get("semanticType"),
+            semantic_type=self._meaning(element),
             extras=dict(element.foreign),
             epoch=element.get("epoch") or "unix",
             time_unit=element.get("timeUnit") or "nanosecond",
@@ -200,12 +202,30 @@ class Messages:
 
     def _presence(self, element: Element, encoding: Encoding) -> Presence:
         own, types = presence_of(element, self._report), presence(encoding)
+        if element.get("valueRef") is not None and own is not Presence.CONSTANT:
+            self._report.error("E09", element, f"{element.name} has a valueRef but is not constant")
         definition = self._encodings.definition(encoding.name)
         if own and own is not types and definition is not None and definition.get("presence") is not None:
             self._report.warn("W09", element, f"presence of {element.name} differs from that of {encoding.name}")
         if types is Presence.CONSTANT or own is None:
             return types
+        if own is Presence.OPTIONAL and types is not own:
+            self._check_null(element, encoding)
         return own
+
+    def _check_null(self, element: Element, encoding: Encoding) -> None:
+        """Note a null value that is also a value; of a type that is optional itself, that has been noted."""
+        match encoding:
+            case Scalar():
+                scalar, null = encoding, encoding.null
+            case Array():
+                scalar, null = encoding.element, encoding.element.null
+            case Enum():
+                scalar, null = encoding.encoding, encoding.null
+            case _:
+                return
+        if scalar.minimum <= null <= scalar.maximum:
+            self._report.warn("W16", element, f"the null value {null} of {element.name} is inside its range")
 
     def _constant(self, element: Element, encoding: Encoding) -> int | float | str | None:
         """Return the value of a constant field: its own valueRef's, else its type's."""
@@ -231,10 +251,10 @@ class Messages:
             self._report.error("E09", element, detail)
         return found.value
 
-    def _check_meaning(self, element: Element) -> None:
+    def _meaning(self, element: Element) -> str | None:
+        """Return the semantic type of a field: its own, else its type's; E24 when the two differ."""
         own, definition = element.get("semanticType"), self._encodings.definition(element.get("type") or "")
         types = definition.get("semanticType") if definition is not None else None
         if own and types and own.lower() != types.lower():
             self._report.error("E24", element, f"semanticType of {element.name} is {own}, that of its type is {types}")
-        if element.get("valueRef") is not None and element.get("presence") != "constant":
-            self._report.error("E09", element, f"{element.name} has a valueRef but is not constant")
+        return own or types

@@ -56,6 +56,7 @@ class Scalar:
     minimum: int | float
     maximum: int | float
     null_declared: bool = False
+    max_declared: bool = False
     presence: Presence = Presence.REQUIRED
     constant: int | float | str | None = None
     charset: str | None = None
@@ -90,13 +91,12 @@ class Enum:
     """Raw value → sinceVersion, where it is not 0."""
     since_version: int = 0
     presence: Presence = Presence.REQUIRED
+    deprecated_values: Mapping[int, int] = field(default_factory=dict)
+    """Raw value → version in which it was deprecated."""
 
     def raw(self, name: str) -> int:
-        """Return the raw value called ``name``; KeyError when there is none."""
-        for value, known in self.values.items():
-            if known == name:
-                return value
-        raise KeyError(name)
+        """Return the raw value called ``name``, the last of several; KeyError when there is none."""
+        return {known: value for value, known in self.values.items()}[name]
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ class Set:
     """Bit number → name."""
     versions: Mapping[int, int] = field(default_factory=dict)
     since_version: int = 0
+    deprecated_values: Mapping[int, int] = field(default_factory=dict)
+    """Bit number → version in which it was deprecated."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class Field:
     """Effective: the larger of its own and its type's."""
     deprecated: int | None = None
     semantic_type: str | None = None
+    """Its own, else its type's."""
     extras: Mapping[str, str] = field(default_factory=dict)
     """Attributes of foreign namespaces, by ``{namespace}name``. Not interpreted."""
     epoch: str = "unix"

@@ -19,29 +19,44 @@ class Report:
 
     Args:
         accept: Codes of errors to take as warnings, such as ``E14`` for an enum that lists its null value.
+        refuse: Codes of warnings to take as errors.
     """
 
-    def __init__(self, *, accept: frozenset[str] = frozenset()) -> None:
+    def __init__(self, *, accept: frozenset[str] = frozenset(), refuse: frozenset[str] = frozenset()) -> None:
         self.warnings: list[str] = []
         self._errors: list[SchemaError] = []
         self._accept = accept
+        self._refuse = refuse
 
     def error(self, code: str, element: Element, detail: str) -> None:
         """Note that a rule is broken at an element."""
         if code in self._accept:
-            self.warn(code, element, detail)
+            self._warn(code, element, detail)
         else:
             self._errors.append(SchemaError(detail, file=element.file, line=element.line, code=code))
 
     def warn(self, code: str, element: Element, detail: str) -> None:
         """Note what works but should not be."""
+        if code in self._refuse:
+            self.error(code, element, detail)
+        else:
+            self._warn(code, element, detail)
+
+    def _warn(self, code: str, element: Element, detail: str) -> None:
         self.warnings.append(f"{element.file or 'schema'}:{element.line}: {code}: {detail}")
 
     def stop(self) -> None:
-        """Raise one SchemaError for all errors so far, if there are any."""
+        """Raise one SchemaError for all errors so far, the warnings beside them, if there are any."""
         if self._errors:
             first, *others = sorted(self._errors, key=lambda error: (error.file, error.line or 0))
-            raise SchemaError(first.detail, file=first.file, line=first.line, code=first.code, others=tuple(others))
+            raise SchemaError(
+                first.detail,
+                file=first.file,
+                line=first.line,
+                code=first.code,
+                others=tuple(others),
+                warnings=tuple(self.warnings),
+            )
 
     def number(self, element: Element, name: str, default: int = 0) -> int:
         """Return a numeric attribute that is not negative; E25 was noted by the vocabulary when it is not one."""

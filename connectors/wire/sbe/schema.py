@@ -21,11 +21,13 @@ from connectors.wire.sbe.vocabulary import check_vocabulary
 
 _ORDERS: dict[str, ByteOrder] = {"littleEndian": "<", "bigEndian": ">"}
 _DEFINITIONS = frozenset({"type", "composite", "enum", "set"})
-_ACCEPTABLE = frozenset({"E14", "E24"})
+ACCEPTABLE = frozenset({"E14", "E24"})
+"""Codes of errors that can be taken as warnings."""
+_STRICT = frozenset({"W01"})
 _UINT16 = 65535
 
 
-def load_schema(source: Path | bytes, *, file: str = "", accept: Collection[str] = ()) -> Schema:
+def load_schema(source: Path | bytes, *, file: str = "", accept: Collection[str] = (), strict: bool = False) -> Schema:
     """Return the schema with all names resolved; what is odd but works is in its ``warnings``.
 
     Args:
@@ -33,11 +35,13 @@ def load_schema(source: Path | bytes, *, file: str = "", accept: Collection[str]
         file: Its name in errors and warnings; the path by default.
         accept: Codes of errors to take as warnings. ``E14`` is for schemas whose enums list their null value (it
             then reads as null), ``E24`` for contradicting semantic types. All others stay errors.
+        strict: A name that is defined twice (W01), which the standard calls invalid, is an error.
 
     Raises:
-        SchemaError: One or more rules are broken; ``errors`` has all of them, each with its code and line.
+        SchemaError: One or more rules are broken; ``errors`` has all of them, each with its code and line, and
+            ``warnings`` what was odd up to there.
     """
-    report = Report(accept=_ACCEPTABLE.intersection(accept))
+    report = Report(accept=ACCEPTABLE.intersection(accept), refuse=_STRICT if strict else frozenset())
     root = read_document(source, file=file)
     version = _check_root(root, report)
     report.stop()

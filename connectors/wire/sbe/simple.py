@@ -9,6 +9,7 @@ from connectors.wire.sbe.document import Element
 from connectors.wire.sbe.model import Array, Enum, Presence, Primitive, Scalar, Set
 from connectors.wire.sbe.primitives import INTEGERS, TRAITS, UNSIGNED, integer, raw_value
 from connectors.wire.sbe.report import Report
+from connectors.wire.sbe.text import DEFAULT_CHARSET, codec
 
 if TYPE_CHECKING:  # the two make each other: a type may refer to an enum by name
     from connectors.wire.sbe.encodings import Encodings
@@ -82,6 +83,7 @@ def _scalar(
         minimum=traits.minimum if lowest is None else lowest,
         maximum=traits.maximum if highest is None else highest,
         null_declared=null is not None,
+        max_declared=highest is not None,
         presence=presence,
         constant=constant,
         charset=element.get("characterEncoding"),
@@ -136,8 +138,12 @@ def _referring_type(element: Element, primitive: Primitive, encodings: Encodings
 
 
 def _constant_text(element: Element, length: int | None, report: Report) -> Scalar | Array | None:
-    text = element.text
-    size = len(text.encode())
+    text, charset = element.text, element.get("characterEncoding") or DEFAULT_CHARSET
+    try:
+        size = len(text.encode(codec(charset) or "utf-8"))
+    except UnicodeError:
+        report.error("E11", element, f"constant {text!r} of {element.name} cannot be written in {charset}")
+        return None
     if length is not None and size > length:
         report.error("E09", element, f"constant {text!r} of {element.name} is longer than {length}")
         return None
@@ -157,17 +163,18 @@ def resolve_enum(element: Element, encodings: Encodings) -> Enum | None:
     null = int(encoding.null if declared is None else declared)
     values: dict[int, str] = {}
     versions: dict[int, int] = {}
+    deprecated: dict[int, int] = {}
     for child in element.children:
         raw = _valid_value(child, encoding, null, report) if child.tag == "validValue" else None
         if raw is not None:
             _note_twice(child, raw, values, report)
             values[raw] = child.name
-            _note_version(child, raw, versions, report)
+            _note_versions(child, raw, versions, deprecated, report)
     presence = presence_of(element, report) or Presence.REQUIRED
     if presence is Presence.OPTIONAL and encoding.minimum <= null <= encoding.maximum:
         report.warn("W16", element, f"the null value {null} of {element.name} is inside its range")
     since = report.number(element, "sinceVersion")
-    return Enum(element.name, encoding, encoding.size, null, values, versions, since, presence)
+    return Enum(element.name, encoding, encoding.size, null, values, versions, since, presence, deprecated)
 
 
 def _valid_value(child: Element, encoding: Scalar, null: int, report: Report) -> int | None:
@@ -194,13 +201,15 @@ def resolve_set(element: Element, encodings: Encodings) -> Set | None:
         return None
     choices: dict[int, str] = {}
     versions: dict[int, int] = {}
+    deprecated: dict[int, int] = {}
     for child in element.children:
         bit = _choice(child, encoding, report) if child.tag == "choice" else None
         if bit is not None:
             _note_twice(child, bit, choices, report)
             choices[bit] = child.name
-            _note_version(child, bit, versions, report)
-    return Set(element.name, encoding, encoding.size, choices, versions, report.number(element, "sinceVersion"))
+            _note_versions(child, bit, versions, deprecated, report)
+    since = report.number(element, "sinceVersion")
+    return Set(element.name, encoding, encoding.size, choices, versions, since, deprecated)
 
 
 def _choice(child: Element, encoding: Scalar, report: Report) -> int | None:
@@ -219,7 +228,10 @@ def _note_twice(child: Element, raw: int, known: Mapping[int, str], report: Repo
         report.warn("W06", child, f"{child.tag} {child.name} repeats a name or a value; the last counts")
 
 
-def _note_version(child: Element, raw: int, versions: dict[int, int], report: Report) -> None:
-    since = report.number(child, "sinceVersion")
-    if since:
+def _note_versions(
+    child: Element, raw: int, versions: dict[int, int], deprecated: dict[int, int], report: Report
+) -> None:
+    if since := report.number(child, "sinceVersion"):
         versions[raw] = since
+    if (ended := report.given(child, "deprecated")) is not None:
+        deprecated[raw] = ended

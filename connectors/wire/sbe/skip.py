@@ -7,8 +7,10 @@ the one kind of length that all its data share (the rule of compatible schema ex
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from connectors.wire.sbe.model import Body, Buffer, Data, Schema
+from connectors.wire.sbe.model import Body, Buffer, Data, Primitive, Schema
+from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.walk import DimensionsReader, LengthReader
 
 MAX_DEPTH = 32
@@ -26,10 +28,13 @@ class Skipper:
         self._dimensions: DimensionsReader | None = None
         if schema.default_dimensions is not None:
             self._dimensions = DimensionsReader(schema.default_dimensions, schema.byte_order)
-        layouts = {(data.length, data.data_offset): data for data in _all_data(schema.messages.values())}
+        layouts = {_layout(data): data for data in _all_data(schema.messages.values())}
         self._length: LengthReader | None = None
         if len(layouts) == 1:
-            self._length = LengthReader(next(iter(layouts.values())), schema.byte_order)
+            known = next(iter(layouts.values()))
+            highest = int(TRAITS[known.length.primitive].maximum)
+            length = replace(known.length, minimum=0, maximum=highest)
+            self._length = LengthReader(replace(known, length=length), schema.byte_order)
 
     def skip(self, body: Buffer, offset: int, *, groups: int, data: int, depth: int = 0) -> int:
         """Return where the part after so many groups and data begins.
@@ -59,6 +64,11 @@ class Skipper:
         for _ in range(dimensions.entries):
             offset = self.skip(body, offset + dimensions.block_length, groups=groups, data=data, depth=depth + 1)
         return offset
+
+
+def _layout(data: Data) -> tuple[int, Primitive, int]:
+    """Return how the length and the bytes lie; what lengths a kind of data allows says nothing about an unknown one."""
+    return data.length.offset, data.length.primitive, data.data_offset
 
 
 def _all_data(bodies: Iterable[Body]) -> Iterator[Data]:

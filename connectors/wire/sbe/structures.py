@@ -142,7 +142,7 @@ def _role(member: Member, scalar: Scalar) -> Role:
     A count may use all values of its bytes unless the schema limits it; a length may not be all ones, its null.
     """
     traits = TRAITS[scalar.primitive]
-    counts = member.name != "length" and scalar.maximum == traits.maximum
+    counts = member.name != "length" and not scalar.max_declared
     return Role(
         offset=member.offset,
         primitive=scalar.primitive,

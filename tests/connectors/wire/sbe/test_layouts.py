@@ -169,6 +169,22 @@ def test_headers_may_have_any_order_width_and_further_members(members, body, ext
     ).hex() == body.replace(" ", "")
 
 
+def test_further_members_of_a_header_may_be_sets_and_enums():
+    header = HEADER.replace(
+        '<type name="templateId" primitiveType="uint16"/>',
+        '<ref name="flags" type="flags"/><type name="templateId" primitiveType="uint16"/>'
+        '<type name="venue" primitiveType="char" length="2"/>',
+    )
+    types = '<set name="flags" encodingType="uint8"><choice name="resent">1</choice></set>'
+    schema = message_of('<field name="a" id="1" type="uint8"/>', types, header=header)
+    body = bytes.fromhex("0100 02 0100 584c 0100 0000 07")
+
+    decoded = decode(schema, body)
+
+    assert decoded.header.extras == {"flags": SetValue(2, {}), "venue": "XL"}
+    assert encode(schema, "M", {"a": 7}, header=decoded.header.extras) == body
+
+
 def test_members_of_a_header_may_be_constant():
     header = HEADER.replace(
         '<type name="schemaId" primitiveType="uint16"/>',
@@ -233,6 +249,19 @@ def test_a_count_outside_the_limits_of_the_schema_is_refused():
     for body in ("01 03 010203", "01 00"):
         with pytest.raises(InvalidValue, match="allowed are 1 to 2"):
             decode(schema, frame(body, block_length=0))
+
+
+def test_a_limit_that_is_the_default_one_still_is_a_limit():
+    types = (
+        '<composite name="full"><type name="blockLength" primitiveType="uint8"/>'
+        '<type name="numInGroup" primitiveType="uint8" maxValue="254"/></composite>'
+    )
+    schema = message_of(
+        '<group name="g" id="1" dimensionType="full"><field name="a" id="2" type="uint8"/></group>', types
+    )
+
+    with pytest.raises(InvalidValue, match="255 entries, allowed are 0 to 254"):
+        decode(schema, frame("01 ff" + "00" * 255, block_length=0))
 
 
 def test_more_entries_than_the_bytes_can_hold_are_refused_before_any_is_read():

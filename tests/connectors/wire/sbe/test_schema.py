@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Array, Composite, Enum, Presence, Primitive, Scalar
+from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.schema import load_schema, with_byte_order
 from tests.support.sbe import HEADER, message_of, schema_of
 
@@ -133,6 +135,13 @@ def test_a_type_with_the_name_of_a_primitive_wins():
     )
 
     assert fields(schema)["f"].presence is Presence.OPTIONAL
+    assert [warning.split(": ")[1] for warning in schema.warnings] == ["W01"]
+
+
+def test_a_type_that_is_the_primitive_of_its_name_is_not_warned_about():
+    types = "".join(f'<type name="{name}" primitiveType="{name}" description="as it is"/>' for name in TRAITS)
+
+    assert message_of('<field name="f" id="1" type="int32"/>', types).warnings == ()
 
 
 def test_the_last_of_two_definitions_counts():
@@ -168,6 +177,8 @@ def test_limits_and_null_of_a_type_replace_those_of_its_primitive():
         ("uint32", 4, 4294967295, 0, 4294967294),
         ("int64", 8, -9223372036854775808, -9223372036854775807, 9223372036854775807),
         ("uint64", 8, 18446744073709551615, 0, 18446744073709551614),
+        ("float", 4, pytest.approx(math.nan, nan_ok=True), -3.4028234663852886e38, 3.4028234663852886e38),
+        ("double", 8, pytest.approx(math.nan, nan_ok=True), -1.7976931348623157e308, 1.7976931348623157e308),
     ],
 )
 def test_primitives_have_the_standard_limits(primitive, size, null, minimum, maximum):
@@ -339,52 +350,3 @@ def test_text_of_a_char_array_has_the_charset_of_its_type():
 
     assert isinstance(encoding, Array)
     assert (encoding.charset, encoding.count, encoding.element.primitive) == ("ISO-8859-1", 3, Primitive.CHAR)
-
-
-PARTS = '<field name="f" id="1" type="int8"/>'
-
-
-@pytest.mark.parametrize(
-    ("code", "parts", "types"),
-    [
-        ("W02", '<field name="a b" id="1" type="int8"/>', ""),
-        ("W03", PARTS, '<type name="t" primitiveType="int8" nullValue="1"/>'),
-        ("W06", PARTS, SIDE.replace("</enum>", '<validValue name="Bid">B</validValue></enum>')),
-        ("W08", '<field name="a" id="1" type="int8" sinceVersion="1"/><field name="b" id="2" type="int8"/>', ""),
-        ("W10", '<group name="g" id="1"><data name="d" id="2" type="blob"/></group>', ""),
-        ("W11", '<field name="f" id="1" type="int8" sinceVersion="2" deprecated="1"/>', ""),
-        ("W13", '<field name="f" id="1" type="int8" colour="red"/>', ""),
-        ("W13", '<record name="f"/>', ""),
-        ("W16", PARTS, '<type name="t" primitiveType="int8" presence="optional" nullValue="0"/>'),
-    ],
-)
-def test_what_is_odd_but_works_is_warned_about(code, parts, types):
-    schema = message_of(parts, types, version=2)
-
-    assert [warning.split(": ")[1] for warning in schema.warnings] == [code]
-
-
-def test_a_schema_without_a_version_or_messages_is_warned_about():
-    schema = load_schema(f'<messageSchema id="1"><types>{HEADER}</types></messageSchema>'.encode(), file="a.xml")
-
-    assert schema.version == 0
-    assert [warning.split(": ")[:2] for warning in schema.warnings] == [["a.xml:1", "W12"], ["a.xml:1", "W07"]]
-
-
-def test_a_header_that_is_not_of_uint16_is_warned_about():
-    header = HEADER.replace('"templateId" primitiveType="uint16"', '"templateId" primitiveType="uint8"')
-
-    assert [warning.split(": ")[1] for warning in message_of(PARTS, header=header).warnings] == ["W04"]
-
-
-def test_signed_counts_are_warned_about():
-    types = (
-        '<composite name="dims"><type name="blockLength" primitiveType="uint16"/>'
-        '<type name="numInGroup" primitiveType="int8" minValue="0"/></composite>'
-    )
-
-    schema = message_of(
-        '<group name="g" id="1" dimensionType="dims"><field name="f" id="2" type="int8"/></group>', types
-    )
-
-    assert [warning.split(": ")[1] for warning in schema.warnings] == ["W05"]

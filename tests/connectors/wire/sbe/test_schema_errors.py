@@ -74,6 +74,7 @@ BROKEN = {
     "E02 id missing": document(root='version="0"').replace("<s:", f"{MARK}<s:", 1),
     "E02 id too large": document(root='id="65536" version="0"').replace("<s:", f"{MARK}<s:", 1),
     "E02 version not a number": document(root='id="1" version="one"').replace("<s:", f"{MARK}<s:", 1),
+    "E02 version negative": document(root='id="1" version="-1"').replace("<s:", f"{MARK}<s:", 1),
     "E02 version does not fit": document(root='id="1" version="65536"').replace("<s:", f"{MARK}<s:", 1),
     "E03 byte order": document(root='id="1" version="0" byteOrder="little"').replace("<s:", f"{MARK}<s:", 1),
     "E04 no such header": document(root='id="1" version="0" headerType="h"').replace("<s:", f"{MARK}<s:", 1),
@@ -97,6 +98,7 @@ BROKEN = {
         '<composite name="a"><ref name="b" type="b"/></composite>\n'
         f'<composite name="b">\n{MARK}<ref name="a" type="a"/></composite>'
     ),
+    "E08 itself": typed(f'<composite name="a">\n{MARK}<ref name="b" type="a"/></composite>'),
     "E08 too deep": typed(chain(range(1, 100))).replace(link(64), f"{MARK}{link(64)}"),
     "E08 too deep, last first": typed(chain(range(99, 0, -1))).replace(
         '<ref name="r" type="c35"/>', f'{MARK}<ref name="r" type="c35"/>'
@@ -135,6 +137,7 @@ BROKEN = {
     "E11 maximum": typed(f'{MARK}<type name="t" primitiveType="int8" maxValue="128"/>'),
     "E11 null": typed(f'{MARK}<type name="t" primitiveType="uint16" presence="optional" nullValue="65536"/>'),
     "E11 constant": typed(f'{MARK}<type name="t" primitiveType="int8" presence="constant">200</type>'),
+    "E11 text beyond its charset": typed(f'{MARK}<type name="t" primitiveType="char" presence="constant">né</type>'),
     "E11 valid value": typed(f'<enum name="e" encodingType="char">\n{MARK}<validValue name="a">ab</validValue></enum>'),
     "E11 choice": typed(f'<set name="s" encodingType="uint8">\n{MARK}<choice name="a">first</choice></set>'),
     "E11 presence": typed(f'{MARK}<type name="t" primitiveType="int8" presence="maybe"/>'),
@@ -151,6 +154,7 @@ BROKEN = {
         f'{MARK}<type name="b" primitiveType="int8" offset="0"/></composite>'
     ),
     "E12 group inside": typed(f'<composite name="c">\n{MARK}<group name="g" id="1"/></composite>'),
+    "E12 data inside": typed(f'<composite name="c">\n{MARK}<data name="d" id="1" type="blob"/></composite>'),
     "E12 too many values": typed(
         '<composite name="c0"><type name="t" primitiveType="int8"/></composite>\n'
         + "\n".join(
@@ -172,6 +176,9 @@ BROKEN = {
         f'{MARK}<validValue name="a">4</validValue></enum>'
     ),
     "E15 signed set": typed(f'{MARK}<set name="s" encodingType="int8"/>'),
+    "E15 array set": typed(
+        f'<type name="t" primitiveType="uint8" length="2"/>\n{MARK}<set name="s" encodingType="t"/>'
+    ),
     "E15 bit": typed(f'<set name="s" encodingType="uint8">\n{MARK}<choice name="a">8</choice></set>'),
     "E15 negative bit": typed(f'<set name="s" encodingType="uint8">\n{MARK}<choice name="a">-1</choice></set>'),
     "E16 field offset": message(
@@ -195,6 +202,10 @@ BROKEN = {
     "E19 template id": document(messages=f'<message name="M" id="1"/>\n{MARK}<message name="N" id="1"/>'),
     "E19 message name": document(messages=f'<message name="M" id="1"/>\n{MARK}<message name="M" id="2"/>'),
     "E20 field name": message(f'<field name="f" id="1" type="int8"/>\n{MARK}<field name="f" id="2" type="int8"/>'),
+    "E20 name of field and group": message(
+        '<field name="f" id="1" type="int8"/>\n'
+        f'{MARK}<group name="f" id="2"><field name="f" id="3" type="int8"/></group>'
+    ),
     "E20 id of field and data": message(
         f'<field name="f" id="1" type="int8"/>\n{MARK}<data name="d" id="1" type="blob"/>'
     ),

@@ -282,6 +282,20 @@ def test_unknown_data_of_several_kinds_is_reported_if_nothing_follows_and_an_err
     assert (caught.value.reason, caught.value.element) == ("unskippable", "M.g[0]")
 
 
+def test_unknown_data_is_skipped_by_the_one_kind_of_length_whatever_its_limits():
+    types = (
+        '<composite name="short"><type name="length" primitiveType="uint8" maxValue="3"/>'
+        '<type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-8"/></composite>'
+    )
+    parts = '<data name="d" id="3" type="blob"/><data name="e" id="4" type="short"/>'
+    schema = message_of(parts, types, header=COUNTED_HEADER)
+
+    decoded = decode(schema, counted_frame("00 00 05 0102030405", groups=0, data=3, version=1))
+
+    assert decoded.values == {"d": b"", "e": ""}
+    assert (decoded.consumed, decoded.warnings) == (20, ())
+
+
 def test_unknown_groups_that_nest_without_end_are_not_followed():
     schema = message_of(COUNTED, header=COUNTED_HEADER)
     nest = "0000 0100 0100 0000" * 2000
@@ -290,6 +304,45 @@ def test_unknown_groups_that_nest_without_end_are_not_followed():
         decode(schema, counted_frame(f"0100 0000 0000 0000 0100 0000 0000 0000 {nest}", groups=3, data=2, version=1))
 
     assert caught.value.reason == "unskippable"
+
+
+@pytest.mark.parametrize("reader", [0, 1, 2])
+@pytest.mark.parametrize("writer", [0, 1, 2])
+def test_with_counts_every_version_reads_every_other(reader: int, writer: int):
+    def schema(version: int) -> Schema:
+        return message_of(
+            "".join(part for since, part in COUNTED_PARTS if since <= version), header=COUNTED_HEADER, version=version
+        )
+
+    decoded = decode(schema(reader), encode(schema(writer), "M", COUNTED_VALUES[writer]))
+
+    assert decoded.values == COUNTED_VALUES[min(reader, writer)]
+    assert decoded.warnings == ()
+
+
+COUNTED_PARTS = [
+    (0, '<field name="a" id="1" type="uint8"/>'),
+    (1, '<field name="b" id="2" type="uint8" sinceVersion="1"/>'),
+    (0, '<group name="g" id="3"><field name="x" id="4" type="uint8"/>'),
+    (1, '<group name="i" id="5" sinceVersion="1"><field name="y" id="6" type="uint8" sinceVersion="1"/></group>'),
+    (2, '<data name="t" id="7" type="blob" sinceVersion="2"/>'),
+    (0, "</group>"),
+    (2, '<group name="h" id="8" sinceVersion="2"><field name="z" id="9" type="uint8" sinceVersion="2"/></group>'),
+    (0, '<data name="d" id="10" type="blob"/>'),
+    (1, '<data name="e" id="11" type="blob" sinceVersion="1"/>'),
+]
+COUNTED_VALUES = [
+    {"a": 1, "g": [{"x": 2}, {"x": 3}], "d": b"\xdd"},
+    {"a": 1, "b": 4, "g": [{"x": 2, "i": [{"y": 5}]}, {"x": 3, "i": []}], "d": b"\xdd", "e": b"\xee\xee"},
+    {
+        "a": 1,
+        "b": 4,
+        "g": [{"x": 2, "i": [{"y": 5}], "t": b"\x06"}, {"x": 3, "i": [], "t": b""}],
+        "h": [{"z": 7}],
+        "d": b"\xdd",
+        "e": b"\xee\xee",
+    },
+]
 
 
 def test_a_known_part_that_the_counts_announce_must_be_there():

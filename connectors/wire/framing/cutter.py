@@ -1,0 +1,260 @@
+"""Cuts framed bytes into whole messages, as `connectors.wire.framing.settings` describes them.
+
+A stream (connection, file) has one cutter. Where packets come one by one, each has a cutter of its own, so that what is
+wrong with one costs no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
+from connectors.wire.framing.headers import header_reader
+from connectors.wire.framing.settings import Framing
+from connectors.wire.sbe.model import Buffer, ByteOrder
+
+Measure: TypeAlias = Callable[[Buffer], int]
+"""Returns the length of the message that bytes begin with. TruncatedMessage, or InvalidValue ``count-range``, when it
+may go on behind them; any other WireError when no further bytes can make it a message."""
+
+_NOTHING: Mapping[str, int] = {}
+_MORE_MAY_HELP = frozenset({"short-frame", "truncated", "count-range"})
+
+
+class Frame(NamedTuple):
+    """One message and what stood around it."""
+
+    body: bytes
+    offset: int
+    """Of the message, in bytes from the start of the stream or packet."""
+    head: Mapping[str, int] = _NOTHING
+    """Numbers of the frame header, by name."""
+    packet: Mapping[str, int] = _NOTHING
+    """Numbers of the packet header, by name."""
+
+
+class FrameCutter:
+    """Turns arbitrary chunks of bytes into whole messages.
+
+    Feed with `receive` and, at the end, `receive_eof`; pull with `next_frame` until it returns None. The two are apart
+    so that a bad frame never costs the good ones before it. What is wrong with a frame is final: the place in the
+    stream is lost. Offsets of errors are in bytes from the start of the stream.
+
+    Args:
+        smallest: Fewest bytes of a message: the size of its header.
+        byte_order: That of the messages, where the framing tells it too and is to be held against it.
+        measure: Finds the end of a message, for messages that are packed one behind another.
+    """
+
+    def __init__(
+        self,
+        framing: Framing,
+        *,
+        smallest: int = 1,
+        byte_order: ByteOrder | None = None,
+        measure: Measure | None = None,
+    ) -> None:
+        assert framing.length is not None or framing.unframed == "whole" or measure is not None
+        self._framing = framing
+        self._smallest = smallest
+        self._encoding = _expected_encoding(framing, byte_order)
+        self._measure = measure
+        self._head_reader, self._packet_reader = header_reader(framing.frame), header_reader(framing.packet)
+        self._next = self._cut_framed
+        if framing.length is None:
+            self._next = self._cut_whole if framing.unframed == "whole" else self._cut_packed
+        self._parts: list[bytes] = []
+        self._chunk, self._at, self._before = b"", 0, 0
+        self._received = 0
+        self._needed = 0
+        self._packet: Mapping[str, int] | None = None
+        self._left_in_packet: int | None = None
+        self._ended = False
+        self._error: WireError | None = None
+
+    def receive(self, chunk: bytes) -> None:
+        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
+        if chunk:
+            self._parts.append(chunk)
+            self._received += len(chunk)
+
+    def receive_eof(self) -> None:
+        """Take note that no bytes follow."""
+        self._ended = True
+
+    def next_frame(self) -> Frame | None:
+        """Return the next whole message; None when more bytes are needed, or when all were cut and none follow.
+
+        Raises:
+            OversizedMessage: ``frame-too-large``: a message longer than the framing's largest is announced, told
+                from the announcement alone; or the input, being one message, got longer.
+            TruncatedMessage: ``short-frame``: a message shorter than its header is announced. ``truncated``: the
+                input ends inside a header or a message.
+            InvalidValue: ``frame-mark``: bytes that never change are others. ``encoding-type``: the frame header
+                says the message is encoded otherwise than the schema.
+            WireError: What ``measure`` says. After any of these, every later call raises the same.
+        """
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        try:
+            return self._next()
+        except WireError as error:
+            self._error = error
+            raise
+
+    def _cut_framed(self) -> Frame | None:
+        if not self._worth_looking() or not self._enter_packet():
+            return None
+        head_size = self._head_reader.size
+        if self._lacks(head_size, may_end=self._left_in_packet is None):
+            return None
+        head = self._read_head()
+        taken = head_size + self._message_size(head)
+        if self._lacks(taken) or (not self._ended and self._lacks(taken + -taken % self._framing.padding)):
+            return None
+        self._join()
+        start, end = self._at + head_size, self._at + taken
+        frame = Frame(self._chunk[start:end], self._before + start, head, self._packet or _NOTHING)
+        self._take(min(taken + -taken % self._framing.padding, self._received))
+        self._leave_frame()
+        return frame
+
+    def _enter_packet(self) -> bool:
+        """Read packet headers until a frame is due; False when more bytes are needed, or none follow."""
+        while self._packet is None:
+            size = self._packet_reader.size
+            if not self._received or self._lacks(size):
+                return False
+            self._join()
+            try:
+                packet = self._packet_reader.read(self._chunk, self._at)
+            except InvalidValue as error:
+                raise self._placed(error) from None
+            self._take(size)
+            self._left_in_packet = self._frames(packet)
+            self._packet = None if self._left_in_packet == 0 else packet
+        return True
+
+    def _frames(self, packet: Mapping[str, int]) -> int | None:
+        """Return how many frames follow a packet header, None when all do."""
+        if self._framing.count is not None:
+            return packet[self._framing.count]
+        return 1 if self._framing.per_packet == "one" else None
+
+    def _leave_frame(self) -> None:
+        if self._left_in_packet is not None:
+            self._left_in_packet -= 1
+            if not self._left_in_packet:
+                self._packet = None
+
+    def _read_head(self) -> dict[str, int]:
+        self._join()
+        try:
+            head = self._head_reader.read(self._chunk, self._at)
+        except InvalidValue as error:
+            raise self._placed(error) from None
+        if self._encoding is not None and head[self._encoding[0]] != self._encoding[1]:
+            name, expected = self._encoding
+            detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
+            raise InvalidValue(detail, offset=self._place, reason="encoding-type")
+        return head
+
+    def _message_size(self, head: Mapping[str, int]) -> int:
+        """Return the bytes of the message behind a frame header; what is out of all bounds is refused."""
+        assert self._framing.length is not None
+        size = head[self._framing.length] - self._framing.length_counts
+        if size > self._framing.largest:
+            raise self._too_large(f"a message of {size} bytes is announced")
+        if size < self._smallest:
+            detail = f"a message of {size} bytes is announced, its header alone has {self._smallest}"
+            raise TruncatedMessage(detail, offset=self._place, reason="short-frame")
+        return size
+
+    def _cut_whole(self) -> Frame | None:
+        if self._received > self._framing.largest:
+            raise self._too_large(f"a message of {self._received} bytes or more")
+        if not self._ended or not self._received:
+            return None
+        self._join()
+        frame = Frame(self._chunk, 0)
+        self._take(self._received)
+        return frame
+
+    def _cut_packed(self) -> Frame | None:
+        if not self._received or not self._worth_looking():
+            return None
+        self._join()
+        assert self._measure is not None
+        try:
+            size = self._measure(memoryview(self._chunk)[self._at :])
+        except WireError as error:
+            if error.reason not in _MORE_MAY_HELP or self._ended:
+                raise self._placed(error) from None
+            if self._received > self._framing.largest:
+                raise self._too_large(f"a message of {self._received} bytes or more") from None
+            self._needed = self._received + 1
+            return None
+        if size > self._framing.largest:
+            raise self._too_large(f"a message of {size} bytes")
+        frame = Frame(self._chunk[self._at : self._at + size], self._place)
+        self._take(size)
+        return frame
+
+    def _worth_looking(self) -> bool:
+        """Tell whether bytes came that the last look lacked, so that many small chunks cost no more than one."""
+        return self._received >= self._needed or self._ended
+
+    def _lacks(self, size: int, *, may_end: bool = False) -> bool:
+        """Tell whether so many bytes are still to come; no bytes at all are an end where the input may end."""
+        if self._received >= size:
+            return False
+        if self._ended and (self._received or not may_end):
+            detail = f"{size} bytes are due, the input ends after {self._received}"
+            raise TruncatedMessage(detail, offset=self._place, reason="truncated")
+        self._needed = size
+        return True
+
+    def _join(self) -> None:
+        if self._parts:
+            self._before += self._at
+            self._chunk = b"".join((self._chunk[self._at :], *self._parts))
+            self._at = 0
+            self._parts.clear()
+
+    def _take(self, size: int) -> None:
+        self._at += size
+        self._received -= size
+        self._needed = 0
+
+    @property
+    def _place(self) -> int:
+        return self._before + self._at
+
+    def _too_large(self, what: str) -> OversizedMessage:
+        detail = f"{what}, {self._framing.largest} are allowed"
+        return OversizedMessage(detail, offset=self._place, reason="frame-too-large")
+
+    def _placed(self, error: WireError) -> WireError:
+        """Return an error with its place in the stream, not in the message."""
+        offset = self._place + (error.offset or 0)
+        return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)
+
+
+def _expected_encoding(framing: Framing, byte_order: ByteOrder | None) -> tuple[str, int] | None:
+    if framing.encoding is None or byte_order is None:
+        return None
+    return framing.encoding.number, framing.encoding.little if byte_order == "<" else framing.encoding.big
+
+
+def frames_of(cutter: FrameCutter, chunks: Iterable[bytes]) -> Iterator[Frame]:
+    """Yield the messages of a whole input: a file read in chunks, or one packet. Lazy; holds what is not cut yet.
+
+    Raises:
+        WireError: As `FrameCutter.next_frame` does, after all good messages before.
+    """
+    for chunk in chunks:
+        cutter.receive(chunk)
+        yield from iter(cutter.next_frame, None)
+    cutter.receive_eof()
+    yield from iter(cutter.next_frame, None)

@@ -1,0 +1,42 @@
+"""Reads headers of fixed size: their numbers by name, their marks checked."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+
+from conf.errors import InvalidValue
+from connectors.wire.framing.settings import FixedHeader, Number
+
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+class HeaderReader:
+    """Reads one kind of header; ``read(chunk, at)`` returns its numbers by name, ``size`` bytes must be there."""
+
+    __slots__ = ("_marks", "_numbers", "size")
+
+    def __init__(self, header: FixedHeader) -> None:
+        self.size = header.size
+        self._numbers = tuple((number.name, number.offset, _unpack(number)) for number in header.numbers)
+        self._marks = tuple((mark.offset, bytes.fromhex(mark.bytes_hex)) for mark in header.marks)
+
+    def read(self, chunk: bytes, at: int) -> dict[str, int]:
+        """Return the numbers. InvalidValue, ``frame-mark``, when bytes that never change are others."""
+        for offset, expected in self._marks:
+            found = chunk[at + offset : at + offset + len(expected)]
+            if found != expected:
+                raise InvalidValue(f"bytes {found.hex()} where {expected.hex()} always stands", reason="frame-mark")
+        return {name: unpack(chunk, at + offset)[0] for name, offset, unpack in self._numbers}
+
+
+@cache
+def header_reader(header: FixedHeader) -> HeaderReader:
+    """Return the reader of a header, made once."""
+    return HeaderReader(header)
+
+
+def _unpack(number: Number) -> Callable[[bytes, int], tuple[int, ...]]:
+    code = _CODES[number.size]
+    return struct.Struct(number.order + (code.lower() if number.signed else code)).unpack_from

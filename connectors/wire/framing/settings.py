@@ -1,0 +1,135 @@
+"""Says how messages are framed, as data that settings can spell out.
+
+::
+
+    stream or packet = packet* ;  packet = [packet header] frame* ;  frame = [frame header] message [padding]
+
+A mistake in such a description is a ValueError, as settings models expect it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from connectors.wire.sbe.model import ByteOrder
+
+LARGEST = 16 * 1024 * 1024
+"""Longest message to accept, in bytes, where a framing does not say."""
+
+_SIZES = frozenset({1, 2, 4, 8})
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number in a header.
+
+    Args:
+        name: What it is told by beside each message.
+        offset: From the start of the header.
+        size: 1, 2, 4 or 8 bytes.
+        order: ``<`` little-endian, ``>`` big-endian.
+    """
+
+    name: str
+    offset: int
+    size: int
+    order: ByteOrder = "<"
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Bytes of a header that are always the same.
+
+    Args:
+        bytes_hex: In hex, such as ``feca``.
+    """
+
+    offset: int
+    bytes_hex: str
+
+
+@dataclass(frozen=True)
+class FixedHeader:
+    """A header of fixed size; what is neither a number nor a mark is passed over."""
+
+    size: int = 0
+    numbers: tuple[Number, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+    def __post_init__(self) -> None:
+        for number in self.numbers:
+            if number.size not in _SIZES:
+                raise ValueError(f"{number.name} has {number.size} bytes, allowed are 1, 2, 4 and 8")
+            self._check_place(number.name, number.offset, number.size)
+        for mark in self.marks:
+            self._check_place(f"mark {mark.bytes_hex}", mark.offset, len(bytes.fromhex(mark.bytes_hex)))
+
+    def _check_place(self, what: str, offset: int, size: int) -> None:
+        if offset < 0 or offset + size > self.size:
+            raise ValueError(f"{what} at {offset} lies outside a header of {self.size} bytes")
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is a number of this name."""
+        return any(number.name == name for number in self.numbers)
+
+
+@dataclass(frozen=True)
+class EncodingType:
+    """What a frame header says of the message's encoding (FIX SOFH).
+
+    Args:
+        number: Name of the number in the frame header.
+        little: Its value for little-endian SBE.
+        big: Its value for big-endian SBE.
+    """
+
+    number: str
+    little: int
+    big: int
+
+
+@dataclass(frozen=True)
+class Framing:
+    """How messages follow each other.
+
+    Args:
+        frame: The header before each message.
+        length: Name of the number in it that is the length. Without one, nothing but ``unframed`` tells.
+        length_counts: Bytes the length counts beside the message: its own, those of the whole frame header; negative
+            when it leaves out the message's own header.
+        largest: Longest message to accept, in bytes.
+        padding: Frames take a multiple of so many bytes; what the length does not count of that is passed over.
+        encoding: Where the frame header tells the encoding.
+        packet: The header before the frames of a packet.
+        per_packet: How many frames follow it: one, as many as ``count`` says, or all until the input ends.
+        count: Name of the number in the packet header that counts frames.
+        unframed: Without a length: the input is one message, or messages are packed one behind another and each tells
+            its own end, once it is decoded.
+    """
+
+    frame: FixedHeader = FixedHeader()
+    length: str | None = None
+    length_counts: int = 0
+    largest: int = LARGEST
+    padding: int = 1
+    encoding: EncodingType | None = None
+    packet: FixedHeader = FixedHeader()
+    per_packet: Literal["one", "counted", "until-end"] = "until-end"
+    count: str | None = None
+    unframed: Literal["whole", "packed"] = "whole"
+
+    def __post_init__(self) -> None:
+        if self.length is not None and not self.frame.has(self.length):
+            raise ValueError(f"the frame header has no number {self.length}, which is to be the length")
+        if (self.per_packet == "counted") != (self.count is not None):
+            raise ValueError("count names a number, and names it only, where per_packet is counted")
+        if self.count is not None and not self.packet.has(self.count):
+            raise ValueError(f"the packet header has no number {self.count}, which is to count the frames")
+        if self.encoding is not None and not self.frame.has(self.encoding.number):
+            raise ValueError(f"the frame header has no number {self.encoding.number}, which is to tell the encoding")
+        if self.length is None and (self.frame.size or self.packet.size):
+            raise ValueError("headers without a length do not tell where a message ends")
+        if self.padding < 1 or self.largest < 1:
+            raise ValueError("padding and largest are 1 or more")

@@ -1,0 +1,55 @@
+"""Decoded messages as JSON, one object each.
+
+::
+
+    {"template": "Quote", "template_id": 11, "schema_id": 7, "version": 3, "length": 116, "fields": {…}}
+
+Null values are ``null``, absent elements have no key. Enums are their names, sets sorted names, composites objects,
+arrays and groups lists, bytes lower-case hex, NaN and infinities strings. Whole numbers are exact to 64 bits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from connectors.wire.sbe.decode import Decoded
+from connectors.wire.sbe.values import SetValue
+
+
+def json_text(decoded: Decoded) -> str:
+    """Return a decoded message as one line of JSON, ``length`` being the bytes read, header included."""
+    header = decoded.header
+    message = {
+        "template": decoded.message.name,
+        "template_id": header.template_id,
+        "schema_id": header.schema_id,
+        "version": header.version,
+        "length": decoded.consumed,
+        "fields": decoded.values,
+    }
+    try:
+        return _encode(message)
+    except ValueError:  # a float that JSON has no number for: rare, so it alone pays for the search
+        return _encode(_without_odd_floats(message))
+
+
+def _plain(value: Any) -> Any:
+    """Return what stands for a value that is not JSON's."""
+    return value.names if isinstance(value, SetValue) else bytes(value).hex()
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, default=_plain).encode
+
+
+def _without_odd_floats(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _without_odd_floats(element) for name, element in value.items()}
+        case list():
+            return [_without_odd_floats(element) for element in value]
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case _:
+            return value

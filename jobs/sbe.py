@@ -1,0 +1,24 @@
+"""``silverfold sbe``: what the SBE core does, for people and scripts."""
+
+from __future__ import annotations
+
+import typer
+
+from jobs.cli import main_of
+from jobs.sbe_decode import decode
+from jobs.sbe_validate import validate
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def sbe() -> None:
+    """Decode messages of Simple Binary Encoding, and check their schemas."""
+
+
+for _command in (decode, validate):
+    app.command()(_command)
+
+
+if __name__ == "__main__":
+    main_of("sbe")

@@ -1,0 +1,302 @@
+"""Every framing: whole, byte by byte, in parts, with bytes behind; and what becomes of lies."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from conf.errors import OversizedMessage, TruncatedMessage, WireError
+from connectors.deephaven.frames import FrameCutter as DeephavenCutter
+from connectors.deephaven.frames import PrefixCounts
+from connectors.wire.framing.cutter import Frame, FrameCutter, frames_of
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.framing.settings import FixedHeader, Framing, Number
+from connectors.wire.sbe.decode import decode
+from connectors.wire.sbe.framed import cutter_for, measure
+from connectors.wire.sbe.model import Buffer
+from connectors.wire.sbe.schema import load_schema, with_byte_order
+from tests.support.sbe import message_of
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+FRAMES = json.loads((GOLDEN / "framing" / "frames.json").read_text("utf-8"))
+LIES = json.loads((GOLDEN / "framing" / "lies.json").read_text("utf-8"))
+SCHEMA = message_of('<field name="a" id="1" type="uint8"/>')
+STANDARD = load_schema(GOLDEN / "sbe" / "standard.xml")
+
+
+def named(case: dict[str, Any]) -> str:
+    return str(case["name"])
+
+
+def cutter(case: dict[str, Any]) -> FrameCutter:
+    return cutter_for(SCHEMA, FRAMINGS[case["framing"]])
+
+
+def in_parts(stream: bytes, size: int) -> list[bytes]:
+    return [stream[start : start + size] for start in range(0, len(stream), size)]
+
+
+def plain(frames: list[Frame]) -> list[dict[str, Any]]:
+    return [{"offset": f.offset, "body": f.body.hex(), "head": f.head, "packet": f.packet} for f in frames]
+
+
+def test_every_framing_has_golden_frames():
+    assert {case["framing"] for case in FRAMES} == set(FRAMINGS)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+@pytest.mark.parametrize("case", FRAMES, ids=named)
+def test_messages_do_not_depend_on_where_chunks_end(case, size):
+    found = list(frames_of(cutter(case), in_parts(bytes.fromhex(case["hex"]), size)))
+
+    assert plain(found) == case["frames"]
+
+
+@pytest.mark.parametrize("case", [case for case in FRAMES if case["framing"] != "whole"], ids=named)
+def test_a_message_is_given_as_soon_as_it_is_there(case):
+    stream, frames = bytes.fromhex(case["hex"]), cutter(case)
+    given_at = []
+    for end, byte in enumerate(stream, 1):
+        frames.receive(bytes([byte]))
+        given_at += [end] * len(list(iter(frames.next_frame, None)))
+
+    assert given_at == [frame["offset"] + len(frame["body"]) // 2 for frame in case["frames"]]
+
+
+@pytest.mark.parametrize("case", [case for case in FRAMES if case["framing"] != "whole"], ids=named)
+def test_the_beginning_of_a_further_message_changes_nothing_before_it(case):
+    frames = cutter(case)
+    frames.receive(bytes.fromhex(case["hex"] + case["hex"][:2]))
+
+    assert plain(list(iter(frames.next_frame, None))) == case["frames"]
+    assert frames.next_frame() is None
+    frames.receive_eof()
+    with pytest.raises(TruncatedMessage):
+        frames.next_frame()
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize("case", LIES, ids=named)
+def test_good_messages_come_before_a_lie_and_the_lie_is_final(case, size):
+    frames = cutter(case)
+    found, error = drain(frames, in_parts(bytes.fromhex(case["hex"]), size))
+
+    assert len(found) == case["good"]
+    assert (type(error).__name__, error.reason, error.offset) == (case["error"], case["reason"], case["offset"])
+    frames.receive(bytes.fromhex(FRAMES[1]["hex"]))
+    with pytest.raises(WireError) as again:
+        frames.next_frame()
+    assert again.value is error
+
+
+@pytest.mark.parametrize("case", [case for case in LIES if case["reason"] != "truncated"], ids=named)
+def test_a_lie_is_told_without_waiting_for_what_it_announces(case):
+    frames = cutter(case)
+    frames.receive(bytes.fromhex(case["hex"]))
+
+    with pytest.raises(WireError):
+        list(iter(frames.next_frame, None))
+
+
+def test_the_frames_of_the_standard_hold_its_messages():
+    stream = bytes.fromhex(next(case["hex"] for case in FRAMES if case["framing"] == "sofh"))
+
+    found = [decode(STANDARD, frame.body) for frame in frames_of(cutter_for(STANDARD, FRAMINGS["sofh"]), [stream])]
+
+    assert [decoded.message.name for decoded in found] == [
+        "NewOrderSingle",
+        "ExecutionReport",
+        "BusinessMessageReject",
+    ]
+    assert [decoded.consumed for decoded in found] == [62, 78, 58]
+    assert [decoded.warnings for decoded in found] == [(), (), ()]
+
+
+def test_an_encoding_type_is_held_against_the_byte_order_of_the_schema():
+    big = with_byte_order(SCHEMA, ">")
+    frame = bytes.fromhex("0000000f 5be0 0001000100010000 0a")
+
+    (found,) = frames_of(cutter_for(big, FRAMINGS["sofh"]), [frame])
+
+    assert decode(big, found.body).values == {"a": 10}
+    assert len(list(frames_of(FrameCutter(FRAMINGS["sofh"]), [frame]))) == 1
+
+
+def test_what_is_wrong_with_one_packet_costs_no_other():
+    packets = [bytes.fromhex(case["hex"]) for case in FRAMES if case["name"] == "mdp3"] * 2
+    packets.insert(1, packets[0][:-1])
+    found: list[int | str] = []
+    for packet in packets:
+        try:
+            found += [len(frame.body) for frame in frames_of(cutter_for(SCHEMA, FRAMINGS["cme-mdp3"]), [packet])]
+        except WireError as error:
+            found.append(error.reason)
+
+    assert found == [9, 11, "truncated", 9, 11]
+
+
+def test_padding_inside_a_frame_is_left_to_the_decoder():
+    case = next(case for case in FRAMES if case["framing"] == "coinbase-market-data")
+
+    found = list(frames_of(cutter(case), [bytes.fromhex(case["hex"])]))
+
+    assert [[warning.reason for warning in decode(SCHEMA, frame.body).warnings] for frame in found] == [
+        ["trailing-bytes"],
+        ["trailing-bytes"],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_padding_between_frames_is_passed_over_even_where_the_last_lacks_it(size):
+    framing = replace(FRAMINGS["deephaven"], padding=8)
+    stream = bytes.fromhex("06000000 010203040506 ffffffffffff 04000000 01020304 03000000 010203")
+
+    found = frames_of(FrameCutter(framing), in_parts(stream, size))
+
+    assert [frame.body.hex() for frame in found] == ["010203040506", "01020304", "010203"]
+
+
+def test_a_packet_may_hold_one_message_each():
+    packet = FixedHeader(1, (Number("sequence", 0, 1),))
+    framing = replace(FRAMINGS["cme-mdp3"], packet=packet, per_packet="one")
+    stream = bytes.fromhex("01 0400 aaaa 02 0300 bb")
+
+    found = list(frames_of(FrameCutter(framing), [stream]))
+
+    assert [(frame.packet["sequence"], frame.body.hex()) for frame in found] == [(1, "aaaa"), (2, "bb")]
+    with pytest.raises(TruncatedMessage):
+        list(frames_of(FrameCutter(framing), [stream + b"\x03"]))
+
+
+def test_a_length_may_leave_out_the_header_of_the_message():
+    framing = replace(FRAMINGS["deephaven"], length_counts=-8)
+
+    (frame,) = frames_of(cutter_for(SCHEMA, framing), [bytes.fromhex("01000000 0100010001000000 0a")])
+
+    assert decode(SCHEMA, frame.body).values == {"a": 10}
+
+
+def test_nothing_at_all_holds_no_message():
+    for framing in FRAMINGS.values():
+        assert list(frames_of(cutter_for(SCHEMA, framing), [])) == []
+
+
+def test_one_whole_message_is_bounded_as_it_comes():
+    frames = FrameCutter(Framing(largest=10))
+    frames.receive(bytes(10))
+    assert frames.next_frame() is None
+    frames.receive(b"\0")
+    with pytest.raises(OversizedMessage):
+        frames.next_frame()
+
+
+@pytest.mark.parametrize(
+    ("parts", "body"),
+    [
+        ('<group name="g" id="1"><field name="f" id="2" type="uint8"/></group>', "0100 ffff"),
+        ('<data name="d" id="1" type="text"/>', "feff"),
+    ],
+)
+def test_a_packed_message_that_announces_more_than_it_may_have_is_refused_once_it_has_come(parts, body):
+    schema = message_of(parts)
+    frames = cutter_for(schema, replace(FRAMINGS["packed"], largest=1000))
+    frames.receive(bytes.fromhex("0000010001000000" + body) + bytes(900))
+    assert frames.next_frame() is None
+    frames.receive(bytes(200))
+    with pytest.raises(OversizedMessage):
+        frames.next_frame()
+
+
+def test_the_end_of_a_packed_message_is_looked_for_only_when_more_bytes_have_come():
+    lengths: list[int] = []
+
+    def measured(body: Buffer) -> int:
+        lengths.append(len(body))
+        return measure(SCHEMA, body)
+
+    frames = FrameCutter(FRAMINGS["packed"], measure=measured)
+    for chunk in ("0100", "010001000000", "0a"):
+        frames.receive(bytes.fromhex(chunk))
+        found = [frames.next_frame() for _ in range(3)]
+
+    assert lengths == [2, 8, 9]
+    assert [frame.body.hex() for frame in found if frame is not None] == ["01000100010000000a"]
+
+
+def test_a_packed_message_that_is_too_long_is_refused_though_it_is_all_there():
+    schema = message_of('<data name="d" id="1" type="text"/>')
+    frames = cutter_for(schema, replace(FRAMINGS["packed"], largest=20))
+    frames.receive(bytes.fromhex("0000010001000000 0b00") + bytes(11))
+    with pytest.raises(OversizedMessage):
+        frames.next_frame()
+
+
+def test_text_that_is_not_valid_does_not_lose_the_place_among_packed_messages():
+    schema = message_of('<data name="d" id="1" type="text"/>')
+    message = bytes.fromhex("0000010001000000 0100 ff")
+
+    assert len(list(frames_of(cutter_for(schema, FRAMINGS["packed"]), [message * 2]))) == 2
+
+
+def test_memory_and_work_follow_what_came_not_what_was_announced():
+    frames = FrameCutter(FRAMINGS["deephaven"])
+    frames.receive((16 * 1024 * 1024).to_bytes(4, "little"))
+    tracemalloc.start()
+
+    for _ in range(50_000):
+        frames.receive(b"\0")
+        assert frames.next_frame() is None
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+@given(bodies=st.lists(st.binary(min_size=8, max_size=30), max_size=6), cuts=st.lists(st.integers(0, 250), max_size=8))
+def test_deephaven_streams_are_cut_as_the_connector_cuts_them(bodies: list[bytes], cuts: list[int]):
+    stream = b"".join(len(body).to_bytes(4, "little") + body for body in bodies)
+    ends = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    theirs = DeephavenCutter(header_size=8, counts=PrefixCounts.MESSAGE, largest=1000)
+    theirs.receive(stream)
+
+    found = frames_of(
+        FrameCutter(FRAMINGS["deephaven"], smallest=8), map(stream.__getitem__, map(slice, ends, ends[1:]))
+    )
+
+    assert [frame.body for frame in found] == list(iter(theirs.next_body, None)) == bodies
+
+
+@given(framing=st.sampled_from(sorted(FRAMINGS)), stream=st.binary(max_size=300), size=st.integers(1, 50))
+def test_any_bytes_give_messages_or_a_wire_error(framing: str, stream: bytes, size: int):
+    found, error = drain(cutter_for(SCHEMA, FRAMINGS[framing]), in_parts(stream, size))
+
+    assert sum(len(frame.body) for frame in found) <= len(stream)
+    assert error is None or (error.reason and error.offset is not None and 0 <= error.offset <= len(stream))
+
+
+@given(case=st.sampled_from(FRAMES), place=st.integers(0, 200), wrong=st.binary(min_size=1, max_size=3))
+def test_a_damaged_stream_gives_messages_or_a_wire_error(case: dict[str, Any], place: int, wrong: bytes):
+    stream = bytes.fromhex(case["hex"])
+    damaged = stream[:place] + wrong + stream[place + len(wrong) :]
+    found, error = drain(cutter(case), [damaged])
+
+    assert all(damaged[frame.offset : frame.offset + len(frame.body)] == frame.body for frame in found)
+    assert error is None or error.offset is not None
+
+
+def drain(frames: FrameCutter, chunks: list[bytes]) -> tuple[list[Frame], WireError | None]:
+    """Return the messages before the first error, and that."""
+    found: list[Frame] = []
+    try:
+        found += frames_of(frames, chunks)
+    except WireError as error:
+        return found, error
+    return found, None
