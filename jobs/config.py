@@ -51,7 +51,7 @@ def _described(connector: Connector, feed: Feed) -> str:
     lines = [f"{feed.name}: {connector.name} at {feed.address or 'its default address'}"]
     for name, table in feed.tables.items():
         keys = ", ".join(table.keys) or "the source's row keys"
-        lines.append(f"  {name}: {table.source}, keys: {keys}")
+        lines.append(f"  {name}: {table.source or name}, keys: {keys}")
     return "\n".join(lines)
 
 

@@ -8,7 +8,8 @@ import pytest
 from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.plan import Plan, Planner, StreamRules
+from pipelines.plan import Plan, Planner
+from pipelines.rules import StreamRules
 from tests.support.bronze_rows import bronze
 
 NO_LIMIT = CutLimits()
