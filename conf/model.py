@@ -79,9 +79,14 @@ class Table(Strict):
     stored_as_scd_type: Literal[1, 2] = 1
     expect: dict[RuleName, Expectation] = Field(default_factory=dict)
 
+    @property
+    def keeps_history(self) -> bool:
+        """Every version of a row is kept, beside the rows that stand."""
+        return self.stored_as_scd_type == 2
+
     @model_validator(mode="after")
     def _history_is_of_all_rows(self) -> Self:
-        if self.stored_as_scd_type != 1 and any(rule.action == "quarantine" for rule in self.expect.values()):
+        if self.keeps_history and any(rule.action == "quarantine" for rule in self.expect.values()):
             raise ValueError("a rule that quarantines rows cannot go with stored_as_scd_type = 2: use warn or fail")
         return self
 

@@ -108,7 +108,7 @@ def _verified(
                 yield verify_against_source(places, connector, feed, name, patience=patience)
                 continue
             yield verify_table(places, connector, feed, name)
-            if feed.tables[name].stored_as_scd_type == 2:
+            if feed.tables[name].keeps_history:
                 yield verify_history(places, connector, feed, name)
 
 

@@ -66,7 +66,7 @@ def apply_cut(work: Work, row: StructType, *, judges: bool = False, looks: bool 
         return
     work.changes, folding = typed_as(work.changes, columns), None
     if work.target.connector.net:
-        if work.target.keeps_history:
+        if work.target.table.keeps_history:
             keep_versions(work, columns)
         net = net_rows(work.changes)
     else:

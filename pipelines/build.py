@@ -153,7 +153,7 @@ class FeedBuild:
         plan = planned(before=bound)
         while plan.cut is not None and (stop := self._stop_within(name, plan.cut)) is not None:
             plan = planned(before=stop, past=past)
-            if plan.cut is None and self.tables[name].target.keeps_history:
+            if plan.cut is None and self.tables[name].target.table.keeps_history:
                 past = stop
                 plan = planned(before=bound, past=past)
         return plan
@@ -161,7 +161,7 @@ class FeedBuild:
     def _bound(self, name: str) -> int | None:
         """Return the position cuts may not reach. A history that is ahead of its table has seen one cut: that one."""
         target = self.tables[name].target
-        if not target.keeps_history:
+        if not target.table.keeps_history:
             return self.before
         ahead = recorded_position(target.history, history_id(self.feed.name, name))
         bounds = [self.before, ahead + 1 if ahead > target.position() else None]

@@ -55,7 +55,7 @@ class Folding:
         told = self._told()
         folded = self._folded(told)
         self._explain(folded)
-        if self._target.keeps_history:
+        if self._target.table.keeps_history:
             self._keep_history(told)
         others = [] if self._looks else [F.col(EXPECTS)]
         if not self._by_sequence:
@@ -68,7 +68,7 @@ class Folding:
         """Return the changes and those that wait for their row, kept where they are looked at more than once."""
         work = self._work
         told = work.changes if work.waiting is None else work.changes.unionByName(self._heard_before(work.waiting))
-        more_than_once = self._target.keeps_history or self._by_sequence
+        more_than_once = self._target.table.keeps_history or self._by_sequence
         return work.kept.enter_context(cached(told)) if more_than_once else told
 
     def _folded(self, told: DataFrame) -> DataFrame:

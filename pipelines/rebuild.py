@@ -204,7 +204,7 @@ class Rebuild:
 
     @property
     def _keeps_history(self) -> bool:
-        return self.feed.tables[self.table].stored_as_scd_type == 2
+        return self.feed.tables[self.table].keeps_history
 
     def _parts(self) -> list[_Part]:
         """Return all that a build writes for the table, in its order: the table is the last."""

@@ -203,7 +203,7 @@ def _need(connector: Connector, feed: Feed, table: str, applied: int, updates: U
     none = np.empty(0, UPDATE)
     if not connector.has_snapshots(feed.tables[table]):
         return Need(table, 0, "has no snapshots: it needs every frame", none, none)
-    if feed.tables[table].stored_as_scd_type != 1:
+    if feed.tables[table].keeps_history:
         return Need(table, 0, "keeps history: it needs every frame", none, none)
     if applied < 0:
         return Need(table, 0, "is not built: it needs every frame", none, none)

@@ -35,6 +35,6 @@ class StreamRules:
             connector.has_snapshots(settings),
             connector.continuity == "resync",
             applied,
-            every_update=settings.stored_as_scd_type == 2,
+            every_update=settings.keeps_history,
             stream=connector.stream(feed, table),
         )

@@ -205,7 +205,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
     opened = open_table(place)
     if opened is None:
         return Built(quarantined=held)
-    keeps_history = feed.tables[table].stored_as_scd_type == 2
+    keeps_history = feed.tables[table].keeps_history
     with naming_the_store(place):
         applied = opened.transaction_version(app_id(feed.name, table))
         position = -1 if applied is None else applied

@@ -145,7 +145,7 @@ class _Cuts:
 
     def names(self, table: str) -> list[str]:
         """Return the names of a table and, where it keeps one, of its history."""
-        return [table, history_of(table)] if self.feed.tables[table].stored_as_scd_type == 2 else [table]
+        return [table, history_of(table)] if self.feed.tables[table].keeps_history else [table]
 
     def as_of(self, position: int) -> AsOf:
         shown: list[_Shown] = []

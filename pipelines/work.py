@@ -26,9 +26,6 @@ from transforms.changes import complete, struct_type
 from transforms.merge import PRESENT, Recorded
 from transforms.sql import path_table
 
-WITH_HISTORY = 2
-"""``stored_as_scd_type`` of a table that keeps every version of its rows beside those that stand."""
-
 
 @dataclass(frozen=True)
 class Target:
@@ -80,11 +77,6 @@ class Target:
     def upsert(self) -> bool:
         """An update of a row that does not exist begins one: the table never had a snapshot."""
         return not self.connector.has_snapshots(self.table)
-
-    @property
-    def keeps_history(self) -> bool:
-        """Every version of a row is kept."""
-        return self.table.stored_as_scd_type == WITH_HISTORY
 
     def position(self) -> int:
         """Return the position the table has reached, read from its log; -1 for none."""

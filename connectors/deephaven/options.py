@@ -74,9 +74,9 @@ class DeephavenTable(Table):
                 raise ValueError(f"{setting} among columns, which lack {', '.join(missing)}")
         if self.keys and self.keeps_log:
             raise ValueError("keys with apply = upsert: a log has none")
-        if self.stored_as_scd_type != 1 and self.keeps_log:
+        if self.keeps_history and self.keeps_log:
             raise ValueError("stored_as_scd_type = 2 with apply = upsert: a log is a history already")
-        if self.stored_as_scd_type != 1 and self.keys:
+        if self.keeps_history and self.keys:
             raise ValueError("stored_as_scd_type = 2 without keys: versions are those of a row key")
         if self.expect and self.keeps_log:
             raise ValueError("expect with apply = upsert: a log has changes, not rows")

@@ -95,7 +95,7 @@ class SbeTable(Table):
         """Refuse what means nothing where every row is kept."""
         if self.operation:
             raise ValueError("operation with keys: it is done to the row of a key")
-        if self.stored_as_scd_type != 1:
+        if self.keeps_history:
             raise ValueError("stored_as_scd_type = 2 with keys: without, the table is a history already")
         if self.expect:
             raise ValueError("expect with keys: without, every row is kept as it came")
