@@ -16,8 +16,8 @@ class MessageReceived(NamedTuple):
     header: Header
     template: Message | None
     """None when the schema does not know it, or the message is of another schema."""
-    end: int
-    """Bytes of the input up to and including it."""
+    place: str
+    """Where to go on behind it: `connectors.sbe.filepositions`."""
 
 
 class SequenceGap(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from conf.errors import WireError
+from connectors.sbe.filepositions import BEGINNING, FilePosition
 from connectors.sbe.messages import BadBytes, Event, MessageReceived, SequenceGap
 from connectors.wire.framing.cutter import Frame
 from connectors.wire.framing.settings import Framing
@@ -22,24 +23,23 @@ SEQUENCE: Final = "sequence"
 
 
 class Session:
-    """One input from its first byte to its last.
+    """One input from its first byte to its last, or from a place where an earlier session stopped.
 
     Args:
-        begins: Bytes of the input that were read before: offsets go on from there.
+        begins: Where the bytes begin that will be received. Messages that were read before are passed over.
     """
 
-    def __init__(self, schema: Schema, framing: Framing, *, begins: int = 0) -> None:
-        self._schema, self._framing, self._begins = schema, framing, begins
+    def __init__(self, schema: Schema, framing: Framing, *, begins: FilePosition = BEGINNING) -> None:
+        self._schema, self._begins = schema, begins
         self._cutter = cutter_for(schema, framing)
-        self._end = begins
+        self._places, self._numbers = _Places(framing, begins.offset), _Numbers(framing)
+        self._passes = begins.passed
         self._over = False
-        self._numbers = _Numbers(framing)
         self._next: MessageReceived | None = None
 
-    @property
-    def end(self) -> int:
-        """Bytes of the input up to the end of the last message that was pulled."""
-        return self._end
+    def left(self) -> bytes:
+        """Return the bytes that were taken and not cut."""
+        return self._cutter.left()
 
     def receive(self, chunk: bytes) -> None:
         """Take bytes as they arrived. Chunk boundaries carry no meaning."""
@@ -54,26 +54,49 @@ class Session:
         if self._next is not None:
             event, self._next = self._next, None
             return event
-        if self._over:
-            return None
-        try:
-            frame = self._cutter.next_frame()
-        except WireError as error:
-            self._over = True
-            return BadBytes(error, self._end)
-        return None if frame is None else self._of(frame)
+        while not self._over:
+            try:
+                frame = self._cutter.next_frame()
+            except WireError as error:
+                self._over = True
+                return BadBytes(error, self._begins.offset + (error.offset or 0))
+            if frame is None:
+                break
+            found = self._of(frame)
+            if self._passes == 0:
+                return found
+            self._passes, self._next = self._passes - 1, None
+        return None
 
     def _of(self, frame: Frame) -> Event:
         header = read_header(self._schema, frame.body)
         ours = header.schema_id == self._schema.id
         template = self._schema.templates.get(header.template_id) if ours else None
-        self._end = self._begins + _end(frame, self._framing)
-        message = MessageReceived(frame.body, header, template, self._end)
+        message = MessageReceived(frame.body, header, template, self._places.behind(frame))
         gap = self._numbers.gap(frame)
         if gap is None:
             return message
         self._next = message
         return gap
+
+
+class _Places:
+    """Says where to go on behind each frame."""
+
+    def __init__(self, framing: Framing, begins: int) -> None:
+        self._framing, self._begins = framing, begins
+        self._packet: Mapping[str, int] | None = None
+        self._offset = self._taken = 0
+
+    def behind(self, frame: Frame) -> str:
+        framing, size = self._framing, self._framing.frame.size + len(frame.body)
+        if not framing.packet.size:
+            return str(FilePosition(self._begins + frame.offset + len(frame.body) + -size % framing.padding))
+        if frame.packet is not self._packet:
+            self._packet, self._taken = frame.packet, 0
+            self._offset = self._begins + frame.offset - framing.frame.size - framing.packet.size
+        self._taken += 1
+        return str(FilePosition(self._offset, self._taken))
 
 
 class _Numbers:
@@ -99,9 +122,3 @@ class _Numbers:
         last, follows = self._last, {1, self._messages}
         self._packet, self._last, self._messages = frame.packet, found, 1
         return None if last is None or found - last in follows else SequenceGap(last + 1, found)
-
-
-def _end(frame: Frame, framing: Framing) -> int:
-    """Return the bytes of the input up to the end of a frame, its padding included."""
-    size = framing.frame.size + len(frame.body)
-    return frame.offset + len(frame.body) + -size % framing.padding
