@@ -44,9 +44,9 @@ class Level:
     rows: pa.Array
     owner: Longs
 
-    def of_rows(self, element: str) -> pa.Array:
-        """Return a column, one value for each row of the table."""
-        return pc.struct_field(self.rows, element).take(pa.array(self.owner))
+    def of_rows(self, source: Source) -> pa.Array:
+        """Return a column, one value for each row of the table; entries inside are without their shapes."""
+        return pc.struct_field(self.rows, source.element).take(pa.array(self.owner)).cast(source.type)
 
     def numbers(self, element: str) -> Longs:
         """Return a column of numbers that are never null, as `of_rows`."""
@@ -89,7 +89,7 @@ class ChangeReader:
         levels = self._levels(messages)
         message = levels[0].owner
         ordinals = np.arange(len(message)) - np.searchsorted(message, message)
-        columns = [levels[source.level].of_rows(source.element) for source in self.layout.columns]
+        columns = [levels[source.level].of_rows(source) for source in self.layout.columns]
         ops, known = self._operations(columns)
         told = Rows(pa.array(positions[message]), pa.array(ordinals, pa.int32()), columns, ops)
         yield self._batch(told, self._present(levels, columns) if self.table.keys else None).filter(known)

@@ -151,8 +151,8 @@ class Landing:
 def deprecated(body: Body, path: str, version: int) -> Iterator[str]:
     """Yield the paths of elements that messages of a version have though they are deprecated by then."""
     parts = [(path, body.deprecated)]
-    for each in (*body.fields, *body.data):
-        parts.append((f"{path}.{each.name}", each.deprecated))
+    parts += [(f"{path}.{field.name}", field.deprecated) for field in body.fields]
+    parts += [(f"{path}.{data.name}", data.deprecated) for data in body.data]
     yield from (name for name, since in parts if since is not None and since <= version)
     for group in body.groups:
         if group.since_version <= version:
