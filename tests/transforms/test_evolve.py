@@ -83,7 +83,7 @@ def test_a_renamed_key_stops_the_table() -> None:
 
 
 def test_a_name_in_other_letters_is_the_same_column() -> None:
-    assert drift(columns(Sym=TEXT), columns(SYM=TEXT), table="t") == ([], [])
+    assert drift(columns(Sym=TEXT), columns(SYM=TEXT), table="t") == ([], [], [])
 
 
 def test_a_table_has_new_columns_and_wider_types_and_is_read_by_any_reader(spark: SparkSession, tmp_path: Path) -> None:
