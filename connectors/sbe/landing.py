@@ -8,7 +8,7 @@ data frame              one message, header and body, without framing; ``stream`
 ``schema changed``      what the new schema has that the last one had not, and the reverse
 ``unknown template``    once for each in an epoch: its messages land, and are decoded once a schema has the template
 ``newer version``       once in an epoch: messages are newer than the schema; what it knows of them is read
-``deprecated``          once for each template: elements of it that are deprecated are in use
+``deprecated``          once for each element of a template: messages come whose version has it as deprecated
 ``sequence gap``        numbers of packets do not follow each other
 ``part of a message``   once for each place: the file ends inside a message; it is read again from there
 ``bad bytes``           what cannot be cut into messages, its beginning in base64; the epoch is over
@@ -43,12 +43,13 @@ class Landing:
 
     Args:
         places: Messages have a place to go on from.
-        told: What was told once, of the feed: whose deprecated elements, and where a file ends. Grows.
+        told: What was told of the feed and is not told again: deprecated elements, and where a file ends. Grows.
     """
 
     def __init__(self, schema: Schema, session: Session, *, places: bool, told: set[str]) -> None:
         self._schema, self._session, self._places, self._told = schema, session, places, told
         self._unknown: set[str] = set()
+        self._seen: set[tuple[str, int]] = set()
         self._newer = self._grows = False
         self.error: RemoteProtocolError | None = None
         """Why the connection is to be dropped."""
@@ -105,7 +106,7 @@ class Landing:
                 self._newer = True
                 version, known = header.version, self._schema.version
                 yield mark("newer version", template=template.name, version=version, schema_version=known)
-            if template.name not in self._told:
+            if (template.name, header.version) not in self._seen:
                 yield from self._deprecated(template, header.version)
         place = event.place if self._places else None
         yield Frame(event.body, Kind.DATA, Boundary.WHOLE, stream, place)
@@ -124,8 +125,9 @@ class Landing:
             )
 
     def _deprecated(self, template: Message, version: int) -> Iterator[Frame]:
-        elements = list(deprecated(template, template.name, version))
-        self._told.add(template.name)
+        self._seen.add((template.name, version))
+        elements = [name for name in deprecated(template, template.name, version) if name not in self._told]
+        self._told.update(elements)
         if elements:
             yield mark("deprecated", template=template.name, version=version, elements=elements)
 
@@ -133,10 +135,10 @@ class Landing:
         what = f"part at {event.begins}"
         if what not in self._told:
             self._told.add(what)
-            yield mark("part of a message", offset=event.begins, left=len(self._session.left()))
+            yield mark("part of a message", offset=event.begins, left=len(event.left))
 
     def _broken(self, event: BadBytes) -> Frame:
-        error, left = event.error, self._session.left()
+        error, left = event.error, event.left
         self.error = RemoteProtocolError(str(error))
         return mark(
             "bad bytes",

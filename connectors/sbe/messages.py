@@ -33,6 +33,8 @@ class BadBytes(NamedTuple):
     error: WireError
     begins: int
     """Offset in the input of the first byte that was not cut."""
+    left: bytes
+    """All bytes from there on that had come."""
 
 
 Event: TypeAlias = MessageReceived | SequenceGap | BadBytes

@@ -15,7 +15,7 @@ from connectors.sbe.messages import BadBytes, Event, MessageReceived, SequenceGa
 from connectors.wire.framing.cutter import Frame
 from connectors.wire.framing.settings import Framing
 from connectors.wire.sbe.framed import cutter_for
-from connectors.wire.sbe.header import read_header
+from connectors.wire.sbe.header import Header, read_header
 from connectors.wire.sbe.model import Schema
 
 SEQUENCE: Final = "sequence"
@@ -37,10 +37,6 @@ class Session:
         self._over = False
         self._next: MessageReceived | None = None
 
-    def left(self) -> bytes:
-        """Return the bytes that were taken and not cut."""
-        return self._cutter.left()
-
     def receive(self, chunk: bytes) -> None:
         """Take bytes as they arrived. Chunk boundaries carry no meaning."""
         self._cutter.receive(chunk)
@@ -55,21 +51,23 @@ class Session:
             event, self._next = self._next, None
             return event
         while not self._over:
-            try:
-                frame = self._cutter.next_frame()
-            except WireError as error:
-                self._over = True
-                return BadBytes(error, self._begins.offset + (error.offset or 0))
-            if frame is None:
-                break
-            found = self._of(frame)
-            if self._passes == 0:
+            found = self._cut()
+            if found is None or isinstance(found, BadBytes) or self._passes == 0:
                 return found
             self._passes, self._next = self._passes - 1, None
         return None
 
-    def _of(self, frame: Frame) -> Event:
-        header = read_header(self._schema, frame.body)
+    def _cut(self) -> Event | None:
+        frame = None
+        try:
+            frame = self._cutter.next_frame()
+            return None if frame is None else self._of(frame, read_header(self._schema, frame.body))
+        except WireError as error:
+            self._over = True
+            offset, body = ((error.offset or 0), b"") if frame is None else (frame.offset, frame.body)
+            return BadBytes(error, self._begins.offset + offset, body + self._cutter.left())
+
+    def _of(self, frame: Frame, header: Header) -> Event:
         ours = header.schema_id == self._schema.id
         template = self._schema.templates.get(header.template_id) if ours else None
         message = MessageReceived(frame.body, header, template, self._places.behind(frame))
@@ -100,7 +98,9 @@ class _Places:
 
 
 class _Numbers:
-    """Watches the numbers that come with frames. They count packets, or messages: either is in order.
+    """Watches the numbers that come with frames.
+
+    They count packets, or messages: which of the two is learnt behind the first packet that has not just one message.
 
     Args:
         framing: Tells where the numbers are, if there are any.
@@ -112,6 +112,7 @@ class _Numbers:
         self._packet: Mapping[str, int] | None = None
         self._last: int | None = None
         self._messages = 0
+        self._counts_messages: bool | None = None
 
     def gap(self, frame: Frame) -> SequenceGap | None:
         """Return what is missing before a frame; None when nothing is."""
@@ -119,6 +120,12 @@ class _Numbers:
             self._messages += 1
             return None
         found = (frame.packet if self._of_packet else frame.head)[SEQUENCE]
-        last, follows = self._last, {1, self._messages}
+        gap = None if self._last is None else self._between(self._last, found)
         self._packet, self._last, self._messages = frame.packet, found, 1
-        return None if last is None or found - last in follows else SequenceGap(last + 1, found)
+        return gap
+
+    def _between(self, last: int, found: int) -> SequenceGap | None:
+        if self._messages > 1 and self._counts_messages is None and found - last in (1, self._messages):
+            self._counts_messages = found - last > 1
+        expected = last + (self._messages if self._counts_messages else 1)
+        return None if found == expected else SequenceGap(expected, found)
