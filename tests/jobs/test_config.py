@@ -80,7 +80,7 @@ def test_tables_of_templates_are_listed_by_their_messages(capsys, tmp_path):
     code, out, err = check(capsys, tmp_path, stream=STREAM)
     assert out == (
         "stream: sbe at file:/data/frames.bin\n"
-        "  Trade: Trade, keys: the source's row keys\n"
+        "  Trade: Trade, every row as it came\n"
         "  book: BookUpdate, keys: securityId, side, level\n"
         "1 feed, warehouse warehouse: no mistakes\n"
     )
