@@ -54,7 +54,7 @@ JOBS = {
     "quarantine": Job(
         "jobs.quarantine:app", "See what silver tables could not take; try it again, or go on without it."
     ),
-    "sbe": Job("jobs.sbe:app", "Decode messages of Simple Binary Encoding, and check their schemas."),
+    "sbe": Job("jobs.sbe:app", "Decode messages of Simple Binary Encoding, and judge and compare their schemas."),
     "config": Job("jobs.config:app", "Look at the settings."),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from jobs.cli import main_of
+from jobs.sbe_check import check
 from jobs.sbe_decode import decode
 from jobs.sbe_validate import validate
 
@@ -13,10 +14,10 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def sbe() -> None:
-    """Decode messages of Simple Binary Encoding, and check their schemas."""
+    """Decode messages of Simple Binary Encoding, and judge and compare their schemas."""
 
 
-for _command in (decode, validate):
+for _command in (decode, validate, check):
     app.command()(_command)
 
 

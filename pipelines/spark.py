@@ -63,6 +63,8 @@ SESSION = {
     # Frames may be megabytes each: 10,000 of them in one Arrow batch would not fit a Python worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A fold keeps one row per key at hand; Spark would give up hashing and sort at 128 keys already.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

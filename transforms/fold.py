@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from conf.errors import UnusableKey
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
 from transforms.explain import SAID
-from transforms.sql import quoted
+from transforms.sql import literal, quoted
 
 CHANGES, MOVES, COMES_FROM, FIRST_SEQUENCE = "changes", "moves", "comes_from", "first_sequence"
 """Columns of folded change rows: how many changes of the key there were, how many that move a row to another key, the
@@ -128,19 +128,21 @@ def _of_last_rows(grouped: DataFrame, kept: Sequence[str], *, upsert: bool) -> D
 
 
 def _last_cells(row: T.StructType) -> list[Column]:
-    """Aggregate, for each column, its last value beside its order: a row that begins or ends speaks of every column."""
-    reset = F.col("op").isin(*_RESETS)
-    present = F.col("present")
+    """Aggregate, for each column, its last value beside its order: a row that begins or ends speaks of every column.
+
+    As SQL text: a table may have hundreds of columns, and each call of a function is a call of the JVM.
+    """
+    resets = f"op IN ({', '.join(map(repr, _RESETS))})"
 
     def last(at: int, name: str) -> Column:
-        sent = reset | present.isNull() | F.array_contains(present, name)
-        said = reset & present.isNotNull() & ~F.array_contains(present, name)
-        value = F.when(~said, F.col(f"row.{quoted(name)}"))
-        return F.max(F.when(sent, F.struct("order", value.alias("value")))).alias(f"cell_{at}")
+        named = f"array_contains(present, {literal(name)})"
+        unsaid = f"{resets} AND present IS NOT NULL AND NOT {named}"
+        told = f"struct(`order`, IF({unsaid}, NULL, row.{quoted(name)}) AS value)"
+        return F.expr(f"max(IF({resets} OR present IS NULL OR {named}, {told}, NULL)) AS cell_{at}")
 
     return [
         F.max("order").alias("last"),
-        F.max(F.when(reset, F.struct("order", "op"))).alias("reset"),
+        F.expr(f"max(IF({resets}, struct(`order`, op), NULL)) AS reset"),
         *(last(at, name) for at, name in enumerate(row.names)),
     ]
 
@@ -148,10 +150,10 @@ def _last_cells(row: T.StructType) -> list[Column]:
 def _of_last_cells(grouped: DataFrame, row: T.StructType, kept: Sequence[str], *, upsert: bool) -> DataFrame:
     after = F.col("reset").isNull() | (F.col("last") > F.col("reset.order"))
     op = _net_op(after, upsert=upsert)
-    cells = [(F.col(f"cell_{at}"), field.name) for at, field in enumerate(row)]
-    values = F.struct(*(cell["value"].alias(name) for cell, name in cells))
-    sent = F.array_compact(F.array(*(F.when(cell.isNotNull(), F.lit(name)) for cell, name in cells)))
-    partial = (op == UPDATE) & (F.size(sent) < len(cells))
+    values = F.expr(f"struct({', '.join(f'cell_{at}.value AS {quoted(name)}' for at, name in enumerate(row.names))})")
+    told = (f"IF(cell_{at} IS NULL, NULL, {literal(name)})" for at, name in enumerate(row.names))
+    sent = F.expr(f"array_compact(array({', '.join(told)}))")
+    partial = (op == UPDATE) & (F.size(sent) < len(row))
     return grouped.select(
         "frame_seq",
         "key",

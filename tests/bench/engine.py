@@ -168,7 +168,7 @@ def apply(bench: Bench, sizes: Sequence[int], counts: Sequence[int]) -> None:
     seconds: dict[int, float] = {}
     for rows in sizes:
         ours, bare = bench.table(f"ours{rows}", rows), bench.table(f"bare{rows}", rows)
-        for count in counts:
+        for count in (count for count in counts if count * 10 <= rows):
 
             def reduced_merge(changes: str, bare: str = bare) -> None:
                 bench.merge(bare, bench.spark.read.parquet(f"{changes}.net"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.cuts import last_cuts
@@ -13,7 +14,7 @@ from tests.support.told import FEED, STREAM, ToldConnector
 
 
 def test_what_no_row_explains_is_counted_or_stops_the_table_before_its_update(
-    spark: SparkSession, warehouse: Path
+    spark: SparkSession, warehouse: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     told = Told(spark, warehouse, ToldConnector())
     told.history.begin_snapshot()
@@ -32,6 +33,7 @@ def test_what_no_row_explains_is_counted_or_stops_the_table_before_its_update(
 
     assert told.rows() == {1: ("x", 5), 2: ("again", 0)}
     assert told.notes() == {"updates_without_row": 2, "inserts_over_row": 1, "deletes_of_nothing": 1}
+    assert "Exception" not in capfd.readouterr().err  # the first attempt to write failed, as it was meant to
 
 
 def test_an_update_that_comes_before_its_row_waits_for_it(spark: SparkSession, warehouse: Path) -> None:

@@ -60,10 +60,10 @@ class BodyReader:
         self._root = root
         self._plan = BlockPlan(body.fields, options, body.block_length)
         version = options.version
-        self._groups = tuple(_GroupReader(group, options, f"{path}.{group.name}") for group in body.groups)
-        self._data = tuple(_DataReader(data, options) for data in body.data)
-        self._present_groups = tuple(reader for reader in self._groups if reader.since_version <= version)
-        self._present_data = tuple(reader for reader in self._data if reader.since_version <= version)
+        groups = tuple(_GroupReader(group, options, f"{path}.{group.name}") for group in body.groups)
+        data = tuple(_DataReader(data, options) for data in body.data)
+        self._present_groups = tuple(reader for reader in groups if reader.since_version <= version)
+        self._present_data = tuple(reader for reader in data if reader.since_version <= version)
         self.flat = not self._present_groups and not self._present_data
         """Nothing follows the block, as far as the acting version tells."""
 
@@ -96,9 +96,12 @@ class BodyReader:
         return values, self._read_counted(scan, offset, values, counts)
 
     def _read_counted(self, scan: Scan, offset: int, values: dict[str, Any], counts: Counts) -> int:
-        """Read as many groups and data as the message says; skip those the schema does not know."""
-        groups = self._present_groups if counts.groups is None else self._groups[: counts.groups]
-        data = self._present_data if counts.data is None else self._data[: counts.data]
+        """Read as many groups and data as the message says; skip those the schema does not know.
+
+        What is newer than the message is not among them, wherever it stands: only of the rest the last may be missing.
+        """
+        groups = self._present_groups[: counts.groups]
+        data = self._present_data[: counts.data]
         for group in groups:
             values[group.name], offset = group.read(scan, offset)
         offset = self._skip(scan, offset, groups=(counts.groups or 0) - len(groups), last=not data)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from connectors.wire.sbe.document import MAX_DEPTH, Element
 from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
-from connectors.wire.sbe.simple import presence_of
+from connectors.wire.sbe.simple import presence_of, remarks_of
 
 if TYPE_CHECKING:  # the two make each other: members may be named encodings
     from connectors.wire.sbe.encodings import Encodings
@@ -31,6 +31,7 @@ def resolve_composite(element: Element, encodings: Encodings) -> Composite | Non
         members=tuple(members),
         since_version=encodings.report.number(element, "sinceVersion"),
         presence=presence_of(element, encodings.report) or Presence.REQUIRED,
+        remarks=remarks_of(element, encodings.report),
     )
 
 
@@ -88,6 +89,8 @@ def _member(child: Element, offset: int, encoding: Encoding, encodings: Encoding
         constant=value,
         since_version=max(report.number(child, "sinceVersion"), encoding.since_version),
         deprecated=report.given(child, "deprecated"),
+        referred=child.tag == "ref",
+        description=child.get("description"),
     )
 
 

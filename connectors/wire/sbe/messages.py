@@ -68,6 +68,7 @@ class Messages:
             deprecated=self._report.given(element, "deprecated"),
             id=self._report.number(element, "id"),
             semantic_type=element.get("semanticType"),
+            description=element.get("description"),
         )
 
     def _group(self, element: Element) -> Group | None:
@@ -88,6 +89,8 @@ class Messages:
             deprecated=self._report.given(element, "deprecated"),
             id=self._report.number(element, "id"),
             dimensions=dimensions,
+            semantic_type=element.get("semanticType"),
+            description=element.get("description"),
         )
 
     def dimensions(self, name: str, user: Element) -> Structure | None:
@@ -187,6 +190,7 @@ class Messages:
             extras=dict(element.foreign),
             epoch=element.get("epoch") or "unix",
             time_unit=element.get("timeUnit") or "nanosecond",
+            description=element.get("description"),
         )
 
     def _offset(self, element: Element, cursor: int) -> int:

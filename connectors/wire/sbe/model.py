@@ -46,6 +46,18 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 
 @dataclass(frozen=True)
+class Remarks:
+    """What a definition says of itself beside its layout and its values."""
+
+    description: str | None = None
+    semantic_type: str | None = None
+    deprecated: int | None = None
+
+
+NO_REMARKS = Remarks()
+
+
+@dataclass(frozen=True)
 class Scalar:
     """One primitive value. ``charset`` only for char."""
 
@@ -61,6 +73,7 @@ class Scalar:
     constant: int | float | str | None = None
     charset: str | None = None
     since_version: int = 0
+    remarks: Remarks = NO_REMARKS
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,7 @@ class Array:
     constant: str | None = None
     charset: str | None = None
     since_version: int = 0
+    remarks: Remarks = NO_REMARKS
 
 
 @dataclass(frozen=True)
@@ -93,6 +107,9 @@ class Enum:
     presence: Presence = Presence.REQUIRED
     deprecated_values: Mapping[int, int] = field(default_factory=dict)
     """Raw value → version in which it was deprecated."""
+    descriptions: Mapping[int, str] = field(default_factory=dict)
+    """Raw value → its description, where it has one."""
+    remarks: Remarks = NO_REMARKS
 
     def raw(self, name: str) -> int:
         """Return the raw value called ``name``, the last of several; KeyError when there is none."""
@@ -112,6 +129,9 @@ class Set:
     since_version: int = 0
     deprecated_values: Mapping[int, int] = field(default_factory=dict)
     """Bit number → version in which it was deprecated."""
+    descriptions: Mapping[int, str] = field(default_factory=dict)
+    """Bit number → its description, where it has one."""
+    remarks: Remarks = NO_REMARKS
 
 
 @dataclass(frozen=True)
@@ -125,6 +145,9 @@ class Member:
     constant: int | float | str | None = None
     since_version: int = 0
     deprecated: int | None = None
+    referred: bool = False
+    """It is a ref: its encoding is a named one, not one of its own."""
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +159,7 @@ class Composite:
     members: tuple[Member, ...]
     since_version: int = 0
     presence: Presence = Presence.REQUIRED
+    remarks: Remarks = NO_REMARKS
 
     def member(self, name: str) -> Member:
         """Return the member called ``name``; KeyError when there is none."""
@@ -168,6 +192,7 @@ class Field:
     """Attributes of foreign namespaces, by ``{namespace}name``. Not interpreted."""
     epoch: str = "unix"
     time_unit: str = "nanosecond"
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +229,9 @@ class Data:
     """None: the data are bytes, not text."""
     since_version: int = 0
     deprecated: int | None = None
+    type_name: str = ""
+    semantic_type: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -239,6 +267,8 @@ class Group(Body):
 
     id: int
     dimensions: Structure
+    semantic_type: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -248,6 +278,7 @@ class Message(Body):
     id: int
     """Template id."""
     semantic_type: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from connectors.wire.sbe.document import Element
-from connectors.wire.sbe.model import Array, Enum, Presence, Primitive, Scalar, Set
+from connectors.wire.sbe.model import Array, Enum, Presence, Primitive, Remarks, Scalar, Set
 from connectors.wire.sbe.primitives import INTEGERS, TRAITS, UNSIGNED, integer, raw_value
 from connectors.wire.sbe.report import Report
 from connectors.wire.sbe.text import DEFAULT_CHARSET, codec
@@ -21,6 +21,12 @@ def plain_scalar(primitive: Primitive, *, name: str = "") -> Scalar:
     """Return a required scalar with the primitive's own limits."""
     traits = TRAITS[primitive]
     return Scalar(name or primitive.value, primitive, traits.size, traits.null, traits.minimum, traits.maximum)
+
+
+def remarks_of(element: Element, report: Report) -> Remarks:
+    """Return what a definition says of itself."""
+    deprecated = report.given(element, "deprecated")
+    return Remarks(element.get("description"), element.get("semanticType"), deprecated)
 
 
 def presence_of(element: Element, report: Report) -> Presence | None:
@@ -66,6 +72,7 @@ def _array(scalar: Scalar, length: int, constant: str | None = None) -> Array:
         constant=constant,
         charset=scalar.charset,
         since_version=scalar.since_version,
+        remarks=scalar.remarks,
     )
 
 
@@ -88,6 +95,7 @@ def _scalar(
         constant=constant,
         charset=element.get("characterEncoding"),
         since_version=report.number(element, "sinceVersion"),
+        remarks=remarks_of(element, report),
     )
     if null is not None and presence is not Presence.OPTIONAL:
         report.warn("W03", element, f"{element.name} declares a null value but is not optional")
@@ -164,17 +172,21 @@ def resolve_enum(element: Element, encodings: Encodings) -> Enum | None:
     values: dict[int, str] = {}
     versions: dict[int, int] = {}
     deprecated: dict[int, int] = {}
+    descriptions: dict[int, str] = {}
     for child in element.children:
         raw = _valid_value(child, encoding, null, report) if child.tag == "validValue" else None
         if raw is not None:
             _note_twice(child, raw, values, report)
             values[raw] = child.name
             _note_versions(child, raw, versions, deprecated, report)
+            _note_description(child, raw, descriptions)
     presence = presence_of(element, report) or Presence.REQUIRED
     if presence is Presence.OPTIONAL and encoding.minimum <= null <= encoding.maximum:
         report.warn("W16", element, f"the null value {null} of {element.name} is inside its range")
     since = report.number(element, "sinceVersion")
-    return Enum(element.name, encoding, encoding.size, null, values, versions, since, presence, deprecated)
+    about = remarks_of(element, report)
+    named = (values, versions, since, presence, deprecated, descriptions)
+    return Enum(element.name, encoding, encoding.size, null, *named, about)
 
 
 def _valid_value(child: Element, encoding: Scalar, null: int, report: Report) -> int | None:
@@ -202,14 +214,17 @@ def resolve_set(element: Element, encodings: Encodings) -> Set | None:
     choices: dict[int, str] = {}
     versions: dict[int, int] = {}
     deprecated: dict[int, int] = {}
+    descriptions: dict[int, str] = {}
     for child in element.children:
         bit = _choice(child, encoding, report) if child.tag == "choice" else None
         if bit is not None:
             _note_twice(child, bit, choices, report)
             choices[bit] = child.name
             _note_versions(child, bit, versions, deprecated, report)
-    since = report.number(element, "sinceVersion")
-    return Set(element.name, encoding, encoding.size, choices, versions, since, deprecated)
+            _note_description(child, bit, descriptions)
+    since, about = report.number(element, "sinceVersion"), remarks_of(element, report)
+    named = (choices, versions, since, deprecated, descriptions)
+    return Set(element.name, encoding, encoding.size, *named, about)
 
 
 def _choice(child: Element, encoding: Scalar, report: Report) -> int | None:
@@ -235,3 +250,8 @@ def _note_versions(
         versions[raw] = since
     if (ended := report.given(child, "deprecated")) is not None:
         deprecated[raw] = ended
+
+
+def _note_description(child: Element, raw: int, descriptions: dict[int, str]) -> None:
+    if (description := child.get("description")) is not None:
+        descriptions[raw] = description

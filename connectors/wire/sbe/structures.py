@@ -95,6 +95,9 @@ def resolve_data(encoding: Encoding, element: Element, report: Report) -> Data |
         charset=getattr(bytes_member.encoding, "charset", None) or None,
         since_version=max(report.number(element, "sinceVersion"), encoding.since_version),
         deprecated=report.given(element, "deprecated"),
+        type_name=encoding.name,
+        semantic_type=element.get("semanticType"),
+        description=element.get("description"),
     )
 
 

@@ -350,3 +350,19 @@ def test_a_known_part_that_the_counts_announce_must_be_there():
 
     with pytest.raises(TruncatedMessage):
         decode(schema, counted_frame("0100 0000 0000 0000", groups=2, data=0))
+
+
+def test_a_counted_message_lacks_what_is_newer_than_itself_wherever_that_stands():
+    parts = (
+        '<group name="new" id="1" sinceVersion="1"><field name="x" id="9" type="uint8"/></group>'
+        + GROUP.format("old", 2)
+        + '<data name="fresh" id="3" type="blob" sinceVersion="1"/><data name="known" id="4" type="blob"/>'
+    )
+    schema = message_of(parts, header=COUNTED_HEADER, version=1)
+
+    decoded = decode(schema, counted_frame("0100 0100 0000 0000 07  01 dd", groups=1, data=1))
+
+    assert decoded.values == {"old": [{"x": 7}], "known": b"\xdd"}
+    assert encode(schema, "M", decoded.values, version=0) == counted_frame(
+        "0100 0100 0000 0000 07  01 dd", groups=1, data=1
+    )

@@ -1,0 +1,93 @@
+"""Compares when elements came and were deprecated: sinceVersion and deprecated (SBE 1.0, chapter 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from connectors.wire.sbe.compare.layouts import wire_fields
+from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.model import Body, Data, Field, Group
+
+
+class Age(NamedTuple):
+    """Versions of an element."""
+
+    since: int
+    """Effective."""
+    deprecated: int | None
+
+    @property
+    def is_contradictory(self) -> bool:
+        """Deprecated before it exists."""
+        return self.deprecated is not None and self.deprecated < self.since
+
+
+def compare_ages(ledger: Ledger, spot: Spot, old: Age, new: Age, *, value: bool = False) -> None:
+    """Compare the ages of an element that both have.
+
+    Args:
+        value: It is an enum's value or a set's choice: those are named whatever their version.
+    """
+    if new.since > ledger.old.version and new.since > old.since and not value:
+        ledger.add("R100", spot, old=old.since, new=new.since)
+    elif new.since != old.since:
+        ledger.add("R101", spot, old=old.since, new=new.since)
+    compare_deprecation(ledger, spot, old, new)
+
+
+def compare_deprecation(ledger: Ledger, spot: Spot, old: Age, new: Age) -> None:
+    """Compare from when an element that both have is deprecated."""
+    if old.deprecated is None and new.deprecated is not None:
+        ledger.add("R103", spot, new=new.deprecated)
+    elif old.deprecated != new.deprecated:
+        ledger.add("R104", spot, old=old.deprecated, new=new.deprecated)
+    if old != new:
+        check_new_age(ledger, spot, new)
+
+
+def check_new_age(ledger: Ledger, spot: Spot, new: Age) -> None:
+    """Note when a new element is deprecated before it exists."""
+    if new.is_contradictory:
+        ledger.add("R105", spot, new=f"since {new.since}, deprecated {new.deprecated}")
+
+
+def compare_order(ledger: Ledger, spot: Spot, old: Body | None, new: Body) -> None:
+    """Note where members of a body are newer than what stands behind them, unless they were before."""
+    lists = zip(_lists(new), ((), (), ()) if old is None else _lists(old), strict=True)
+    for kind, (members, former) in enumerate(lists):
+        known = _descents(former)
+        for index, pair in sorted(_descents(members).items(), key=lambda item: item[1]):
+            if index not in known:
+                place, since, behind, after = pair
+                member = members[place]
+                place = member.offset if isinstance(member, Field) else place
+                said = f"since {since}, before {behind} since {after}"
+                ledger.add("R102", spot.at(member.name, kind, place), new=said)
+
+
+def check_new_body(ledger: Ledger, spot: Spot, body: Body) -> None:
+    """Check the versions inside a new message or group."""
+    compare_order(ledger, spot, None, body)
+    lists: tuple[Sequence[Field | Group | Data], ...] = (body.fields, body.groups, body.data)
+    for kind, members in enumerate(lists):
+        for index, member in enumerate(members):
+            at = spot.at(member.name, kind, member.offset if isinstance(member, Field) else index)
+            check_new_age(ledger, at, Age(member.since_version, member.deprecated))
+            if isinstance(member, Group):
+                check_new_body(ledger, at, member)
+
+
+def _lists(body: Body) -> tuple[Sequence[Field | Group | Data], ...]:
+    return wire_fields(body.fields), body.groups, body.data
+
+
+def _descents(members: Sequence[Field | Group | Data]) -> dict[tuple[str, str], tuple[int, int, str, int]]:
+    """Return the neighbours of which the first is newer: its place and version, and the other's name and version."""
+    pairs = enumerate(pairwise(members))
+    return {
+        (first.name, then.name): (index, first.since_version, then.name, then.since_version)
+        for index, (first, then) in pairs
+        if first.since_version > then.since_version
+    }

@@ -1,0 +1,174 @@
+"""Compares blocks: the fields of a message's root or of a group's entries, and the length of the whole.
+
+Fields that came or went are not told at once: a field that left one block of a message and appeared in another is
+one finding, not two (`Strays`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from connectors.wire.sbe.compare.ages import Age, check_new_age
+from connectors.wire.sbe.compare.fields import compare_fields
+from connectors.wire.sbe.compare.layouts import kind, meaning, wire_fields
+from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
+from connectors.wire.sbe.compare.texts import field_text
+from connectors.wire.sbe.model import Body, Field, Presence
+
+
+class Stray(NamedTuple):
+    """A field with bytes that came to a block or left it."""
+
+    block: Spot
+    spot: Spot
+    field: Field
+    tell: Callable[[], None]
+    """Notes it as a finding of its own."""
+
+
+@dataclass
+class Strays:
+    """The fields of a message that came or went, over all its blocks."""
+
+    ledger: Ledger
+    gone: list[Stray] = field(default_factory=list)
+    come: list[Stray] = field(default_factory=list)
+
+    def tell(self) -> None:
+        """Note each as moved to another block, or else as what it is."""
+        for stray in self.gone:
+            target = next((each for each in self.come if _is_moved(stray, each)), None)
+            if target is None:
+                stray.tell()
+            else:
+                self.come.remove(target)
+                before, after = (f"{each.spot.path}: {field_text(each.field)}" for each in (stray, target))
+                self.ledger.add("R37", target.spot, old=before, new=after)
+        for stray in self.come:
+            stray.tell()
+
+
+def _is_moved(gone: Stray, come: Stray) -> bool:
+    same_name = gone.field.name == come.field.name
+    return same_name and gone.block != come.block and kind(gone.field.encoding) == kind(come.field.encoding)
+
+
+def compare_blocks(ledger: Ledger, spot: Spot, old: Body, new: Body, strays: Strays) -> None:
+    """Compare the fields of two bodies and their block lengths."""
+    blocks = pair_blocks(old.fields, new.fields)
+    moved = _tell_exchanged(ledger, spot, [pair for pair in blocks.pairs if _is_at_other_place(*pair)])
+    cause = None
+    if moved:
+        first = min(moved, key=lambda pair: pair[0].offset)
+        cause, said = _cause(old, blocks, first)
+        before, after = (field_text(each) for each in first)
+        ledger.add("R24", _field_spot(spot, first[1]), old=before, new=after, cause=said)
+    for pair in blocks.pairs:
+        compare_fields(ledger, _field_spot(spot, pair[1]), *pair)
+    for each in blocks.removed:
+        _remove(ledger, spot, each, strays)
+    for each in blocks.added:
+        _add(ledger, spot, each, _row_of(ledger, each, old, is_cause=each is cause), strays)
+    _compare_lengths(ledger, spot, old, new, blocks)
+
+
+def _field_spot(spot: Spot, field: Field) -> Spot:
+    return spot.at(field.name, 0, field.offset)
+
+
+def _is_at_other_place(old: Field, new: Field) -> bool:
+    return Presence.CONSTANT not in {old.presence, new.presence} and old.offset != new.offset
+
+
+def _tell_exchanged(ledger: Ledger, spot: Spot, moved: list[tuple[Field, Field]]) -> list[tuple[Field, Field]]:
+    """Note pairs of fields that took each other's place; return those that moved otherwise."""
+    left = list(moved)
+    for pair in moved:
+        other = next((each for each in left if pair in left and _is_exchanged(pair, each)), None)
+        if other is not None:
+            left = [each for each in left if each not in (pair, other)]
+            names = pair[1].name, other[1].name
+            before, after = (
+                f"{first} at {pair[0].offset}, {then} at {other[0].offset}" for first, then in (names, names[::-1])
+            )
+            ledger.add("R38", _field_spot(spot, pair[1]), old=before, new=after)
+    return left
+
+
+def _is_exchanged(pair: tuple[Field, Field], other: tuple[Field, Field]) -> bool:
+    crossed = pair[0].offset == other[1].offset and pair[1].offset == other[0].offset
+    encodings = [meaning(each.encoding) for each in (*pair, *other)]
+    return crossed and pair is not other and all(each == encodings[0] for each in encodings)
+
+
+def _cause(old: Body, blocks: Blocks[Field], first: tuple[Field, Field]) -> tuple[Field | None, str]:
+    """Return what moved a field: the new field before it, if it was one, and the change in words."""
+    before, after = first
+    for each in wire_fields(tuple(blocks.added)):
+        if each.offset < after.offset and each.offset + each.size > before.offset - _gap_before(old, before):
+            return each, f"{each.name} was put before it"
+    for left, right in blocks.pairs:
+        if left.size != right.size and right.offset < after.offset:
+            return None, f"{right.name} before it takes {right.size} bytes instead of {left.size}"
+    for each in wire_fields(tuple(blocks.removed)):
+        if each.offset < before.offset:
+            return None, f"{each.name} before it was removed"
+    return None, "it is given another offset, or stands in another order"
+
+
+def _gap_before(old: Body, field: Field) -> int:
+    """Return the bytes of padding before a field."""
+    ends = [each.offset + each.size for each in wire_fields(old.fields) if each.offset < field.offset]
+    return field.offset - max(ends, default=0)
+
+
+def _remove(ledger: Ledger, spot: Spot, field: Field, strays: Strays) -> None:
+    at, text = _field_spot(spot, field), field_text(field)
+    if field.presence is Presence.CONSTANT:
+        ledger.add("R26/removed", at, old=text)
+    else:
+        strays.gone.append(Stray(spot, at, field, lambda: ledger.add("R25", at, old=text)))
+
+
+def _row_of(ledger: Ledger, field: Field, old: Body, *, is_cause: bool) -> str | None:
+    """Return the rule for a new field; None when it is the one whose insertion is told already."""
+    if field.presence is Presence.CONSTANT:
+        return "R26/added"
+    if not ledger.is_proper(field.since_version):
+        return "R21"
+    if field.offset >= old.block_length:
+        return "R20"
+    if field.offset >= old.content_length:
+        return "R22"
+    return None if is_cause else "R23"
+
+
+def _add(ledger: Ledger, spot: Spot, field: Field, row: str | None, strays: Strays) -> None:
+    at = _field_spot(spot, field)
+    check_new_age(ledger, at, Age(field.since_version, field.deprecated))
+
+    def tell() -> None:
+        if row is not None:
+            ledger.add(row, at, new=field_text(field), since=field.since_version)
+
+    if field.presence is Presence.CONSTANT:
+        tell()
+    else:
+        strays.come.append(Stray(spot, at, field, tell))
+
+
+def _compare_lengths(ledger: Ledger, spot: Spot, old: Body, new: Body, blocks: Blocks[Field]) -> None:
+    """Compare the lengths of blocks whose old fields are all where they were; other changes say it themselves."""
+    kept = [
+        (each.offset, each.size, right.offset, right.size) for each, right in blocks.pairs if each.size or right.size
+    ]
+    if wire_fields(tuple(blocks.removed)) or any(place[:2] != place[2:] for place in kept):
+        return
+    lengths = {"old": f"{old.block_length} bytes", "new": f"{new.block_length} bytes"}
+    if new.block_length < old.block_length:
+        ledger.add("R45", spot, **lengths)
+    elif new.block_length > old.block_length and not wire_fields(tuple(blocks.added)):
+        ledger.add("R46", spot, **lengths)

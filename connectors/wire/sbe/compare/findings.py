@@ -1,0 +1,95 @@
+"""What a comparison of two schemas gives: findings with a severity for each direction, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Literal, TypeAlias
+
+Profile: TypeAlias = Literal["classic", "counted"]
+"""Whether messages say how many groups and data they have."""
+
+Direction: TypeAlias = Literal["backward", "forward"]
+"""Backward: a new reader, old messages. Forward: an old reader, new messages."""
+
+
+class Severity(IntEnum):
+    """How bad a finding is in one direction."""
+
+    NONE = 0
+    INFORMATION = 1
+    WARNING = 2
+    BREAKING = 3
+
+
+class Kind(StrEnum):
+    """What goes wrong for a reader."""
+
+    MISREAD = "L"
+    """Bytes are taken for something else, or are not found."""
+    MEANING = "M"
+    """Bytes are read right and mean something else."""
+    RULE = "R"
+    """A reader that minds versions and block lengths is right; others may fail."""
+    NONE = "-"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference between two schemas, under the rule that describes it best."""
+
+    rule: str
+    """Such as ``R24``."""
+    title: str
+    """The rule in a few words."""
+    kind: Kind
+    backward: Severity
+    forward: Severity
+    path: str
+    """The element, such as ``Order.legs.ratio``; ``Side.Buy`` in an encoding; ``schema`` for the whole."""
+    old: str | None
+    """What the old schema has there; None when it has nothing."""
+    new: str | None
+    sentence: str
+    """What an old or a new reader would see."""
+    message: str | None = None
+    """The message it belongs to, by its newest name; None for the schema. The first one that uses an encoding."""
+    used_by: tuple[str, ...] = ()
+    """For an encoding: the fields that use it."""
+    touches_wire: bool = field(default=True, repr=False)
+    """The bytes or their meaning differ, not only what is said about them."""
+
+    def severity(self, direction: Direction) -> Severity:
+        """Return how bad it is in one direction."""
+        return self.backward if direction == "backward" else self.forward
+
+    @property
+    def worst(self) -> Severity:
+        """The severity of the worse direction."""
+        return max(self.backward, self.forward)
+
+    @property
+    def number(self) -> int:
+        """The rule's number."""
+        return int(self.rule[1:])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that differs between two schemas, by message id, place in the message, and rule."""
+
+    profile: Profile
+    framed: bool
+    """Where messages end is known from outside."""
+    findings: tuple[Finding, ...]
+    advice: Mapping[str, str]
+    """What to do instead, for each message with a breaking finding, by name."""
+
+    def verdict(self, direction: Direction) -> Severity:
+        """Return the worst severity in one direction."""
+        return max((finding.severity(direction) for finding in self.findings), default=Severity.NONE)
+
+    def breaks(self, *directions: Direction) -> bool:
+        """Tell whether any of the directions is breaking."""
+        return any(self.verdict(direction) is Severity.BREAKING for direction in directions)

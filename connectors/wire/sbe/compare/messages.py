@@ -1,0 +1,79 @@
+"""Compares the messages of two schemas, and their bodies down to the last nested group."""
+
+from __future__ import annotations
+
+from connectors.wire.sbe.compare.ages import (
+    Age,
+    check_new_age,
+    check_new_body,
+    compare_deprecation,
+    compare_order,
+)
+from connectors.wire.sbe.compare.blocks import Strays, compare_blocks
+from connectors.wire.sbe.compare.fields import compare_remarks
+from connectors.wire.sbe.compare.findings import Severity
+from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.pairing import pair_messages
+from connectors.wire.sbe.compare.parts import compare_data, compare_groups
+from connectors.wire.sbe.model import Body, Message
+
+
+def compare_messages(ledger: Ledger) -> None:
+    """Compare all messages of both schemas."""
+    paired = pair_messages(ledger.old.messages.values(), ledger.new.messages.values())
+    for old, new in paired.pairs:
+        _compare_pair(ledger, old, new)
+    for old, new in paired.renumbered:
+        ledger.add("R13", _spot(new, old.id), old=f"template {old.id}", new=f"template {new.id}")
+    for message in paired.removed:
+        deprecated = "" if message.deprecated is None else "/deprecated"
+        ledger.add(f"R12{deprecated}", _spot(message, message.id), old=_text(message))
+    for message in paired.added:
+        _add(ledger, message)
+
+
+def _spot(message: Message, place: int) -> Spot:
+    return Spot(message.name, (1, place), message.name)
+
+
+def _text(message: Message) -> str:
+    return f"template {message.id}"
+
+
+def _add(ledger: Ledger, message: Message) -> None:
+    spot = _spot(message, message.id)
+    ledger.add("R10" if ledger.framed else "R10/unframed", spot, new=_text(message))
+    if not ledger.is_proper(message.since_version):
+        ledger.add("R11", spot, new=f"since {message.since_version}")
+    check_new_age(ledger, spot, Age(message.since_version, message.deprecated))
+    check_new_body(ledger, spot, message)
+
+
+def _compare_pair(ledger: Ledger, old: Message, new: Message) -> None:
+    """Compare two messages of one template id. If the id was reused, that says more than all differences."""
+    spot = _spot(new, new.id)
+    inside = ledger.apart()
+    strays = Strays(inside)
+    _compare_bodies(inside, spot, old, new, strays)
+    strays.tell()
+    names = {"old": f"{old.name}, template {old.id}", "new": f"{new.name}, template {new.id}"}
+    if old.name != new.name:
+        breaks = [finding for finding in inside.findings() if finding.worst is Severity.BREAKING]
+        if breaks:
+            ledger.add("R14", spot, **names, first=f"{breaks[0].rule} at {breaks[0].path} ({breaks[0].title})")
+            return
+        ledger.add("R15", spot, **names)
+    ledger.take(inside)
+    compare_remarks(ledger, spot, old, new)
+    if old.since_version != new.since_version:
+        ledger.add("R16", spot, old=old.since_version, new=new.since_version)
+    ages = Age(old.since_version, old.deprecated), Age(new.since_version, new.deprecated)
+    compare_deprecation(ledger, spot, *ages)
+
+
+def _compare_bodies(ledger: Ledger, spot: Spot, old: Body, new: Body, strays: Strays) -> None:
+    compare_order(ledger, spot, old, new)
+    compare_blocks(ledger, spot, old, new, strays)
+    for at, before, after in compare_groups(ledger, spot, old, new):
+        _compare_bodies(ledger, at, before, after, strays)
+    compare_data(ledger, spot, old, new)

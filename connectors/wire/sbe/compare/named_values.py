@@ -1,0 +1,122 @@
+"""Compares enums and sets: numbers, or bits, that have names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from connectors.wire.sbe.compare.ages import Age, check_new_age, compare_ages
+from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.model import Enum, Primitive, Set
+
+
+class _Names(NamedTuple):
+    """The names of an enum or a set, by number or bit."""
+
+    names: Mapping[int, str]
+    versions: Mapping[int, int]
+    deprecated: Mapping[int, int]
+    descriptions: Mapping[int, str]
+
+    def age(self, raw: int) -> Age:
+        return Age(self.versions.get(raw, 0), self.deprecated.get(raw))
+
+    def of(self, name: str) -> int | None:
+        return next((raw for raw, known in self.names.items() if known == name), None)
+
+
+def _names(encoding: Enum | Set, names: Mapping[int, str]) -> _Names:
+    return _Names(names, encoding.versions, encoding.deprecated_values, encoding.descriptions)
+
+
+def compare_enums(ledger: Ledger, spot: Spot, old: Enum, new: Enum) -> None:
+    """Compare two enums that a field, or a member, has on either side."""
+    if old.encoding.primitive is not new.encoding.primitive:
+        ledger.add("R80", spot, old=old.encoding.primitive.value, new=new.encoding.primitive.value)
+        return
+    if old.null != new.null:
+        ledger.add("R87", spot, old=old.null, new=new.null)
+    names = _names(old, old.values), _names(new, new.values)
+    is_char = old.encoding.primitive is Primitive.CHAR
+    for raw in sorted({*old.values, *new.values}):
+        _compare_value(ledger, spot, names, raw, text=_said(raw, is_char=is_char))
+    for name in old.values.values():
+        numbers = names[0].of(name), names[1].of(name)
+        if None not in numbers and numbers[0] != numbers[1]:
+            before, after = (_said(number or 0, is_char=is_char) for number in numbers)
+            ledger.add("R84", spot.at(name), old=before, new=after)
+    _compare_both(ledger, spot, names)
+
+
+def _compare_value(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], raw: int, *, text: str) -> None:
+    """Compare what one number is called. Names that moved to another number have their own rule."""
+    old, new = names
+    before, after = old.names.get(raw), new.names.get(raw)
+    if before == after:
+        return
+    came = after is not None and old.of(after) is None
+    went = before is not None and new.of(before) is None
+    if came and before is None:
+        _add_value(ledger, spot.at(str(after)), new.age(raw), f"{after} = {text}")
+    elif came and went:
+        ledger.add("R85", spot.at(str(after)), old=f"{before} = {text}", new=f"{after} = {text}")
+    elif after is not None and not came and before is not None:
+        ledger.add("R86", spot.at(after), old=f"{before} = {text}", new=f"{after} = {text}")
+    elif went:
+        deprecated = "" if old.age(raw).deprecated is None else "/deprecated"
+        ledger.add(f"R83{deprecated}", spot.at(str(before)), old=f"{before} = {text}")
+
+
+def _add_value(ledger: Ledger, spot: Spot, age: Age, text: str) -> None:
+    ledger.add("R81", spot, new=text)
+    if not ledger.is_proper(age.since):
+        ledger.add("R82", spot, new=f"since {age.since}")
+    check_new_age(ledger, spot, age)
+
+
+def compare_sets(ledger: Ledger, spot: Spot, old: Set, new: Set) -> None:
+    """Compare two sets that a field, or a member, has on either side."""
+    if old.encoding.primitive is not new.encoding.primitive:
+        ledger.add("R88", spot, old=old.encoding.primitive.value, new=new.encoding.primitive.value)
+        return
+    names = _names(old, old.choices), _names(new, new.choices)
+    for bit in sorted({*old.choices, *new.choices}):
+        _compare_choice(ledger, spot, names, bit)
+    for name in old.choices.values():
+        bits = names[0].of(name), names[1].of(name)
+        if None not in bits and bits[0] != bits[1]:
+            ledger.add("R91", spot.at(name), old=f"bit {bits[0]}", new=f"bit {bits[1]}")
+    _compare_both(ledger, spot, names)
+
+
+def _compare_choice(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], bit: int) -> None:
+    old, new = names
+    before, after = old.names.get(bit), new.names.get(bit)
+    if before == after:
+        return
+    came = after is not None and old.of(after) is None
+    went = before is not None and new.of(before) is None
+    if came and went:
+        ledger.add("R92", spot.at(str(after)), old=f"{before}, bit {bit}", new=f"{after}, bit {bit}")
+    elif came:
+        at, unversioned = spot.at(str(after)), "" if ledger.is_proper(new.age(bit).since) else "/unversioned"
+        ledger.add(f"R89{unversioned}", at, new=f"bit {bit}")
+        check_new_age(ledger, at, new.age(bit))
+    elif went:
+        deprecated = "" if old.age(bit).deprecated is None else "/deprecated"
+        ledger.add(f"R90{deprecated}", spot.at(str(before)), old=f"bit {bit}")
+
+
+def _compare_both(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names]) -> None:
+    """Compare versions and descriptions of what both sides have under one number."""
+    old, new = names
+    for raw, name in new.names.items():
+        if raw in old.names:
+            at = spot.at(name)
+            compare_ages(ledger, at, old.age(raw), new.age(raw), value=True)
+            if old.descriptions.get(raw) != new.descriptions.get(raw):
+                ledger.add("R40", at, old=old.descriptions.get(raw), new=new.descriptions.get(raw))
+
+
+def _said(raw: int, *, is_char: bool) -> str:
+    return repr(chr(raw)) if is_char else str(raw)

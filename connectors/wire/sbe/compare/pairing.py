@@ -1,0 +1,115 @@
+"""Finds what in the new schema is the same element as in the old: by name first, then by place and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from connectors.wire.sbe.compare.layouts import meaning
+from connectors.wire.sbe.model import Data, Field, Group, Member, Message, Presence
+
+Laid = TypeVar("Laid", Field, Member)
+Part = TypeVar("Part", Group, Data)
+
+
+class Blocks(NamedTuple, Generic[Laid]):
+    """Fields of a block, or members of a composite. Each list in the order of its schema, pairs in that of the new."""
+
+    pairs: list[tuple[Laid, Laid]]
+    removed: list[Laid]
+    added: list[Laid]
+
+
+class Parts(NamedTuple, Generic[Part]):
+    """Groups, or data, of one level."""
+
+    pairs: list[tuple[Part, Part]]
+    """In the order of the new schema."""
+    removed: list[Part]
+    appended: list[Part]
+    """New, behind all pairs."""
+    inserted: list[Part]
+    """New, before one of a pair."""
+    in_order: bool
+    """Pairs stand in the same order on both sides."""
+
+
+def pair_blocks(old: Sequence[Laid], new: Sequence[Laid]) -> Blocks[Laid]:
+    """Pair by name; then what has bytes at the same offset with the same encoding, for it was renamed."""
+    by_name = {each.name: each for each in old}
+    partners: dict[str, Laid] = {each.name: by_name[each.name] for each in new if each.name in by_name}
+    left = {each.offset: each for each in _on_wire(old) if each.name not in partners}
+    for each in _on_wire(new):
+        candidate = left.get(each.offset)
+        if each.name not in partners and candidate and meaning(candidate.encoding) == meaning(each.encoding):
+            partners[each.name] = candidate
+    taken = {each.name for each in partners.values()}
+    return Blocks(
+        [(partners[each.name], each) for each in new if each.name in partners],
+        [each for each in old if each.name not in taken],
+        [each for each in new if each.name not in partners],
+    )
+
+
+def _on_wire(members: Iterable[Laid]) -> Iterable[Laid]:
+    return (each for each in members if each.presence is not Presence.CONSTANT)
+
+
+def pair_parts(old: Sequence[Part], new: Sequence[Part], layout: Callable[[Part], object]) -> Parts[Part]:
+    """Pair by name; then what stands between the same neighbours and has the same layout, for it was renamed."""
+    places = {each.name: index for index, each in enumerate(new)}
+    partners = {index: places[each.name] for index, each in enumerate(old) if each.name in places}
+    named = dict(partners)
+    for index, each in enumerate(old):
+        if index not in named:
+            between = _between(index, named, len(new))
+            free = (place for place in between if place not in partners.values())
+            found = next((place for place in free if layout(new[place]) == layout(each)), None)
+            if found is not None:
+                partners[index] = found
+    last = max(partners.values(), default=-1)
+    order = [partners[index] for index in sorted(partners)]
+    left = [(place, each) for place, each in enumerate(new) if place not in partners.values()]
+    return Parts(
+        sorted(((old[index], new[place]) for index, place in partners.items()), key=lambda pair: new.index(pair[1])),
+        [each for index, each in enumerate(old) if index not in partners],
+        [each for place, each in left if place > last],
+        [each for place, each in left if place < last],
+        order == sorted(order),
+    )
+
+
+def _between(index: int, partners: dict[int, int], end: int) -> range:
+    """Return the places in the new level between the partners of an old element's neighbours."""
+    before = [place for neighbour, place in partners.items() if neighbour < index]
+    behind = [place for neighbour, place in partners.items() if neighbour > index]
+    return range(max(before, default=-1) + 1, min(behind, default=end))
+
+
+class Messages(NamedTuple):
+    """The messages of two schemas."""
+
+    pairs: list[tuple[Message, Message]]
+    """Of one template id."""
+    renumbered: list[tuple[Message, Message]]
+    """Of one name; the old id is gone."""
+    removed: list[Message]
+    added: list[Message]
+
+
+def pair_messages(old: Iterable[Message], new: Iterable[Message]) -> Messages:
+    """Pair by template id first, then the rest by name."""
+    by_id, by_name = {each.id: each for each in new}, {each.name: each for each in new}
+    pairs = [(each, by_id[each.id]) for each in old if each.id in by_id]
+    taken = {each.id for _, each in pairs}
+    rest = [each for each in old if each.id not in by_id]
+    renumbered = [(each, by_name[each.name]) for each in rest if each.name in by_name]
+    renumbered = [pair for pair in renumbered if pair[1].id not in taken]
+    taken |= {each.id for _, each in renumbered}
+    gone = {each.id for each, _ in renumbered}
+    return Messages(
+        pairs,
+        renumbered,
+        [each for each in rest if each.id not in gone],
+        [each for each in new if each.id not in taken],
+    )

@@ -1,0 +1,129 @@
+"""Compares two versions of an SBE schema: what readers of one see of messages written with the other.
+
+Elements are compared as they are resolved: types by their encodings, versions as they take effect. Nothing that a
+schema says of its own compatibility is believed; all follows from the two layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from connectors.wire.sbe.compare.findings import Comparison, Finding, Profile, Severity
+from connectors.wire.sbe.compare.layouts import same, structure_layout
+from connectors.wire.sbe.compare.ledger import WHOLE, Ledger, Spot
+from connectors.wire.sbe.compare.messages import compare_messages
+from connectors.wire.sbe.compare.skipping import profile_of
+from connectors.wire.sbe.compare.texts import structure_text
+from connectors.wire.sbe.model import Body, Composite, Encoding, Enum, Schema, Set
+
+_ORDERS = {"<": "littleEndian", ">": "bigEndian"}
+_BEHIND_MESSAGES = 2
+
+
+def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed: bool = True) -> Comparison:
+    """Return all that differs between two schemas, in the order they were published.
+
+    Args:
+        profile: Whether messages say how many groups and data they have. None: counted when the header and all
+            dimensions in use of both schemas carry both counts, else classic.
+        framed: Where messages end is known from outside. False: they are packed back to back.
+    """
+    ledger = Ledger(old, new, profile or profile_of(old, new), framed)
+    _compare_whole(ledger)
+    _compare_headers(ledger)
+    compare_messages(ledger)
+    _compare_unused(ledger)
+    _compare_versions(ledger)
+    findings = ledger.findings()
+    return Comparison(ledger.profile, framed, findings, _advice(new, findings))
+
+
+def _compare_whole(ledger: Ledger) -> None:
+    old, new = ledger.old, ledger.new
+    if old.id != new.id:
+        ledger.add("R1", WHOLE, old=f"id {old.id}", new=f"id {new.id}")
+    elif old.package != new.package:
+        ledger.add("R2", WHOLE, old=old.package, new=new.package)
+    if old.byte_order != new.byte_order:
+        ledger.add("R3", WHOLE, old=_ORDERS[old.byte_order], new=_ORDERS[new.byte_order])
+
+
+def _compare_headers(ledger: Ledger) -> None:
+    old, new = ledger.old.header, ledger.new.header
+    if structure_layout(old, named=True) != structure_layout(new, named=True):
+        ledger.add("R4", WHOLE, old=structure_text(old), new=structure_text(new))
+    elif old.name != new.name:
+        ledger.add("R4/name", WHOLE, old=old.name, new=new.name)
+
+
+def _compare_versions(ledger: Ledger) -> None:
+    """Compare the versions of the schemas, knowing all else that differs."""
+    old, new = ledger.old, ledger.new
+    versions = {"old": f"version {old.version}", "new": f"version {new.version}"}
+    if new.version < old.version:
+        ledger.add("R5", WHOLE, **versions)
+    elif new.version > old.version:
+        if same(old, new):
+            ledger.add("R8", WHOLE, **versions)
+    elif any(finding.touches_wire for finding in ledger.findings()):
+        ledger.add("R6", WHOLE, **versions)
+    elif not (same(old, new) and _said(old) == _said(new)):
+        ledger.add("R7", WHOLE, **versions)
+
+
+def _said(schema: Schema) -> tuple[str | None, str | None]:
+    return schema.description, schema.semantic_version
+
+
+def _compare_unused(ledger: Ledger) -> None:
+    """Note changes of encodings that no message uses, on either side."""
+    old, new = ledger.old.encodings, ledger.new.encodings
+    used = {*_used(ledger.old), *_used(ledger.new)}
+    names = [name for name in dict.fromkeys((*old, *new)) if name not in used]
+    for index, name in enumerate(names):
+        before, after = old.get(name), new.get(name)
+        if before is None or after is None or not same(before, after):
+            spot = Spot(name, (_BEHIND_MESSAGES, index))
+            texts = [None if each is None else type(each).__name__.lower() for each in (before, after)]
+            ledger.add("R97", spot, old=texts[0], new=texts[1])
+
+
+def _used(schema: Schema) -> Iterator[str]:
+    """Yield the names of the encodings that messages use, some of them twice."""
+    yield from _named(schema.header.composite)
+    for message in schema.messages.values():
+        yield from _used_in(message)
+
+
+def _used_in(body: Body) -> Iterator[str]:
+    for field in body.fields:
+        yield from _named(field.encoding)
+    for data in body.data:
+        yield data.type_name
+    for group in body.groups:
+        yield from _named(group.dimensions.composite)
+        yield from _used_in(group)
+
+
+def _named(encoding: Encoding) -> Iterator[str]:
+    yield encoding.name
+    if isinstance(encoding, Enum | Set):
+        yield encoding.encoding.name
+    elif isinstance(encoding, Composite):
+        for member in encoding.members:
+            yield from _named(member.encoding)
+
+
+def _advice(schema: Schema, findings: Sequence[Finding]) -> dict[str, str]:
+    """Return what to do instead, for each message with a breaking finding."""
+    broken = (finding for finding in findings if finding.worst is Severity.BREAKING)
+    names = (name for finding in broken for name in _messages_of(finding))
+    text = "Give the changed layout a new template id, and keep the old one as it was, deprecated"
+    return dict.fromkeys(names, f"{text} from version {schema.version}.")
+
+
+def _messages_of(finding: Finding) -> Iterator[str]:
+    if finding.used_by:
+        yield from (user.partition(".")[0] for user in finding.used_by)
+    elif finding.message is not None:
+        yield finding.message

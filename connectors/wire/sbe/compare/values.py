@@ -1,0 +1,77 @@
+"""Compares what is meant by the same bytes: nulls, constants, charsets, ranges."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from connectors.wire.sbe.compare.layouts import charset, charset_name, same
+from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.texts import range_text
+from connectors.wire.sbe.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
+
+_ASCII, _UTF_8 = "ascii", "utf-8"
+
+
+def compare_values(ledger: Ledger, spot: Spot, old: Scalar | Array, new: Scalar | Array, *, nullable: bool) -> None:
+    """Compare numbers or texts of the same shape.
+
+    Args:
+        nullable: Both sides may have null here.
+    """
+    old_scalar, new_scalar = _scalar(old), _scalar(new)
+    if nullable and not same(old_scalar.null, new_scalar.null):
+        ledger.add("R31", spot, old=old_scalar.null, new=new_scalar.null)
+    if charset(old) != charset(new):
+        ledger.add(f"R34{charset_case(charset(old), charset(new))}", spot, old=charset(old), new=charset(new))
+    if not (isinstance(old, Array) and old_scalar.primitive in {Primitive.CHAR, Primitive.UINT8}):
+        _compare_ranges(ledger, spot, old_scalar, new_scalar)
+
+
+def charset_case(old: str, new: str) -> Literal["", "/widened", "/narrowed"]:
+    """Return which row of a charset's rule a change falls under."""
+    if (charset_name(old), charset_name(new)) == (_ASCII, _UTF_8):
+        return "/widened"
+    return "/narrowed" if (charset_name(old), charset_name(new)) == (_UTF_8, _ASCII) else ""
+
+
+class Limits(NamedTuple):
+    """From where to where values may be."""
+
+    minimum: int | float
+    maximum: int | float
+
+
+def is_narrowed(old: Limits, new: Limits) -> bool:
+    """Tell whether a value within the old limits may be outside of the new ones."""
+    return new.minimum > old.minimum or new.maximum < old.maximum
+
+
+def _compare_ranges(ledger: Ledger, spot: Spot, old: Scalar, new: Scalar) -> None:
+    limits, others = Limits(old.minimum, old.maximum), Limits(new.minimum, new.maximum)
+    if is_narrowed(limits, others):
+        ledger.add("R35", spot, old=range_text(*limits), new=range_text(*others))
+    if is_narrowed(others, limits):
+        ledger.add("R36", spot, old=range_text(*limits), new=range_text(*others))
+
+
+def compare_presence(ledger: Ledger, spot: Spot, old: Presence, new: Presence) -> None:
+    """Compare whether a value with bytes may be null."""
+    if old is not new:
+        ledger.add("R29" if new is Presence.OPTIONAL else "R30", spot, old=old.value, new=new.value)
+
+
+def compare_constants(ledger: Ledger, spot: Spot, old: Field | Member, new: Field | Member) -> None:
+    """Compare two constants of one name. A constant of an enum is its number: names are compared with the enum."""
+    if _constant(old) != _constant(new):
+        ledger.add("R32", spot, old=old.constant, new=new.constant)
+
+
+def _constant(part: Field | Member) -> tuple[str, int | float | str | None]:
+    encoding, value = part.encoding, part.constant
+    if isinstance(encoding, Enum) and isinstance(value, str):
+        return "int", encoding.raw(value)
+    return type(value).__name__, value
+
+
+def _scalar(encoding: Scalar | Array) -> Scalar:
+    return encoding.element if isinstance(encoding, Array) else encoding
