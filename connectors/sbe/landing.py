@@ -5,7 +5,7 @@ control frame           the schema's XML, where it is not that of the last contr
                         what follows was received
 data frame              one message, header and body, without framing; ``stream`` is its template id, and
                         ``schema <id>`` for a message of another schema; of a file with ``source_position``
-``schema changed``      what the new schema has that the last one had not, and the reverse
+``schema changed``      what differs from the schema that landed last, and whether it misreads older messages
 ``unknown template``    once for each in an epoch: its messages land, and are decoded once a schema has the template
 ``newer version``       once in an epoch: messages are newer than the schema; what it knows of them is read
 ``deprecated``          once for each element of a template: messages come whose version has it as deprecated
@@ -65,8 +65,7 @@ class Landing:
             return []
         frames = [Frame(text, Kind.CONTROL)]
         if before is not None:
-            changes = what_changed(before, self._schema)
-            frames.append(mark("schema changed", version=self._schema.version, changes=changes))
+            frames.append(mark("schema changed", stream=None, **what_changed(before, self._schema)))
         return frames
 
     def receive(self, chunk: bytes) -> list[Frame]:

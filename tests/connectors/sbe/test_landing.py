@@ -115,27 +115,34 @@ def test_an_epoch_begins_with_the_schema_unless_it_landed_before():
     assert other[0].body == TEXTS[3]
     assert json.loads(other[1].body) == {
         "mark": "schema changed",
+        "version_before": 0,
         "version": 3,
+        "breaks": False,
         "changes": [
-            "Order.fees is new",
-            "Order.fees.fee is new",
-            "Order.legs.ratio is new",
-            "Order.memo is new",
-            "Order.price is new",
-            "version 0 became 3",
+            "Order.price: field added at the end (R20): nothing became int32 at 6, since 1",
+            "Order.legs.ratio: field added at the end (R20): nothing became uint8 at 2, since 1",
+            "Order.fees: group added before data (R51): nothing became group with entries of 2 bytes, since 3",
+            "Order.memo: data added at the end (R65): nothing became UTF-8 after a uint8 length, since 2",
         ],
     }
 
 
-def test_what_is_gone_and_what_became_another_is_told_of_a_schema_too():
-    assert what_changed(TEXTS[3], load_schema(TEXTS[2])) == [
-        "Order.fees is gone",
-        "Order.fees.fee is gone",
-        "version 3 became 2",
-    ]
+def test_a_schema_that_misreads_what_landed_before_is_told_to_break():
     retyped = TEXTS[0].replace(b'name="qty" id="2" type="uint16"', b'name="qty" id="2" type="int16"')
-    assert what_changed(TEXTS[0], load_schema(retyped)) == ["Order.qty is another"]
-    assert what_changed(b"<", load_schema(TEXTS[0]))[0].startswith("the last schema cannot be compared: ")
+
+    told = what_changed(TEXTS[0], load_schema(retyped))
+
+    assert told["breaks"] is True
+    assert [line.split(" (")[0] for line in told["changes"]] == [
+        "schema: version not raised",
+        "Order.qty: type of a field changed",
+    ]
+
+
+def test_a_schema_that_cannot_be_read_alone_is_not_compared():
+    (line,) = what_changed(b"<", load_schema(TEXTS[0]))["changes"]
+
+    assert line.startswith("the last schema cannot be compared: ")
 
 
 def test_bytes_that_are_no_messages_end_the_epoch_and_are_kept():

@@ -6,18 +6,24 @@ import asyncio
 import contextlib
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
+import structlog
 
 from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from conf.model import Reconnect
-from connectors.base import Feed, Resume
+from connectors.base import Feed, Kind, Resume
+from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.market import Market
 from connectors.sbe.receiver import SbeReceiver
 from connectors.sbe.schemas import feed_schema, schema_text
 from connectors.sbe.server import MarketServer
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
+from pipelines.bronze import read_frames
+from pipelines.places import Places
+from pipelines.receiving import receive
 from tests.support.peers import serving
 from tests.support.sbe_feed import options, table
 
@@ -54,10 +60,13 @@ class Sink:
         return Resume(epoch, reached, told[-1] if told else None)
 
 
-def receiver(address, *, framing="sofh", schema="builtin"):
+def feed_of(address, *, framing="sofh", schema="builtin"):
     reconnect = Reconnect(first=0.01, longest=0.02, connect_timeout=5)
-    feed = Feed("stream", "sbe", str(address), options(schema, framing), {"Security": table()}, reconnect=reconnect)
-    return SbeReceiver(feed)
+    return Feed("stream", "sbe", str(address), options(schema, framing), {"Security": table()}, reconnect=reconnect)
+
+
+def receiver(address, **settings):
+    return SbeReceiver(feed_of(address, **settings))
 
 
 def epoch(one, sink, number=1, resume=None):
@@ -171,6 +180,31 @@ def test_a_file_is_read_on_from_where_the_last_epoch_ended_and_no_message_lands_
     assert set(sink.marks) == {"part of a message"}
 
 
+def test_a_receiver_that_starts_anew_goes_on_by_what_landed(tmp_path: Path):
+    file = tmp_path / "frames.bin"
+    file.write_bytes(STREAM[:93])
+    feed = feed_of(f"file:{file}")
+
+    async def received(messages):
+        stop, places = asyncio.Event(), Places(str(tmp_path / "lake"))
+        log = structlog.get_logger("test")
+        running = asyncio.create_task(
+            receive(feed, CONNECTOR, places, stop=stop, clock=lambda: 1_700_000_000_000_000, rng=Random(1), log=log)
+        )
+        while len(list(read_frames(places.bronze("stream"), kind=Kind.DATA))) < messages:
+            await asyncio.sleep(0.02)
+        stop.set()
+        await running
+        return places.bronze("stream")
+
+    asyncio.run(received(2))
+    file.write_bytes(STREAM)
+    bronze = asyncio.run(received(4))
+
+    assert [frame.body for frame in read_frames(bronze, kind=Kind.DATA)] == SECURITIES
+    assert [frame.body for frame in read_frames(bronze, kind=Kind.CONTROL)] == [TEXT]
+
+
 def test_a_file_of_one_message_is_that_message(tmp_path: Path):
     file, sink = tmp_path / "one.bin", Sink()
     file.write_bytes(SECURITIES[0])
@@ -218,4 +252,4 @@ def test_a_schema_that_is_replaced_is_taken_at_the_next_epoch_and_a_broken_one_i
 
     assert [frame.body for frame in sink.frames if frame.kind == "control"] == [TEXT, newer]
     (changed,) = [json.loads(frame.body) for frame in sink.frames if frame.kind == "mark"]
-    assert changed == {"mark": "schema changed", "version": 2, "changes": ["version 1 became 2"]}
+    assert (changed["mark"], changed["version_before"], changed["version"]) == ("schema changed", 1, 2)
