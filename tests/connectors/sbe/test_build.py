@@ -17,6 +17,7 @@ from connectors.sbe.market import Market
 from connectors.sbe.schemas import feed_schema
 from connectors.wire.sbe.encode import encode
 from pipelines.held import Hold, skip
+from pipelines.rebuild import Rebuild
 from pipelines.verify import Verdict, verify_history
 from tests.support.sbe_feed import FEED, SbeFeed, table
 
@@ -207,7 +208,11 @@ def test_a_newer_schema_adds_columns_and_old_frames_are_read_by_their_own_versio
     ]
     (last,) = feed.rows("last")
     assert (last["price"], last["fees"], last["memo"]) == (-250, [{"fee": 99}], "abc")
-    assert feed.verify("last").verdict is Verdict.EQUAL
+    assert [feed.verify(name).verdict for name in tables] == [Verdict.DIFFERENT, Verdict.EQUAL]
+    Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "orders", token="t").run()
+    rows = sorted(feed.rows("orders"), key=lambda row: row["_position"])
+    assert [(row["price"], row["memo"]) for row in rows[:3]] == [(None, None), (-250, "abc"), (None, None)]
+    assert feed.verify("orders").verdict is Verdict.EQUAL
 
 
 def test_a_template_becomes_a_table_once_a_schema_knows_it_with_all_that_landed_before(
