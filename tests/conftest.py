@@ -38,9 +38,15 @@ _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses the session, and run all that needs a Spark last: most mistakes show in the first seconds.
 
-    Tests that look at one build together stay with one worker. What is for the night is left to it.
+    Tests that look at one build together stay with one worker. What is for the night is left to it, and what needs
+    others' programs to whoever asks for it: ``-m interop``.
     """
-    dear = [item for item in items if item.get_closest_marker("nightly") and not _NIGHTLY]
+    asked = "interop" in config.getoption("markexpr")
+    dear = [
+        item
+        for item in items
+        if (item.get_closest_marker("nightly") and not _NIGHTLY) or (item.get_closest_marker("interop") and not asked)
+    ]
     config.hook.pytest_deselected(items=dear)
     items[:] = [item for item in items if item not in dear]
     for item in items:

@@ -27,7 +27,7 @@ from connectors.wire.sbe.model import (
     Scalar,
     Set,
 )
-from connectors.wire.sbe.primitives import FLOATS, TRAITS
+from connectors.wire.sbe.primitives import TRAITS, held
 from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, fixed_text_reader
 from connectors.wire.sbe.values import Fault, SetValue
 
@@ -238,10 +238,7 @@ def slot_code(encoding: Encoding) -> str:
 
 def wire_null(scalar: Scalar) -> int | float:
     """Return the null value as it is read back: a float as the primitive's bytes can hold it."""
-    if scalar.primitive not in FLOATS:
-        return scalar.null
-    layout = struct.Struct("<" + TRAITS[scalar.primitive].code)
-    return float(layout.unpack(layout.pack(scalar.null))[0])
+    return held(scalar.null, scalar.primitive)
 
 
 def null_test(scalar: Scalar) -> Callable[[Any], bool]:

@@ -306,6 +306,8 @@ class Schema:
     semantic_version: str | None = None
     default_dimensions: Structure | None = None
     """The dimensions called ``groupSizeEncoding``, where there are any."""
+    data_types: tuple[Data, ...] = ()
+    """What data of each type for data would look like, used or not."""
     plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:

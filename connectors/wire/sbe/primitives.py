@@ -13,6 +13,7 @@ from typing import NamedTuple
 from connectors.wire.sbe.model import Primitive
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_FLOAT = struct.Struct("<f")
 FLOAT_MAX = 3.4028234663852886e38
 DOUBLE_MAX = 1.7976931348623157e308
 
@@ -86,6 +87,13 @@ def fits(value: float, primitive: Primitive) -> bool:
     except OverflowError:
         return False
     return True
+
+
+def held(value: float, primitive: Primitive) -> int | float:
+    """Return a number that fits as it is read back: what the bytes of a float hold is not what a schema's text says."""
+    if primitive is not Primitive.FLOAT:
+        return value
+    return float(_FLOAT.unpack(_FLOAT.pack(value))[0])
 
 
 def _real(text: str) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from conf.errors import InvalidValue
 from connectors.wire.sbe.blocks import null_test
 from connectors.wire.sbe.model import Array, ByteOrder, Enum, Primitive, Scalar, Set
-from connectors.wire.sbe.primitives import FLOATS, TRAITS, fits
+from connectors.wire.sbe.primitives import FLOATS, TRAITS, fits, held
 from connectors.wire.sbe.text import DEFAULT_CHARSET, codec
 from connectors.wire.sbe.values import Fault, SetValue
 
@@ -41,6 +41,7 @@ def scalar_put(scalar: Scalar, options: PutOptions, *, optional: bool, ranged: b
         return _char_put(scalar, options, optional=optional)
     convert = _real if scalar.primitive in FLOATS else _whole
     ranged = ranged and not options.tolerant and _has_limits(scalar)
+    lowest, highest = held(scalar.minimum, scalar.primitive), held(scalar.maximum, scalar.primitive)
     is_null = null_test(scalar) if optional and not options.tolerant else None
 
     def put(value: Any) -> Any:
@@ -49,7 +50,7 @@ def scalar_put(scalar: Scalar, options: PutOptions, *, optional: bool, ranged: b
         number = convert(value, scalar.primitive)
         if is_null is not None and is_null(number):
             raise refuse("range", f"{value!r} is the null value; null is written as None")
-        if ranged and not scalar.minimum <= number <= scalar.maximum:
+        if ranged and not lowest <= number <= highest:
             raise refuse("range", f"{value!r} is not from {scalar.minimum} to {scalar.maximum}")
         return number
 
@@ -85,7 +86,7 @@ def _real(value: Any, primitive: Primitive) -> float:
         raise _not_a(value, str(primitive)) from None
     if not fits(number, primitive):
         raise refuse("range", f"{value!r} does not fit {primitive}")
-    return number
+    return held(number, primitive)
 
 
 def _not_a(value: Any, what: str) -> Fault:

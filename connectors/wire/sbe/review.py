@@ -23,7 +23,7 @@ from connectors.wire.sbe.model import (
     Scalar,
     Set,
 )
-from connectors.wire.sbe.primitives import FLOATS
+from connectors.wire.sbe.primitives import FLOATS, held
 from connectors.wire.sbe.values import Finding, SetValue
 
 _REPLACED = "\ufffd"
@@ -148,7 +148,7 @@ def _odd_number(scalar: Scalar, value: Any, presence: Presence) -> Iterator[Odd]
     if scalar.primitive not in FLOATS and null_test(scalar)(value):
         if presence is Presence.REQUIRED:
             yield "null-in-required", f"the null value {scalar.null}"
-    elif value == value and not scalar.minimum <= value <= scalar.maximum:  # noqa: PLR0124 (NaN is a value)
+    elif value == value and not _within(value, scalar):  # noqa: PLR0124 (NaN is a value)
         yield "out-of-range", f"{value!r} is not from {scalar.minimum} to {scalar.maximum}"
 
 
@@ -175,6 +175,10 @@ def _odd_text(encoding: Scalar | Array, text: Any, presence: Presence) -> Iterat
         low, high = (scalar.minimum, scalar.maximum) if encoding is scalar else (0x20, 0x7E)
         if not all(low <= ord(character) <= high for character in text):
             yield "out-of-range", f"{text!r} has characters that are not from {low:#x} to {high:#x}"
+
+
+def _within(value: float, scalar: Scalar) -> bool:
+    return held(scalar.minimum, scalar.primitive) <= value <= held(scalar.maximum, scalar.primitive)
 
 
 def _versions(encoding: Enum | Set, value: Any, versions: Mapping[int, int]) -> Iterator[tuple[str, int]]:

@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from connectors.wire.sbe.composites import is_variable
 from connectors.wire.sbe.document import Element, read_document
 from connectors.wire.sbe.encodings import Encodings
 from connectors.wire.sbe.messages import Messages
-from connectors.wire.sbe.model import ByteOrder, Encoding, Message, Primitive, Schema, Structure
+from connectors.wire.sbe.model import ByteOrder, Data, Encoding, Message, Primitive, Schema, Structure
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.report import Report
-from connectors.wire.sbe.structures import resolve_dimensions, resolve_header
+from connectors.wire.sbe.structures import resolve_data, resolve_dimensions, resolve_header
 from connectors.wire.sbe.vocabulary import check_vocabulary
 
 _ORDERS: dict[str, ByteOrder] = {"littleEndian": "<", "bigEndian": ">"}
@@ -82,7 +83,14 @@ def _schema(
         description=root.get("description"),
         semantic_version=root.get("semanticVersion"),
         default_dimensions=None if dimensions is None else resolve_dimensions(dimensions, root, Report()),
+        data_types=tuple(_data_types(named, root)),
     )
+
+
+def _data_types(named: Mapping[str, Encoding], root: Element) -> Iterator[Data]:
+    for encoding in named.values():
+        if is_variable(encoding) and (data := resolve_data(encoding, root, Report())):
+            yield data
 
 
 def _check_root(root: Element, report: Report) -> int:

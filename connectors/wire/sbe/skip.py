@@ -1,7 +1,8 @@
 """Skips groups and data that a newer sender added to a counted message (header and dimensions carry the counts).
 
 Nothing on the wire says how an unknown part is laid out. It is assumed to use the schema's default dimensions, and
-the one kind of length that all its data share (the rule of compatible schema extension, SBE 1.0, chapter 5).
+the one kind of length that all its data share; while it has no data, the one that its types for data share (the rule
+of compatible schema extension, SBE 1.0, chapter 5).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Skipper:
         self._dimensions: DimensionsReader | None = None
         if schema.default_dimensions is not None:
             self._dimensions = DimensionsReader(schema.default_dimensions, schema.byte_order)
-        layouts = {_layout(data): data for data in _all_data(schema.messages.values())}
+        every = list(_all_data(schema.messages.values())) or schema.data_types
+        layouts = {_layout(data): data for data in every}
         self._length: LengthReader | None = None
         if len(layouts) == 1:
             known = next(iter(layouts.values()))

@@ -265,6 +265,15 @@ def test_entries_of_a_counted_message_have_their_unknown_parts_skipped():
     assert decoded.values == {"g": [{"x": 7}, {"x": 8}], "h": [], "d": b"", "e": b""}
 
 
+def test_unknown_data_is_skipped_by_the_types_for_data_while_the_schema_has_no_data_yet():
+    schema = message_of(GROUP.format("g", 1), header=COUNTED_HEADER)
+    entries = "0100 0200 0100 0100  07 0100 0100 0000 0100 99 01 aa 01 88  08 0100 0000 0000 0000 00"
+
+    decoded = decode(schema, counted_frame(entries, groups=1, data=0, version=1))
+
+    assert decoded.values == {"g": [{"x": 7}, {"x": 8}]}
+
+
 def test_unknown_data_of_several_kinds_is_reported_if_nothing_follows_and_an_error_if_something_does():
     types = (
         '<composite name="wide"><type name="length" primitiveType="uint16"/>'
