@@ -34,6 +34,8 @@ def problems_of(schema: Schema, name: str, table: SbeTable) -> Iterator[Problem]
 def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
     names = layout.row.names
     known = f"one of {', '.join(names)}"
+    if not names:
+        yield Problem(f"{key}.template", table.source or None, "a message, or a group, that has at least one element")
     twice = [each for each, count in Counter(name.lower() for name in names).items() if count > 1]
     if twice:
         yield Problem(f"{key}.group", table.group or None, f"columns that differ in more than case, unlike {twice[0]}")

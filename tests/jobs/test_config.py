@@ -1,3 +1,4 @@
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,17 @@ def test_an_sbe_schema_that_is_wrong_is_told_with_all_its_errors(capsys, tmp_pat
     code, _, err = check(capsys, tmp_path, stream=STREAM.replace("builtin", str(xml)))
     assert f"stream.toml: options.schema: found '{xml}', allowed: builtin, or a valid SBE schema: {xml}:1: E02: " in err
     assert f"{xml}:1: E03: byteOrder 'middle'" in err
+    assert code == 2
+
+
+def test_a_message_without_elements_is_no_table(capsys, tmp_path):
+    xml = (files("connectors.sbe") / "market.xml").read_text(encoding="utf-8")
+    (tmp_path / "own.xml").write_text(
+        xml.replace("</sbe:message>", '</sbe:message><sbe:message name="Ping" id="9"/>', 1)
+    )
+    ping = STREAM.replace("builtin", str(tmp_path / "own.xml")).replace("[tables.Trade]", "[tables.Ping]")
+    code, _, err = check(capsys, tmp_path, stream=ping)
+    assert "tables.Ping.template: found nothing, allowed: a message, or a group, that has at least one element" in err
     assert code == 2
 
 

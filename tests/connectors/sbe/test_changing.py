@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from conf.errors import SchemaError, WireError
@@ -22,11 +22,13 @@ from connectors.sbe.options import SbeTable
 from connectors.sbe.plain import SbePlainReader
 from connectors.sbe.schemas import feed_schema
 from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.model import Body, Schema
 from connectors.wire.sbe.schema import load_schema
 from pipelines.compare import same
 from tests.support.sbe import message_of
 from tests.support.sbe_feed import table
+from tests.support.sbe_messages import messages
+from tests.support.sbe_schemas import schemas
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sbe"
 MARKET = feed_schema("builtin")
@@ -100,6 +102,33 @@ def test_any_message_becomes_what_it_is_read_as_plainly(settings, mutations, len
     made = table(template="Quote", **settings)
 
     assert_as_read_plainly(SAMPLE, "Quote", made, [QUOTE, bytes(body), bytes(body[:length]), QUOTE])
+
+
+def paths(body: Body) -> list[str]:
+    """Return the dotted paths of all groups, and the empty one."""
+    inside = [(group.name, path) for group in body.groups for path in paths(group)]
+    return ["", *(f"{name}.{path}" if path else name for name, path in inside)]
+
+
+@given(st.data())
+def test_messages_of_any_schema_become_what_they_are_read_as_plainly(data):
+    schema = load_schema(data.draw(schemas()), file="drawn")
+    name, values = data.draw(messages(schema, tolerant=True))
+    oldest = schema.messages[name].since_version
+    versions = data.draw(st.lists(st.integers(oldest, schema.version), min_size=1, max_size=3))
+    bodies = [encode(schema, name, values, version=version, tolerant=True) for version in versions]
+    settings = data.draw(st.fixed_dictionaries({"decimals": st.booleans(), "timestamps": st.booleans()}))
+    settings["group"] = data.draw(st.sampled_from(paths(schema.messages[name])))
+    settings["sets"] = data.draw(st.sampled_from(["names", "integer"]))
+    settings["groups"] = data.draw(st.sampled_from(["arrays", "omit"]))
+    settings["text"] = "replace"
+    made = table(template=name, **settings)
+    columns = layout_of(schema, schema.messages[name], made).row.names
+    assume(columns)
+    if data.draw(st.booleans()):
+        made = table(template=name, keys=columns[:1], **settings)
+
+    assert_as_read_plainly(schema, name, made, bodies)
 
 
 @pytest.mark.parametrize("settings", [{}, {"keys": ["orderId"]}, {"group": "legs"}, {"group": "fees"}])
