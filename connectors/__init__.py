@@ -9,7 +9,8 @@ The contract is `connectors.base`. A connector is a frozen object with
 - ``plain(feed, table)``: a `PlainReader`. It turns the same frames, update after update, into plain changes in pure
   Python, and shares nothing with the decoder but the wire codec: ``silverfold verify`` holds silver against them;
 - ``watch(feed, table)``: a `Watch`. It subscribes for itself: ``verify --against-source`` holds silver against that;
-- three facts the engine plans by: ``continuity``, ``net``, ``has_snapshots`` (and ``keeps_log`` for logs).
+- what the engine plans by: ``continuity``, ``net``, ``has_snapshots``, which ``stream`` feeds a table, and what silver
+  ``keeps`` of it: the rows that stand, every change, or every row that came.
 
 What a connector may rely on: frames reach its decoder as they were landed, whole updates only, with the control
 frames that landed before them; what it yields is applied once. What it must keep: bytes that cannot be read become a

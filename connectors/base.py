@@ -43,6 +43,20 @@ class Boundary(StrEnum):
     NONE = "none"
 
 
+class Keeps(StrEnum):
+    """What a silver table keeps of its stream."""
+
+    STATE = "state"
+    """The rows that stand, each once: changes are merged into them."""
+    CHANGES = "changes"
+    """Every change, as a log that is only ever added to."""
+    ROWS = "rows"
+    """Every row that came, as it came: only ever added to. Such a stream has no snapshots, and says nothing but rows.
+
+    Its decoder folds nothing, and gives inserts, whose ``ordinal`` is never NULL; ``key`` names a row by position and
+    ordinal. So do `PlainReader.keys`: ``_position`` and ``_ordinal``."""
+
+
 class Frame(NamedTuple):
     """One message as received, and what the receiver knows of it without decoding the body."""
 
@@ -66,10 +80,13 @@ class Resume:
     Args:
         epoch: Number of this connection, from 1.
         source_positions: Per stream, the last landed ``source_position``; only what resumes by position uses it.
+        told: Body of the last control frame that landed for the feed itself, not for a stream, before this receiver
+            started; only for what resumes by position. None when there is none.
     """
 
     epoch: int
     source_positions: Mapping[str, str] = field(default_factory=dict)
+    told: bytes | None = None
 
 
 class FrameSink(Protocol):
@@ -123,7 +140,7 @@ class Cut:
     """What one MERGE applies to one silver table: whole updates, ending at the end of an update.
 
     Args:
-        stream: The stream, which is also the silver table's name.
+        stream: The stream that feeds the table (`Connector.stream`).
         epoch: Epoch of the last update.
         after: Position the table had reached before; -1 for none.
         last: Position the table will have reached.
@@ -323,8 +340,11 @@ class Connector(Protocol):
     def has_snapshots(self, table: Table) -> bool:
         """Tell whether the table's stream ever carries snapshots. One without applies on across epochs."""
 
-    def keeps_log(self, table: Table) -> bool:
-        """Tell whether silver is an append-only log of changes rather than the table's state."""
+    def keeps(self, table: Table) -> Keeps:
+        """Return what silver keeps of the table's stream."""
+
+    def stream(self, feed: Feed, table: str) -> str:
+        """Return the stream that feeds a silver table, as frames name it. Several tables may have one."""
 
     def problems(self, feed: Feed) -> Iterable[Problem]:
         """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""

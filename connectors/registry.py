@@ -18,6 +18,7 @@ from connectors.base import Connector, Feed
 
 CONNECTORS: Final = {
     "deephaven": "connectors.deephaven.connector",
+    "sbe": "connectors.sbe.connector",
 }
 """Name → module; its ``CONNECTOR`` is the connector."""
 

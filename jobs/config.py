@@ -7,7 +7,7 @@ import typer
 from conf.errors import ConfigError
 from conf.model import Settings
 from conf.validate import together
-from connectors.base import Connector, Feed
+from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
 from jobs.context import Invocation, invocation
 
@@ -34,6 +34,9 @@ def check(ctx: typer.Context) -> None:
     typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: no mistakes")
 
 
+_KEPT = {Keeps.STATE: "keys: {keys}", Keeps.CHANGES: "every change", Keeps.ROWS: "every row as it came"}
+
+
 def opened(run: Invocation, settings: Settings) -> list[tuple[Connector, Feed]]:
     """Return every feed, opened by its connector. Raises ConfigError carrying the mistakes of all feeds."""
     feeds, mistakes = [], []
@@ -51,7 +54,7 @@ def _described(connector: Connector, feed: Feed) -> str:
     lines = [f"{feed.name}: {connector.name} at {feed.address or 'its default address'}"]
     for name, table in feed.tables.items():
         keys = ", ".join(table.keys) or "the source's row keys"
-        lines.append(f"  {name}: {table.source}, keys: {keys}")
+        lines.append(f"  {name}: {table.source or name}, {_KEPT[connector.keeps(table)].format(keys=keys)}")
     return "\n".join(lines)
 
 

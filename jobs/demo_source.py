@@ -13,9 +13,10 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from connectors.deephaven.changing import Changer, Pace, keep_changing
+from connectors.deephaven.changing import Changer
 from connectors.deephaven.server import TableServer
 from connectors.deephaven.tables import LiveTable
+from connectors.pace import Pace, keep_changing
 from jobs.demo_tables import TABLES
 
 CHANGES_PER_SECOND = 50.0

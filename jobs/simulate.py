@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from connectors.deephaven.changing import Changer, Pace, keep_changing
+from connectors.deephaven.changing import Changer
 from connectors.deephaven.schemas import BUILTIN, load_transport_schema
 from connectors.deephaven.server import TableServer
 from connectors.deephaven.sources import load_file
 from connectors.deephaven.tables import LiveTable
+from connectors.pace import Changing, Pace, keep_changing
+from connectors.sbe.server import MarketServer
 from jobs.cli import main_of
 from jobs.logs import start_logs
+from jobs.sbe_input import framing_called
 from jobs.stopping import stopped_by_signals
 
 app = typer.Typer(no_args_is_help=True)
@@ -75,6 +78,36 @@ def deephaven(
         stop.wait()
 
 
+@app.command()
+def sbe(
+    *,
+    framing: Annotated[
+        str, typer.Option(metavar="NAME", help="How messages are framed; silverfold sbe decode --help lists the names.")
+    ] = "sofh",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="TCP port; 0 for any free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on. There is no authentication.")] = "127.0.0.1",
+    changes_per_second: Annotated[float, typer.Option(min=0, help="Book entries and trades per second.")] = 10,
+    changes_for: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Be quiet after that; default: never.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same sequence of messages.")] = 0,
+) -> None:
+    """Send a made-up market's messages in Simple Binary Encoding: book entries with update actions, and trades.
+
+    Feeds read them with the schema builtin and the same framing. The first line printed says where it listens. A client
+    gets the securities and the books as they stand, then every message. Ends on SIGINT or SIGTERM with exit code 0.
+    """
+    start_logs("info")
+    chosen = framing_called(framing)
+    if chosen.length is None and chosen.unframed == "whole":
+        raise typer.BadParameter(f"{framing} is for one message, there are many", param_hint="--framing")
+    with MarketServer.start(port, framing=chosen, host=host, seed=seed) as server, stopped_by_signals() as stop:
+        typer.echo(f"listening on {host}:{server.port}")
+        made = _change([server], Pace(changes_per_second, changes_for), stop, server)
+        typer.echo(f"quiet after {made} changes")
+        stop.wait()
+
+
 def _named_files(given: list[str]) -> Mapping[str, Path]:
     files: dict[str, Path] = {}
     for argument in given:
@@ -93,7 +126,7 @@ def _announce(server: TableServer, host: str, tables: Mapping[str, LiveTable]) -
         typer.echo(f"table {name}: {len(table)} rows, {len(table.columns)} columns")
 
 
-def _change(changers: list[Changer], pace: Pace, stop: threading.Event, server: TableServer) -> int:
+def _change(changers: Sequence[Changing], pace: Pace, stop: threading.Event, server: TableServer | MarketServer) -> int:
     console, made = Console(), 0
     with console.status("changing") as status:
 

@@ -1,7 +1,12 @@
 """Applies one cut to one silver table: what its changes come to, in one commit with the position.
 
-A table is either the source's *state* (its columns, ``_position`` and, for positional sources, the positional key) or
-a *log* of changes (``_op``, ``_position``, the positional key, ``_last_row_key`` and ``_present``, then the columns).
+What a table keeps (`connectors.base.Keeps`) says which columns of ours it has beside the source's:
+
+===========  ==========================================================================================================
+``state``    ``_position`` and, for positional sources, the positional key
+``changes``  ``_op``, ``_position``, the positional key, ``_last_row_key`` and ``_present``; only ever added to
+``rows``     ``_position`` and ``_ordinal``, the row's number inside its frame; only ever added to
+===========  ==========================================================================================================
 """
 
 from __future__ import annotations
@@ -10,9 +15,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
 from conf.errors import SnapshotNeeded
+from connectors.base import Keeps
 from pipelines.folding import Folding
 from pipelines.judging import rows_to_write
 from pipelines.versions import keep_versions
@@ -28,7 +34,10 @@ from transforms.sql import quoted
 from transforms.whole import whole_rows
 
 LAST_KEY = "_last_row_key"
-"""In a log: the last key of a removed range, whose first key is the positional key."""
+"""In a log of changes: the last key of a removed range, whose first key is the positional key."""
+
+ORDINAL = "_ordinal"
+"""Of rows that are only ever added: the row's number inside its frame, from 0."""
 
 _RESERVED = (OP, POSITION, PRESENT, VACATED, EXPECTS, LAST_KEY, FAILED, "_row_key")
 
@@ -46,13 +55,14 @@ def apply_cut(work: Work, row: StructType, *, judges: bool = False, looks: bool 
         Unexplained: Nothing explains a change. Unless ``looks``, whatever the settings: apply it again with ``looks``.
         ApplyError: The cut cannot be applied; the table stands as it was. Subclasses say why.
     """
-    check_names(row, reserved=_RESERVED, keys=work.target.table.keys, table=work.target.name)
+    keeps = work.target.connector.keeps(work.target.table)
+    reserved = (*_RESERVED, ORDINAL) if keeps is Keeps.ROWS else _RESERVED
+    check_names(row, reserved=reserved, keys=work.target.table.keys, table=work.target.name)
     check_key(struct_type(work.changes, "key"), table=work.target.name)
-    keeps_log = work.target.connector.keeps_log(work.target.table)
-    wanted = _columns_of_log(work, row) if keeps_log else _columns_of_state(work, row)
-    columns = _follow(work, wanted, makes=not keeps_log and not work.cut.replaces)
-    if keeps_log:
-        append(_chosen(_log_rows(work), columns), work.target.place.url, recorded=work.recorded(work.target.app_id))
+    columns = _follow(work, _COLUMNS[keeps](work, row), makes=keeps is Keeps.STATE and not work.cut.replaces)
+    if keeps is not Keeps.STATE:
+        rows = _log_rows(work) if keeps is Keeps.CHANGES else _added_rows(work)
+        append(_chosen(rows, columns), work.target.place.url, recorded=work.recorded(work.target.app_id))
         return
     work.changes, folding = typed_as(work.changes, columns), None
     if work.target.connector.net:
@@ -149,6 +159,19 @@ def _columns_of_log(work: Work, row: StructType) -> StructType:
     kinds = [StringType(), *(LongType() for _ in names[1:])]
     log = [StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
     return StructType([*log, StructField(PRESENT, ArrayType(StringType())), *row])
+
+
+def _columns_of_rows(work: Work, row: StructType) -> StructType:
+    return StructType([StructField(POSITION, LongType()), StructField(ORDINAL, IntegerType()), *row])
+
+
+_COLUMNS = {Keeps.STATE: _columns_of_state, Keeps.CHANGES: _columns_of_log, Keeps.ROWS: _columns_of_rows}
+
+
+def _added_rows(work: Work) -> DataFrame:
+    """Return the rows as they are to be added; all depends on ``op``, which fails where a frame cannot be decoded."""
+    position = F.when(F.col("op") == INSERT, F.col("frame_seq"))
+    return work.changes.select(position.alias(POSITION), F.col("ordinal").alias(ORDINAL), "row.*")
 
 
 def _log_rows(work: Work) -> DataFrame:

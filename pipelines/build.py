@@ -38,8 +38,9 @@ from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, history_id, record, recorded_position, restore
 from pipelines.held import Hold
 from pipelines.places import Places
-from pipelines.plan import Plan, Planner, StreamRules
+from pipelines.plan import Plan, Planner
 from pipelines.quarantine import Quarantine
+from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
 from pipelines.stops import Stops
 
@@ -150,7 +151,7 @@ class FeedBuild:
         planned = partial(self._planner.plan, name, self.settings.build.cut, mean_frame_bytes=self._frame_bytes)
         bound, past = self._bound(name), None
         plan = planned(before=bound)
-        while plan.cut is not None and (stop := self._stop_within(plan.cut)) is not None:
+        while plan.cut is not None and (stop := self._stop_within(name, plan.cut)) is not None:
             plan = planned(before=stop, past=past)
             if plan.cut is None and self.tables[name].target.table.keeps_history:
                 past = stop
@@ -166,14 +167,14 @@ class FeedBuild:
         bounds = [self.before, ahead + 1 if ahead > target.position() else None]
         return min((bound for bound in bounds if bound is not None), default=None)
 
-    def _stop_within(self, cut: Cut) -> int | None:
+    def _stop_within(self, name: str, cut: Cut) -> int | None:
         """Return a position in the cut that it may not reach: what follows a control frame may have other columns."""
         if not cut.replaces:
             controls = (f.frame_seq for f in self._control if f.stream == cut.stream)
             after_first = next((at for at in controls if cut.begins[0] < at < cut.last), None)
             if after_first is not None:
                 return after_first
-        return self._stops[cut.stream].within(cut)
+        return self._stops[name].within(cut)
 
     def _apply(self, name: str, plan: Plan, cut: Cut, began: float) -> CutRow | None:
         table = self.tables[name]
@@ -236,7 +237,7 @@ class FeedBuild:
         return datetime.fromtimestamp(self.clock(), UTC)
 
     def _rules(self, name: str) -> StreamRules:
-        return StreamRules.of(self.connector, self.feed.tables[name], applied=self.tables[name].position())
+        return StreamRules.of(self.connector, self.feed, name, applied=self.tables[name].position())
 
 
 def _telling(survey: Survey, left_out: Sequence[int]) -> Survey:

@@ -201,5 +201,7 @@ def same(expected: Any, found: Any) -> bool:
     """Tell whether two values are one: 1 is not True, and not 1.0."""
     if isinstance(expected, list) and isinstance(found, list):
         return len(expected) == len(found) and all(map(same, expected, found))
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.keys() == found.keys() and all(same(expected[name], found[name]) for name in expected)
     both_nan = expected != expected and found != found  # noqa: PLR0124 - what NaN is
     return type(expected) is type(found) and bool(both_nan or expected == found)

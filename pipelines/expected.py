@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import PositionGap
-from connectors.base import Boundary, Connector, Feed, Kind, PlainChange, PlainReader
+from connectors.base import Boundary, Connector, Feed, Keeps, Kind, PlainChange, PlainReader
 from pipelines.bronze import read_frames, read_small_columns, read_stream
 from pipelines.bronze_table import retained_from
 from pipelines.places import Place
@@ -75,11 +75,11 @@ def fold_bronze(
     """
     settings, reader = feed.tables[table], connector.plain(feed, table)
     chosen = _chosen(bronze, connector, feed, table, through)
-    log = connector.keeps_log(settings)
+    log = connector.keeps(settings) is Keeps.CHANGES
     fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not connector.has_snapshots(settings))
     told = Told(bronze, reader, through, left_out)
     late: list[PlainChange] = []
-    for update, frames in _with_frames(bronze, table, chosen):
+    for update, frames in _with_frames(bronze, connector.stream(feed, table), chosen):
         changes = told.changes(update, frames)
         if connector.sequenced:
             late += changes
@@ -163,7 +163,7 @@ def _chosen(bronze: Place, connector: Connector, feed: Feed, table: str, through
     Raises:
         PositionGap: Frames among them, or before them where they would count, are missing.
     """
-    found = landed_updates(bronze, feed.name, table, through)
+    found = landed_updates(bronze, feed.name, connector.stream(feed, table), through)
     if connector.has_snapshots(feed.tables[table]):
         chosen = last_state(found.updates, resync=connector.continuity == "resync")
         found.need(min((update.begin for update in chosen), default=through))

@@ -79,14 +79,15 @@ def fold_history(
     Arguments and errors as of `pipelines.expected.fold_bronze`.
     """
     reader, snapshots = connector.plain(feed, table), connector.has_snapshots(feed.tables[table])
-    landed = landed_updates(bronze, feed.name, table, through)
+    stream = connector.stream(feed, table)
+    landed = landed_updates(bronze, feed.name, stream, through)
     resync = connector.continuity == "resync"
     chosen = list(steps(landed.updates, resync=resync) if snapshots else _singly(landed.updates))
     begins = min((update.begin for step in chosen for update in step), default=None)
     landed.need((begins or 0) if snapshots and landed.floor else 0)
     fold, told = VersionFold(_Touched(reader.keys, upserts=not snapshots)), Told(bronze, reader, through, left_out)
     late: list[PlainChange] = []
-    for snapshot, said in _readable(_with_frames(bronze, table, chosen), connector, told, passes=snapshots):
+    for snapshot, said in _readable(_with_frames(bronze, stream, chosen), connector, told, passes=snapshots):
         if connector.sequenced:
             late += (change for _, change in said)
         elif snapshot is not None:

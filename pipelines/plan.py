@@ -30,8 +30,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from conf.errors import PositionGap
-from conf.model import CutLimits, Table
-from connectors.base import Connector, Cut
+from conf.model import CutLimits
+from connectors.base import Cut
+from pipelines.rules import StreamRules
 from pipelines.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates, by_stream, read_frames, spans_of
 
 _ONE_EPOCH = 0
@@ -50,35 +51,6 @@ class State(StrEnum):
     """All whole updates are applied; one has begun."""
     SYNCED = "synced"
     """All whole updates are applied; none has begun."""
-
-
-@dataclass(frozen=True)
-class StreamRules:
-    """What planning must know of a stream and its silver table.
-
-    Args:
-        has_snapshots: `Connector.has_snapshots`.
-        resync: After a lost connection the stream needs a snapshot (`Connector.continuity`).
-        applied: Position the silver table has reached; -1 for none.
-        applied_epoch: Epoch of that position; None when it is to be learnt from bronze.
-        every_update: No snapshot makes earlier updates needless: each takes effect in its turn, as history needs it.
-    """
-
-    has_snapshots: bool
-    resync: bool
-    applied: int = -1
-    applied_epoch: int | None = None
-    every_update: bool = False
-
-    @staticmethod
-    def of(connector: Connector, table: Table, *, applied: int) -> StreamRules:
-        """Return the rules of a configured table that has reached a position."""
-        return StreamRules(
-            connector.has_snapshots(table),
-            connector.continuity == "resync",
-            applied,
-            every_update=table.keeps_history,
-        )
 
 
 @dataclass(frozen=True)
@@ -109,22 +81,22 @@ class Plan:
 class Planner:
     """Plans the cuts of one feed: feed it bronze, ask it for plans, tell it what was applied.
 
-    Keeps a few numbers per stream, and 45 bytes for each whole update not yet applied.
+    Keeps a few numbers per table, and 45 bytes for each whole update not yet applied.
 
     Args:
         feed: Name of the feed, for errors.
-        streams: The streams that have a silver table.
+        tables: The silver tables; several may be of one stream.
         floor: Position from which bronze is kept (`pipelines.bronze_table.retained_from`). A table that has taken
             nothing yet begins there.
     """
 
-    def __init__(self, feed: str, streams: Mapping[str, StreamRules], *, floor: int = 0) -> None:
+    def __init__(self, feed: str, tables: Mapping[str, StreamRules], *, floor: int = 0) -> None:
         self._feed = feed
-        self._streams = {name: _Stream(rules) for name, rules in streams.items()}
-        self._names = list(streams)
+        self._tables = {name: _Table(rules.stream or name, rules) for name, rules in tables.items()}
+        self._streams = list({table.stream: None for table in self._tables.values()})
         self._epoch = 0
         self._floor = floor
-        self._next = max(floor, min((max(rules.applied, 0) for rules in streams.values()), default=0))
+        self._next = max(floor, min((max(rules.applied, 0) for rules in tables.values()), default=0))
         self._landed = -1
         self._holes: list[tuple[int, int]] = []
 
@@ -152,31 +124,32 @@ class Planner:
         Args:
             batch: Columns ``frame_seq``, ``epoch``, ``received_at`` (µs), ``stream``, ``kind``, ``boundary``.
         """
-        fed = read_frames(batch, self._names)
+        fed = read_frames(batch, self._streams)
         frames = fed[np.searchsorted(fed["position"], self._next) :]
         self._landed = max([self._landed, *fed["position"][-1:].tolist()])
         if not len(frames):
             return
         self._find_holes(frames)
-        for stream in self._streams.values():
-            stream.learn_epoch(frames)
-        for index, part in by_stream(frames).items():
-            self._streams[self._names[index]].advance(part)
+        parts = {self._streams[index]: part for index, part in by_stream(frames).items()}
+        for table in self._tables.values():
+            table.learn_epoch(frames)
+            if table.stream in parts:
+                table.advance(parts[table.stream])
         self._next, self._epoch = int(frames["position"][-1]) + 1, int(frames["epoch"][-1])
 
     def plan(
         self,
-        stream: str,
+        table: str,
         limits: CutLimits,
         *,
         before: int | None = None,
         past: int | None = None,
         mean_frame_bytes: float = 0.0,
     ) -> Plan:
-        """Return what the stream's table may take, once everything landed so far has been fed.
+        """Return what the table may take, once everything landed so far has been fed.
 
         Args:
-            limits: Bounds of the cut, counted in frames of the stream.
+            limits: Bounds of the cut, counted in frames of the table's stream.
             before: Hold before this position: the cut ends at the last update that ended before the one it lies in.
             past: With ``every_update``: a position the table cannot take. The cut is of the first snapshot behind it.
             mean_frame_bytes: Size of an average frame, to keep the cut under ``limits.max_bytes``: bronze's small
@@ -185,20 +158,20 @@ class Planner:
         Raises:
             PositionGap: Bronze lacks a position the table has yet to pass. Nothing may be applied.
         """
-        state = self._streams[stream]
+        state = self._tables[table]
         self._check_dense(state)
         waiting = state.waiting()
         horizon = _horizon(waiting, state.open_since(self._epoch), before)
         usable = waiting[: np.searchsorted(waiting["end"], horizon)]
         choice = state.choose(usable, past)
-        cut = _cut(stream, state.applied, choice, _most_frames(limits, mean_frame_bytes))
+        cut = _cut(state.stream, state.applied, choice, _most_frames(limits, mean_frame_bytes))
         return self._plan(state, cut, waiting, choice)
 
-    def applied(self, stream: str, position: int) -> None:
-        """Note that the stream's table has reached ``position``, the end of an update."""
-        self._streams[stream].pass_over(position, self._landed)
+    def applied(self, table: str, position: int) -> None:
+        """Note that the table has reached ``position``, the end of an update."""
+        self._tables[table].pass_over(position, self._landed)
 
-    def _plan(self, state: _Stream, cut: Cut | None, waiting: Updates, choice: _Choice) -> Plan:
+    def _plan(self, state: _Table, cut: Cut | None, waiting: Updates, choice: _Choice) -> Plan:
         alive = state.alive(waiting, choice, self._epoch)
         oldest = waiting["received"][alive]
         return Plan(
@@ -221,7 +194,7 @@ class Planner:
         for at in np.flatnonzero(steps > 1).tolist():
             self._holes.append((int(positions[at]) + 1, int(positions[at + 1]) - 1))
 
-    def _check_dense(self, state: _Stream) -> None:
+    def _check_dense(self, state: _Table) -> None:
         if 0 <= state.applied < self._floor - 1:
             raise PositionGap(feed=self._feed, first=state.applied + 1, last=self._floor - 1)
         for first, last in self._holes:
@@ -244,9 +217,10 @@ class _Choice(NamedTuple):
 
 
 @dataclass
-class _Stream:
-    """One stream's rules, position, and updates not yet applied."""
+class _Table:
+    """One table's stream, rules and position, and the updates not yet applied."""
 
+    stream: str
     rules: StreamRules
     applied: int = field(init=False)
     landed: int = field(init=False)

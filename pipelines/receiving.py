@@ -7,7 +7,7 @@ What may be tried again is, after a wait that grows and is drawn at random; what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ async def receive(
     place = places.bronze(feed.name)
     writer = await asyncio.to_thread(BronzeWriter, place, feed.name, token=f"{rng.getrandbits(128):032x}")
     resumes = connector.continuity == "resume"
-    landed = await asyncio.to_thread(writer.source_positions) if resumes else {}
+    landed = await asyncio.to_thread(writer.resume) if resumes else Resume(writer.epoch)
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         await _epochs(
@@ -61,11 +61,10 @@ async def receive(
     return last
 
 
-async def _epochs(
-    receiver: Receiver, sink: BronzeSink, landed: Mapping[str, str], backoff: Backoff, stop: asyncio.Event
-) -> None:
+async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff: Backoff, stop: asyncio.Event) -> None:
     while not stop.is_set():
-        resume = Resume(sink.begin_epoch(), {**landed, **sink.source_positions})
+        reached = {**landed.source_positions, **sink.source_positions}
+        resume = Resume(sink.begin_epoch(), reached, landed.told)
         sink.take([mark("opened")])
         ended = await _epoch(receiver, sink, resume, stop)
         if sink.progressed:

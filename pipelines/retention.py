@@ -86,10 +86,11 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     bronze = places.bronze(feed.name)
     dropped_to = retained_from(bronze, feed.name)
     applied = {name: position_reached(places, feed.name, name) for name in feed.tables}  # before bronze grows further
-    seen = _Seen(list(feed.tables), _microseconds(keep_since))
+    streams = {name: connector.stream(feed, name) for name in feed.tables}
+    seen = _Seen(list(dict.fromkeys(streams.values())), _microseconds(keep_since))
     for batch in read_small_columns(bronze, after=dropped_to - 1):
         seen.take(batch)
-    needs = [_need(connector, feed, name, applied[name], seen.updates(name)) for name in feed.tables]
+    needs = [_need(connector, feed, name, applied[name], seen.updates(streams[name])) for name in feed.tables]
     young = seen.first_young if seen.first_young is not None else seen.last + 1
     needed = min((need.first for need in needs), default=young)
     floor = max(dropped_to, _sound(min(young, needed), needs))
@@ -166,28 +167,28 @@ class _Seen:
         since: Microseconds since 1970.
     """
 
-    def __init__(self, tables: Sequence[str], since: int) -> None:
-        self._tables, self._since = tables, since
-        self._finders = {name: UpdateFinder() for name in tables}
-        self._found: dict[str, list[Updates]] = {name: [np.empty(0, UPDATE)] for name in tables}
+    def __init__(self, streams: Sequence[str], since: int) -> None:
+        self._streams, self._since = streams, since
+        self._finders = {name: UpdateFinder() for name in streams}
+        self._found: dict[str, list[Updates]] = {name: [np.empty(0, UPDATE)] for name in streams}
         self._epochs: list[tuple[int, int]] = []
         self.first_young: int | None = None
         """Position of the first frame received since; None when there is none."""
         self.last = -1
 
     def take(self, batch: pa.RecordBatch) -> None:
-        frames = read_frames(batch, self._tables)
+        frames = read_frames(batch, self._streams)
         young = frames["position"][frames["received"] >= self._since]
         if self.first_young is None and len(young):
             self.first_young = int(young[0])
         self.last = int(frames["position"][-1])
         self._note_epochs(frames)
         for index, part in by_stream(frames).items():
-            name = self._tables[index]
+            name = self._streams[index]
             self._found[name].append(self._finders[name].advance(part))
 
-    def updates(self, table: str) -> Updates:
-        return np.concatenate(self._found[table])
+    def updates(self, stream: str) -> Updates:
+        return np.concatenate(self._found[stream])
 
     def epoch_of(self, position: int) -> int:
         """Return the epoch of the frame at a position, or of the last before it."""

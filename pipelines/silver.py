@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from conf.errors import ExpectationFailed, PositionNotRecorded, Unexplained
 from conf.model import Table
-from connectors.base import Connector, Cut, Decoder, Feed, Survey
+from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
 from pipelines.apply import apply_cut
 from pipelines.cuts import CutRow, from_commit
 from pipelines.places import Place, Places
@@ -128,7 +128,7 @@ class SilverTable:
     def _write(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
         row = self.decoder.row_type(context, cut, self.table)
         told = self.decoder.changes(frames, context, cut, self.table)
-        folds = not self.connector.net and not self.connector.keeps_log(self.table)  # and then sees which are bad
+        folds = not self.connector.net and self.connector.keeps(self.table) is Keeps.STATE  # it sees which are bad
         changes = complete(told) if folds else decoded(told)
         with named_errors(self.name), ExitStack() as kept:
             work = Work(self.target, frames, context, changes, cut, survey, kept, dict(survey.notes))

@@ -22,7 +22,8 @@ from pipelines.held import Hold, HoldState, quarantined
 from pipelines.kept_aside import read_aside
 from pipelines.marks import CLOSED, Mark, connection_marks
 from pipelines.places import Place, Places
-from pipelines.plan import Plan, Planner, State, StreamRules
+from pipelines.plan import Plan, Planner, State
+from pipelines.rules import StreamRules
 from pipelines.store import count_rows, naming_the_store, open_table
 
 
@@ -179,7 +180,7 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     """
     cuts = last_cuts(places, feed.name)
     built = {name: read_built(places, connector, feed, name, cuts.get(name)) for name in feed.tables}
-    rules = {name: StreamRules.of(connector, table, applied=built[name].applied) for name, table in feed.tables.items()}
+    rules = {name: StreamRules.of(connector, feed, name, applied=built[name].applied) for name in feed.tables}
     bronze = places.bronze(feed.name)
     planner, landed_at = Planner(feed.name, rules, floor=retained_from(bronze, feed.name)), None
     for batch in read_small_columns(bronze, after=planner.start - 1):

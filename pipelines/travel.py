@@ -41,7 +41,8 @@ from connectors.base import Connector, Cut, Feed
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.cuts import CutRow, all_cuts, app_id, cuts_in_log, history_id, standing
 from pipelines.places import Place, Places, history_of
-from pipelines.plan import Planner, StreamRules
+from pipelines.plan import Planner
+from pipelines.rules import StreamRules
 from pipelines.store import naming_the_store, open_table
 
 
@@ -213,7 +214,7 @@ class _Cuts:
         return None if lacking is None else min(lacking.ends)
 
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
-        rules = StreamRules.of(self.connector, self.feed.tables[table], applied=row.last_position)
+        rules = StreamRules.of(self.connector, self.feed, table, applied=row.last_position)
         planner = Planner(self.feed.name, {table: rules})
         for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
 from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
-from connectors.base import Connector, Feed
+from connectors.base import Connector, Feed, Keeps
 from pipelines.compare import Comparison, Key, compare
 from pipelines.cuts import app_id, history_id, last_cuts, position_reached, tombstones_id
 from pipelines.expected import Expected, fold_bronze
@@ -133,7 +133,8 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
             expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out)
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(table, str(error), silver)
-    found = compared(table, expected, silver, keeps_log=connector.keeps_log(feed.tables[table]))
+    placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
+    found = compared(table, expected, silver, placed=placed)
     late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
     return found if late is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": late})
 
@@ -220,19 +221,21 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     """Return the type in a form that rows can be picked from: Arrow has no such thing for views yet."""
     if pa.types.is_list(kind):
         return pa.list_(_without_views(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_without_views(each.type)) for each in kind])
     if pa.types.is_string_view(kind):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
-def compared(table: str, expected: Expected, silver: Silver, *, keeps_log: bool = False) -> TableVerification:
+def compared(table: str, expected: Expected, silver: Silver, *, placed: bool = False) -> TableVerification:
     """Return what comparing expected rows with silver's found.
 
     Args:
-        keeps_log: ``_position`` counts. A table's state has it too, but where a row was written last says nothing of
+        placed: ``_position`` counts. A table's state has it too, but where a row was written last says nothing of
             what it is: a snapshot leaves equal rows as they are.
     """
-    counted = [name for name in silver.rows.column_names if keeps_log or name != "_position"]
+    counted = [name for name in silver.rows.column_names if placed or name != "_position"]
     found = silver.rows.select(counted)
     result = compare(expected.keys, expected.columns, expected.rows, found)
     return TableVerification(

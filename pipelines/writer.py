@@ -9,8 +9,6 @@ Everything here blocks; `pipelines.sink` calls it from threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 from deltalake import (
     ColumnProperties,
@@ -23,6 +21,7 @@ from deltalake import (
 )
 
 from conf.errors import Fenced, StoreUnavailable
+from connectors.base import Kind, Resume
 from pipelines.bronze_table import app_id, create, last_epoch
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
@@ -59,11 +58,14 @@ class BronzeWriter:
         self.epoch = last_epoch(self._table)
         """Epoch of the last frame found at the start; 0 when there was none."""
 
-    def source_positions(self) -> Mapping[str, str]:
-        """Return the last landed source position of every stream that has one. Reads small columns of all files."""
-        from pipelines.bronze import last_source_positions  # noqa: PLC0415 - it loads pandas; few receivers need it
+    def resume(self) -> Resume:
+        """Return what had landed before. Reads small columns of all files, and the bodies of control frames."""
+        from pipelines.bronze import last_source_positions, read_frames  # noqa: PLC0415 - pandas; few receivers need it
 
-        return last_source_positions(self._table)
+        told = None
+        for frame in read_frames(self._place, kind=Kind.CONTROL):
+            told = frame.body if frame.stream is None else told
+        return Resume(self.epoch, last_source_positions(self._table), told)
 
     def refresh(self) -> None:
         """Read the log anew before the next commit: after a compaction, older log files will be dropped."""

@@ -2,6 +2,7 @@
 
 ==================  =================================================================================
 a new column        is added; rows that were there have NULL
+new fields inside   of a struct, or of the structs of an array, whose other fields are as they were: are added in place
 a wider type        the table is written anew with it, in one commit: any reader goes on reading it
 a narrower type     the column stays as wide as it is
 anything else       stops the table: a column that is gone, or of a type that loses values
@@ -30,12 +31,23 @@ _DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
 """Decimal digits a whole number may have, as Delta counts them; a long needs 20."""
 
 
+class Inside(NamedTuple):
+    """A field that is to be added inside a column."""
+
+    path: tuple[str, ...]
+    """From the column down to the field; ``element`` stands for the elements of an array."""
+    type: T.DataType
+    after: str | None
+    """The field before it; None for the first."""
+
+
 class Drift(NamedTuple):
     """How the columns of a table are to change."""
 
     added: Sequence[T.StructField]
     widened: Sequence[T.StructField]
     """With their new types."""
+    inside: Sequence[Inside] = ()
 
 
 def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collection[str] = (), table: str) -> None:
@@ -65,17 +77,19 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str) -> Drift:
     gone = [field.name for field in current if field.name.lower() not in {each.name.lower() for each in wanted}]
     if gone:
         raise SchemaDrift(f"the source lacks column {gone[0]} now", table=table)
-    added, widened = [], []
+    added, widened, inside = [], [], list[Inside]()
     for field in wanted:
         known = have.get(field.name.lower())
         if known is None:
             added.append(field)
         elif _wider(known.dataType, field.dataType):
             widened.append(field)
-        elif known.dataType != field.dataType and not _wider(field.dataType, known.dataType):
+        elif (grown := _grown(known.dataType, field.dataType, (known.name,))) is not None:
+            inside += grown
+        elif not _wider(field.dataType, known.dataType):
             found, expected = field.dataType.simpleString(), known.dataType.simpleString()
             raise SchemaDrift(f"column {field.name} is {found} now, was {expected}", table=table)
-    return Drift(added, widened)
+    return Drift(added, widened, inside)
 
 
 def follow(session: SparkSession, path: str, drifted: Drift) -> None:
@@ -83,6 +97,11 @@ def follow(session: SparkSession, path: str, drifted: Drift) -> None:
     if drifted.added:
         columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in drifted.added)
         session.sql(f"ALTER TABLE {path_table(path)} ADD COLUMNS ({columns})").collect()
+    for each in drifted.inside:
+        name = ".".join(map(quoted, each.path))
+        place = "FIRST" if each.after is None else f"AFTER {quoted(each.after)}"
+        column = f"{name} {each.type.simpleString()} {place}"
+        session.sql(f"ALTER TABLE {path_table(path)} ADD COLUMNS ({column})").collect()
     if drifted.widened:
         rows = session.read.format("delta").load(path)
         wide = {field.name: F.col(quoted(field.name)).cast(field.dataType) for field in drifted.widened}
@@ -96,6 +115,26 @@ def follow_columns(session: SparkSession, path: str, wanted: T.StructType, *, ta
         SchemaDrift: A column is gone or has a type that cannot be followed. The table stands as it was.
     """
     follow(session, path, drift(session.read.format("delta").load(path).schema, wanted, table=table))
+
+
+def _grown(have: T.DataType, want: T.DataType, path: tuple[str, ...]) -> list[Inside] | None:
+    """Return what a type has beside what it had; None when it is another."""
+    if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
+        return _grown(have.elementType, want.elementType, (*path, "element"))
+    if not isinstance(have, T.StructType) or not isinstance(want, T.StructType):
+        return [] if have == want else None
+    if [name for name in want.names if name in have.names] != have.names:
+        return None
+    found: list[Inside] = []
+    for before, field in zip([None, *want.names], want, strict=False):
+        if field.name not in have.names:
+            found.append(Inside((*path, field.name), field.dataType, before))
+            continue
+        grown = _grown(have[field.name].dataType, field.dataType, (*path, field.name))
+        if grown is None:
+            return None
+        found += grown
+    return found
 
 
 def _wider(narrow: T.DataType, wide: T.DataType) -> bool:

@@ -1,15 +1,13 @@
-"""Keeps live tables changing: seeded updates of several rows each, at a steady rate, for a while.
+"""Changes live tables: seeded updates of several rows each. `connectors.pace` says when.
 
-What is changed depends on the seed and the table's rows alone; when depends on the clock. So two runs with one seed
+What is changed depends on the seed and the table's rows alone. So two runs with one seed
 make the same sequence of updates, and a run that was stopped early made the beginning of it. A changer must be the
 only writer of its table.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
 from random import Random
 from typing import Any
 
@@ -100,47 +98,3 @@ class Changer:
         columns = [to_python(self._table.columns[name], cells) for name, cells in rows.columns.items()]
         values = (dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True))
         return dict(zip(keys.tolist(), values, strict=True))
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast and how long: changes per second and table, and seconds (None: until stopped)."""
-
-    changes_per_second: float
-    seconds: float | None = None
-
-
-def keep_changing(
-    changers: Iterable[Changer],
-    pace: Pace,
-    *,
-    clock: Callable[[], float],
-    stopped_within: Callable[[float], bool],
-    progress: Callable[[int], None] = lambda changes: None,
-) -> int:
-    """Make updates at the pace, all tables alike; return the number of changes. Blocks until the time is over.
-
-    Where the machine is too slow for the pace, fewer updates are made in the time given.
-
-    Args:
-        changers: One per table.
-        pace: Rate of each table and duration.
-        clock: Seconds, from any moment on.
-        stopped_within: Waits so many seconds; True ends everything at once (`threading.Event.wait`).
-        progress: Told the number of changes of each update.
-    """
-    start, made = clock(), 0
-    due = [(0.0, number, changer) for number, changer in enumerate(changers)] if pace.changes_per_second > 0 else []
-    while due:
-        at, number, changer = heapq.heappop(due)
-        if _over(pace, at) or stopped_within(max(0.0, start + at - clock())) or _over(pace, clock() - start):
-            continue
-        changes = changer.change()
-        made += changes
-        progress(changes)
-        heapq.heappush(due, (at + changes / pace.changes_per_second, number, changer))
-    return made
-
-
-def _over(pace: Pace, elapsed: float) -> bool:
-    return pace.seconds is not None and elapsed >= pace.seconds

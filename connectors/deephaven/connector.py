@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from conf.errors import SchemaError
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, PlainReader, Problem, Receiver, Watch
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.schemas import BUILTIN, load_roles
@@ -40,10 +40,14 @@ class DeephavenConnector:
         assert isinstance(table, DeephavenTable)
         return table.mode is not SubscribeMode.UPDATES_ONLY
 
-    def keeps_log(self, table: Table) -> bool:
-        """Tell whether silver is a log of changes."""
+    def keeps(self, table: Table) -> Keeps:
+        """Return whether silver is the table's state or a log of changes."""
         assert isinstance(table, DeephavenTable)
-        return table.keeps_log
+        return Keeps.CHANGES if table.keeps_log else Keeps.STATE
+
+    def stream(self, feed: Feed, table: str) -> str:
+        """Return the table's own name: each is subscribed for itself."""
+        return table
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: an address that is none, a schema that cannot be used."""

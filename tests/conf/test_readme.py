@@ -10,12 +10,19 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from conf.model import FeedSettings, Settings, Table
+from connectors.sbe.options import SbeOptions, SbeTable
 
 README = (Path(__file__).parents[2] / "conf" / "README.md").read_text(encoding="utf-8")
 
 
-def settings_of(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str]]:
-    for name, field in model.model_fields.items():
+def settings_of(
+    model: type[BaseModel], above: str = "", beside: type[BaseModel] = BaseModel
+) -> Iterator[tuple[str, str]]:
+    """Yield the keys and defaults of a model, as files have them, that another does not have."""
+    for attribute, field in model.model_fields.items():
+        name = field.alias or attribute
+        if name in beside.model_fields:
+            continue
         default = field.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             yield from settings_of(type(default), f"{above}{name}.")
@@ -28,7 +35,14 @@ def shown(default: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("key", "default"), [*settings_of(Settings), *settings_of(FeedSettings), *settings_of(Table, "tables.<table>.")]
+    ("key", "default"),
+    [
+        *settings_of(Settings),
+        *settings_of(FeedSettings),
+        *settings_of(Table, "tables.<table>."),
+        *settings_of(SbeOptions, "options."),
+        *settings_of(SbeTable, "tables.<table>.", beside=Table),
+    ],
 )
 def test_the_readme_has_a_row_for_each_setting_with_its_default(key, default):
     assert f"\n| `{key}` | {default} | " in README

@@ -1,3 +1,4 @@
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,21 @@ mode = "now_and_then"
 """
 
 
+STREAM = """
+connector = "sbe"
+address = "file:/data/frames.bin"
+options = { schema = "builtin", framing = "sofh" }
+
+[tables.Trade]
+
+[tables.book]
+template = "BookUpdate"
+group = "entries"
+keys = ["securityId", "side", "level"]
+operation = "action"
+"""
+
+
 def check(capsys: pytest.CaptureFixture[str], tmp_path: Path, **feeds: str) -> tuple[object, str, str]:
     (tmp_path / "feeds").mkdir()
     for name, text in feeds.items():
@@ -61,10 +77,79 @@ def test_a_schema_that_cannot_be_used_is_a_mistake_of_its_setting(capsys, tmp_pa
     assert code == 2
 
 
+def test_tables_of_templates_are_listed_by_their_messages(capsys, tmp_path):
+    code, out, err = check(capsys, tmp_path, stream=STREAM)
+    assert out == (
+        "stream: sbe at file:/data/frames.bin\n"
+        "  Trade: Trade, every row as it came\n"
+        "  book: BookUpdate, keys: securityId, side, level\n"
+        "1 feed, warehouse warehouse: no mistakes\n"
+    )
+    assert (code, err) == (0, "")
+
+
+def test_an_sbe_schema_that_is_wrong_is_told_with_all_its_errors(capsys, tmp_path):
+    xml = tmp_path / "bad.xml"
+    xml.write_text('<messageSchema id="x" byteOrder="middle"/>')
+    code, _, err = check(capsys, tmp_path, stream=STREAM.replace("builtin", str(xml)))
+    assert f"stream.toml: options.schema: found '{xml}', allowed: builtin, or a valid SBE schema: {xml}:1: E02: " in err
+    assert f"{xml}:1: E03: byteOrder 'middle'" in err
+    assert code == 2
+
+
+def test_a_message_without_elements_is_no_table(capsys, tmp_path):
+    xml = (files("connectors.sbe") / "market.xml").read_text(encoding="utf-8")
+    (tmp_path / "own.xml").write_text(
+        xml.replace("</sbe:message>", '</sbe:message><sbe:message name="Ping" id="9"/>', 1)
+    )
+    ping = STREAM.replace("builtin", str(tmp_path / "own.xml")).replace("[tables.Trade]", "[tables.Ping]")
+    code, _, err = check(capsys, tmp_path, stream=ping)
+    assert "tables.Ping.template: found nothing, allowed: a message, or a group, that has at least one element" in err
+    assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "instead", "told"),
+    [
+        ('"file:/data/frames.bin"', '"file:"', "address: found 'file:', allowed: a path behind file:"),
+        ('"file:/data/frames.bin"', '"nowhere"', "address: found 'nowhere', allowed: host:port, such as"),
+        ('framing = "sofh"', 'framing = "soph"', "options.framing: found 'soph', allowed: one of deephaven, sofh, "),
+        ('framing = "sofh"', "framing = { size = 1 }", "options.framing.size: found 1, allowed: "),
+        ("[tables.Trade]", "[tables.Trades]", "tables.Trades.template: found 'Trades', allowed: one of Security, "),
+        ('"BookUpdate"', '"Book"', "tables.book.template: found 'Book', allowed: one of Security, BookUpdate, Trade"),
+        ('"entries"', '"legs"', "tables.book.group: found 'legs', allowed: BookUpdate.legs is no group"),
+        ('"side"', '"sides"', "tables.book.keys: found 'sides', allowed: one of transactTime, securityId, side, "),
+        ('"action"', '"size"', "tables.book.operation: found 'size', allowed: a field of an enum: side, action"),
+        ('"action"', '"side"', "tables.book.operation: found 'side', allowed: a field with values such as New, "),
+        ('"action"', '"action"\ndeletes = ["Gone"]', "tables.book.deletes: found 'Gone', allowed: one of New, Change"),
+        ("[tables.Trade]", '[tables.Trade]\noperation = "x"', "operation with keys"),
+        ("[tables.Trade]", '[tables.Trade]\nwith = ["x"]', "with only with group"),
+        ("[tables.Trade]", "[tables.Trade]\nstored_as_scd_type = 2", "stored_as_scd_type = 2 with keys"),
+        ("[tables.Trade]", '[tables.Trade]\ninserts = ["New"]', "inserts, updates and deletes only with operation"),
+        (
+            '"action"',
+            '"action"\ninserts = ["New"]\nupdates = ["New"]',
+            "each value once in inserts, updates and deletes",
+        ),
+        (
+            "[tables.Trade]",
+            '[tables.Trade]\nsource = "Trade"',
+            "tables.Trade.source: found 'Trade', allowed: no such key",
+        ),
+        ('"entries"', '"entries"\nwith = ["none"]', "tables.book.with: found ['none'], allowed: with: none does not"),
+    ],
+)
+def test_what_an_sbe_feed_names_must_be_in_its_schema(capsys, tmp_path, setting, instead, told):
+    assert setting in STREAM
+    code, _, err = check(capsys, tmp_path, stream=STREAM.replace(setting, instead, 1))
+    assert told in err
+    assert code == 2
+
+
 def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp_path):
     code, out, err = check(capsys, tmp_path, market=GOOD, other=NO_SUCH_CONNECTOR, third=WRONG_INSIDE)
     assert err == (
-        f"silverfold: {tmp_path}/feeds/other.toml: connector: found 'deephavn', allowed: deephaven\n"
+        f"silverfold: {tmp_path}/feeds/other.toml: connector: found 'deephavn', allowed: deephaven, sbe\n"
         f"silverfold: {tmp_path}/feeds/third.toml: options.schma: found 'builtin', "
         "allowed: no such key, did you mean schema? "
         "Known here: accept_schema_id, byte_order, date_times, prefix_counts, schema\n"

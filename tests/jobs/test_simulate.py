@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ import pytest
 from connectors.deephaven.client import TableClient
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.table_listener import TableListener
+from connectors.sbe.market import Market
+from connectors.sbe.schemas import feed_schema
+from connectors.wire.framing.cutter import frames_of
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.sbe.decode import decode
+from connectors.wire.sbe.framed import cutter_for
 
 BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES
 
@@ -29,16 +36,20 @@ def trades(tmp_path: Path) -> Path:
     return path
 
 
-def command(*arguments: str, module: str = "jobs.simulate") -> list[str]:
+def command(*arguments: str, module: str = "jobs.simulate", connector: str = "deephaven") -> list[str]:
     subcommand = ["simulate"] if module == "jobs.cli" else []
-    return [sys.executable, "-m", module, *subcommand, "deephaven", *arguments]
+    return [sys.executable, "-m", module, *subcommand, connector, *arguments]
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments: str, connector: str = "deephaven") -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command(*arguments, connector=connector),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
     ) as process:
         try:
             yield process
@@ -91,6 +102,28 @@ def test_it_is_quiet_once_the_time_is_over_and_still_serves(trades: Path) -> Non
             assert found[0][1] == found[1][1]
 
 
+def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_same() -> None:
+    arguments = ("--framing", "b3", "--changes-per-second", "400", "--changes-for", "0.5", "--seed", "4")
+    with (
+        running(*arguments, connector="sbe") as process,
+        socket.create_connection(("127.0.0.1", port_of(process))) as one,
+    ):
+        said = line(process)
+        assert said.startswith("quiet after ")
+        process.send_signal(signal.SIGTERM)
+        with one:
+            octets = b"".join(iter(lambda: one.recv(1 << 16), b""))
+        assert process.wait(timeout=20) == 0
+    schema = feed_schema("builtin")
+    messages = [decode(schema, frame.body) for frame in frames_of(cutter_for(schema, FRAMINGS["b3"]), [octets])]
+    assert [message.message.name for message in messages[:4]] == ["Security"] * 4
+    market = Market(schema, seed=4, clock=lambda: 0)
+    expected = [decode(schema, market.change().body).values for _ in range(500)]
+    last = [{**message.values, "transactTime": 0} for message in messages[-20:]]
+    at = expected.index(last[0])
+    assert last == expected[at : at + 20]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -105,6 +138,22 @@ def test_it_is_quiet_once_the_time_is_over_and_still_serves(trades: Path) -> Non
 def test_wrong_use_is_told_with_exit_code_2(arguments: list[str], complaint: str) -> None:
     done = subprocess.run(
         command(*arguments, module="jobs.cli"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == 2
+    assert complaint in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("framing", "complaint"), [("soph", "Did you mean 'sofh'"), ("whole", "whole is for one message, there are many")]
+)
+def test_a_framing_that_cannot_be_sent_is_told_with_exit_code_2(framing: str, complaint: str) -> None:
+    done = subprocess.run(
+        command("--framing", framing, module="jobs.cli", connector="sbe"),
         capture_output=True,
         text=True,
         timeout=60,

@@ -91,7 +91,7 @@ def test_a_writer_continues_where_the_last_one_stopped(place):
 def test_source_positions_are_read_back_per_stream(place):
     first = writer(place)
     first.append(rows(0, 3))
-    assert first.source_positions() == {"quotes": "s2"}
+    assert first.resume().source_positions == {"quotes": "s2"}
 
 
 def test_another_table_at_the_place_is_a_named_mistake(place):

@@ -9,7 +9,8 @@ import pytest
 
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.plan import Plan, Planner, State, StreamRules
+from pipelines.plan import Plan, Planner, State
+from pipelines.rules import StreamRules
 from tests.support.bronze_rows import BEGAN, bronze
 
 NO_LIMIT = CutLimits()

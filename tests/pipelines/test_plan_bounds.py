@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.plan import Plan, Planner, StreamRules
+from pipelines.plan import Plan, Planner
+from pipelines.rules import StreamRules
 from tests.support.bronze_rows import bronze
 
 NO_LIMIT = CutLimits()
@@ -38,6 +41,23 @@ def test_reading_starts_at_the_smallest_applied_position():
     )
 
     assert fed.start == 25
+
+
+def test_several_tables_take_the_updates_of_one_stream_each_from_where_it_stands():
+    rules = StreamRules(has_snapshots=False, resync=False, stream="7")
+    fed = Planner("market", {"rows": rules, "book": replace(rules, applied=1), "quotes": LOG})
+    fed.advance(
+        bronze("1 7 data whole", "1 7 data whole", "1 quotes data whole", "1 7 data whole", "1 rows data whole")
+    )
+
+    cuts = {name: fed.plan(name, NO_LIMIT).cut for name in ("rows", "book", "quotes")}
+
+    assert {name: (cut.stream, cut.begins) for name, cut in cuts.items()} == {
+        "rows": ("7", (0, 1, 3)),
+        "book": ("7", (3,)),
+        "quotes": ("quotes", (2,)),
+    }
+    assert [fed.plan(name, NO_LIMIT).landed for name in cuts] == [3, 3, 2]
 
 
 def test_rows_before_the_start_are_skipped():

@@ -14,7 +14,8 @@ from conf.model import CutLimits
 from connectors.base import Cut
 from pipelines.expected import whole_updates
 from pipelines.expected_history import steps
-from pipelines.plan import Planner, State, StreamRules
+from pipelines.plan import Planner, State
+from pipelines.rules import StreamRules
 from tests.support.bronze_rows import Row, small_columns
 from tests.support.naive_planner import Pairs, naive_plan
 

@@ -21,8 +21,9 @@ from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.marks import connection_marks
 from pipelines.places import Places
-from pipelines.plan import Planner, StreamRules
+from pipelines.plan import Planner
 from pipelines.retention import Retention, describe, drop_frames, keep_append_only, plan_retention
+from pipelines.rules import StreamRules
 from pipelines.verify import Verdict, verify_table
 from pipelines.writer import BronzeWriter, compact
 from tests.support.landed_history import LandedHistory
@@ -68,7 +69,7 @@ class Market:
     def planned_anew(self, table: str = "quotes") -> Any:
         """The first cut of a table that is built from the beginning."""
         floor = retained_from(self.bronze, FEED)
-        rules = {name: StreamRules.of(CONNECTOR, each, applied=-1) for name, each in self.feed.tables.items()}
+        rules = {name: StreamRules.of(CONNECTOR, self.feed, name, applied=-1) for name in self.feed.tables}
         planner = Planner(FEED, rules, floor=floor)
         for batch in read_small_columns(self.bronze, after=planner.start - 1):
             planner.advance(batch)

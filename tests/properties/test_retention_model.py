@@ -19,8 +19,9 @@ from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.expected import fold_bronze
 from pipelines.places import Places
-from pipelines.plan import Planner, StreamRules
+from pipelines.plan import Planner
 from pipelines.retention import drop_frames, plan_retention
+from pipelines.rules import StreamRules
 from pipelines.verify import Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
@@ -67,7 +68,7 @@ class Market:
 
     def planned(self, table: str, before: int | None) -> Cut | None:
         """The one cut by which a table is built from the beginning."""
-        rules = {name: StreamRules.of(CONNECTOR, each, applied=-1) for name, each in self.feed.tables.items()}
+        rules = {name: StreamRules.of(CONNECTOR, self.feed, name, applied=-1) for name in self.feed.tables}
         planner = Planner(FEED, rules, floor=retained_from(self.bronze, FEED))
         for batch in read_small_columns(self.bronze, after=planner.start - 1):
             planner.advance(batch)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipelines.plan import State, StreamRules
+from pipelines.plan import State
+from pipelines.rules import StreamRules
 from tests.support.bronze_rows import Row
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]

@@ -27,6 +27,7 @@ from connectors.base import (
     Decoder,
     Feed,
     Frame,
+    Keeps,
     Kind,
     PlainChange,
     PlainReader,
@@ -172,8 +173,11 @@ class ToldConnector:
     def has_snapshots(self, table: Table) -> bool:
         return self.snapshots
 
-    def keeps_log(self, table: Table) -> bool:
-        return False
+    def keeps(self, table: Table) -> Keeps:
+        return Keeps.STATE
+
+    def stream(self, feed: Feed, table: str) -> str:
+        return table
 
     def problems(self, feed: Feed) -> Iterable[Problem]:
         return ()

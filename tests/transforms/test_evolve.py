@@ -83,7 +83,54 @@ def test_a_renamed_key_stops_the_table() -> None:
 
 
 def test_a_name_in_other_letters_is_the_same_column() -> None:
-    assert drift(columns(Sym=TEXT), columns(SYM=TEXT), table="t") == ([], [])
+    assert drift(columns(Sym=TEXT), columns(SYM=TEXT), table="t") == ([], [], [])
+
+
+ENTRY = columns(level=SHORT, price=columns(mantissa=LONG))
+GROWN = columns(first=INT, level=SHORT, price=columns(mantissa=LONG, unit=TEXT), orders=T.ArrayType(columns(id=LONG)))
+
+
+def test_what_came_inside_structs_and_arrays_is_told_with_its_place() -> None:
+    found = drift(columns(a=T.ArrayType(ENTRY), b=ENTRY), columns(a=T.ArrayType(GROWN), b=ENTRY), table="t")
+
+    assert (found.added, found.widened) == ([], [])
+    assert found.inside == [
+        (("a", "element", "first"), INT, None),
+        (("a", "element", "price", "unit"), TEXT, "mantissa"),
+        (("a", "element", "orders"), T.ArrayType(columns(id=LONG)), "price"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        columns(level=SHORT),
+        columns(price=columns(mantissa=LONG), level=SHORT),
+        columns(level=INT, price=columns(mantissa=LONG)),
+        columns(level=SHORT, price=columns(mantissa=INT)),
+        T.ArrayType(ENTRY),
+    ],
+)
+def test_what_is_gone_moved_or_another_inside_a_struct_stops_the_table(now: T.DataType) -> None:
+    with pytest.raises(SchemaDrift, match="column a is "):
+        drift(columns(a=ENTRY), columns(a=now), table="t")
+
+
+def test_a_table_has_new_fields_inside_its_columns_in_the_order_of_the_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    rows = [([(1, (5,))], (2, (6,)))]
+    spark.createDataFrame(rows, columns(a=T.ArrayType(ENTRY), b=ENTRY)).write.format("delta").save(path)
+
+    for _ in range(2):
+        follow_columns(spark, path, columns(a=T.ArrayType(GROWN), b=GROWN), table="t")
+
+    found = spark.read.format("delta").load(path)
+    assert found.schema == columns(a=T.ArrayType(GROWN), b=GROWN)
+    (row,) = found.collect()
+    grown = Row(first=None, level=1, price=Row(mantissa=5, unit=None), orders=None)
+    assert (row.a, row.b.level, row.b.price.mantissa) == ([grown], 2, 6)
 
 
 def test_a_table_has_new_columns_and_wider_types_and_is_read_by_any_reader(spark: SparkSession, tmp_path: Path) -> None:

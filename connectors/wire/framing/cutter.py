@@ -83,6 +83,10 @@ class FrameCutter:
         """Take note that no bytes follow."""
         self._ended = True
 
+    def left(self) -> bytes:
+        """Return the bytes that were taken and not cut."""
+        return b"".join((self._chunk[self._at :], *self._parts))
+
     def next_frame(self) -> Frame | None:
         """Return the next whole message; None when more bytes are needed, or when all were cut and none follow.
 

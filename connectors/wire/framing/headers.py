@@ -9,7 +9,8 @@ from functools import cache
 from conf.errors import InvalidValue
 from connectors.wire.framing.settings import FixedHeader, Number
 
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""What `struct` calls unsigned whole numbers of so many bytes."""
 
 
 class HeaderReader:
@@ -38,5 +39,5 @@ def header_reader(header: FixedHeader) -> HeaderReader:
 
 
 def _unpack(number: Number) -> Callable[[bytes, int], tuple[int, ...]]:
-    code = _CODES[number.size]
+    code = CODES[number.size]
     return struct.Struct(number.order + (code.lower() if number.signed else code)).unpack_from

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from connectors.deephaven.changing import Changer, Pace, keep_changing
+from connectors.deephaven.changing import Changer
 from connectors.deephaven.rows import Delta
 from connectors.deephaven.tables import LiveTable
 from connectors.deephaven.types import TYPES
 from connectors.deephaven.variation import varied
+from connectors.pace import Pace, keep_changing
 
 COLUMNS = {name.lower(): name for name in TYPES}
 

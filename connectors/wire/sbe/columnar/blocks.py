@@ -22,13 +22,13 @@ class Blocks:
     """
 
     def __init__(self, level: Level, state: State, size: int) -> None:
-        self.message, start, self._length = level.rows[:3]
+        self.message, start, self.length = level.rows[:3]
         self.count = len(self.message)
         self.octets = state.octets
         self._state = state
-        self._version = state.version[self.message]
-        self._oldest = int(self._version.min(initial=_NEWEST))
-        self._shortest = int(self._length.min(initial=_NEWEST))
+        self.version = state.version[self.message]
+        self._oldest = int(self.version.min(initial=_NEWEST))
+        self._shortest = int(self.length.min(initial=_NEWEST))
         self._first, self._stride = 0, size
         self._base = self._lay(start, size)
 
@@ -45,7 +45,7 @@ class Blocks:
     def _padded(self, start: Longs, size: int) -> Octets:
         """Return the blocks with zeros behind those that end early on the wire."""
         rows = np.zeros((self.count, size), np.uint8)
-        lengths = np.minimum(self._length, size)
+        lengths = np.minimum(self.length, size)
         for length in np.unique(lengths).tolist():
             which = lengths == length
             rows[which, :length] = gather(self.octets, start[which], length)
@@ -68,8 +68,8 @@ class Blocks:
             None when it is there in all blocks.
         """
         for lowest, column, needed in (
-            (self._oldest, self._version, since),
-            (self._shortest, self._length, end),
+            (self._oldest, self.version, since),
+            (self._shortest, self.length, end),
         ):
             if lowest < needed:
                 without = column < needed

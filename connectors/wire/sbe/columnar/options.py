@@ -8,6 +8,9 @@ from typing import Literal
 from connectors.wire.sbe.text import TextMode
 from connectors.wire.sbe.walk import MAX_EMPTY_ENTRIES
 
+VERSION, BLOCK_LENGTH = "#version", "#blockLength"
+"""Columns of ``shapes``: the acting version, and the bytes of the block on the wire. No element can be called so."""
+
 
 @dataclass(frozen=True)
 class ColumnOptions:
@@ -28,5 +31,7 @@ class ColumnOptions:
     type UTCTimestamp, or such a composite with a constant unit. NULL where a timestamp cannot hold the value."""
     strict: bool = False
     """Bytes behind the end of a message that is not newer than the schema are an error."""
+    shapes: bool = False
+    """The root and each entry have two columns more, `VERSION` and `BLOCK_LENGTH`: what tells absent from null."""
     max_empty_entries: int = MAX_EMPTY_ENTRIES
     """Most group entries that take no bytes at all to read from one message."""

@@ -10,7 +10,7 @@ from connectors.wire.sbe.columnar.composites import FieldColumn
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
 from connectors.wire.sbe.columnar.numeric import struct_of
 from connectors.wire.sbe.columnar.octets import Longs
-from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION, ColumnOptions
 from connectors.wire.sbe.columnar.state import State
 from connectors.wire.sbe.columnar.texts import DataValues
 from connectors.wire.sbe.model import Body, ByteOrder
@@ -27,6 +27,8 @@ class BodyRows:
         columns = [(field.name, field.type) for field in self._fields]
         columns += [(part.name, pa.list_(group.type)) for part, group in zip(body.groups, self._groups, strict=True)]
         columns += [(part.name, data.type) for part, data in zip(body.data, self._data, strict=True)]
+        self._shapes = options.shapes
+        columns += [(VERSION, pa.int64()), (BLOCK_LENGTH, pa.int64())] if options.shapes else []
         self.type: pa.DataType = pa.struct(columns)
 
     def make(self, level: Level, state: State) -> pa.Array:
@@ -39,6 +41,8 @@ class BodyRows:
         for number, data in enumerate(self._data):
             place = level.place(number)
             columns.append(data.make(blocks, level.rows[place], level.rows[place + 1]))
+        if self._shapes:
+            columns += [pa.array(blocks.version), pa.array(blocks.length)]
         return struct_of(columns, self.type, blocks.count)
 
 

@@ -1,0 +1,40 @@
+"""Says what became of a schema since another one landed, in the words of `connectors.wire.sbe.compare`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conf.errors import SchemaError
+from connectors.wire.sbe.compare.findings import Finding
+from connectors.wire.sbe.compare.schemas import compare
+from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.schema import load_schema
+
+_MOST = 50
+"""Changes that are told one by one."""
+
+
+def what_changed(before: bytes, now: Schema) -> dict[str, Any]:
+    """Return the versions, whether messages that landed before are misread by the new schema, and what changed.
+
+    Args:
+        before: The earlier one's XML. If it cannot be read alone, as when it includes files, that is all that is said.
+    """
+    try:
+        old = load_schema(before, file="the last schema")
+    except SchemaError as error:
+        return {"version": now.version, "changes": [f"the last schema cannot be compared: {error.detail}"]}
+    found = compare(old, now)
+    lines = [_line(finding) for finding in found.findings]
+    more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
+    return {
+        "version_before": old.version,
+        "version": now.version,
+        "breaks": found.breaks("backward"),
+        "changes": [*lines[:_MOST], *more],
+    }
+
+
+def _line(finding: Finding) -> str:
+    values = f": {finding.old or 'nothing'} became {finding.new or 'nothing'}" if finding.old or finding.new else ""
+    return f"{finding.path}: {finding.title} ({finding.rule}){values}"

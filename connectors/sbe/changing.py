@@ -1,0 +1,182 @@
+"""Turns many landed messages of one template into change rows, in Arrow: what the feed's decoder runs in Spark.
+
+A table with keys gets a change for each row: what its operation field says, else an update, of the columns that the
+message has: what is newer than its version, or beyond its block, is absent, and stays as it was. A table without keys
+gets every row as an insert, which is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.sbe.layout import Layout, Source, column_options
+from connectors.sbe.operations import DELETE, INSERT, UPDATE, operations, unlisted
+from connectors.sbe.options import SbeTable
+from connectors.wire.sbe.columnar.decode import column_reader
+from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION
+from connectors.wire.sbe.model import Schema
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Longs: TypeAlias = npt.NDArray[np.int64]
+
+POSITION, ORDINAL = "_position", "_ordinal"
+_NAMES = pa.list_(pa.string())
+_ERROR = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
+_NUMBERS = pa.schema([(POSITION, pa.int64()), (ORDINAL, pa.int32())])
+
+
+@dataclass(frozen=True)
+class Level:
+    """The root blocks, or the entries of one group of the path: their columns, and the table's rows they belong to.
+
+    Args:
+        rows: One struct for each.
+        owner: Of each row of the table, which of them it belongs to.
+    """
+
+    rows: pa.Array
+    owner: Longs
+
+    def of_rows(self, source: Source) -> pa.Array:
+        """Return a column, one value for each row of the table; entries inside are without their shapes."""
+        return pc.struct_field(self.rows, source.element).take(pa.array(self.owner)).cast(source.type)
+
+    def numbers(self, element: str) -> Longs:
+        """Return a column of numbers that are never null, as `of_rows`."""
+        found: Longs = np.asarray(pc.struct_field(self.rows, element))[self.owner]
+        return found
+
+
+@dataclass(frozen=True)
+class ChangeReader:
+    """Reads the messages of one silver table. Picklable.
+
+    Args:
+        table: The table's settings.
+    """
+
+    schema: Schema
+    table: SbeTable
+    layout: Layout
+    type: pa.Schema = field(init=False)
+    """Of the change rows, as far as `transforms.changes` needs them: the other columns are always NULL."""
+
+    def __post_init__(self) -> None:
+        row = pa.struct(list(self.layout.row))
+        key = pa.struct([self.layout.row.field(name) for name in self.table.keys] or list(_NUMBERS))
+        columns = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", key), ("row", row)]
+        object.__setattr__(self, "type", pa.schema([*columns, ("present", _NAMES), ("error", _ERROR)]))
+
+    def read(self, positions: pa.Array, bodies: pa.Array) -> Iterator[pa.RecordBatch]:
+        """Yield the change rows of frames; one with ``error`` for each message that cannot be read."""
+        reader = column_reader(self.schema, column_options(self.table, shapes=True))
+        for part in reader.parts(bodies, only={self.layout.message.name}):
+            for origin, rows in part.rows.values():
+                yield from self._changes(np.asarray(positions)[origin], rows.to_struct_array())
+            if len(part.unread):
+                told = reader.errors(bodies, part.unread)
+                frames = positions.take(pa.array(part.unread))
+                yield self._errors(frames, told.column("error_class"), told.column("message"))
+
+    def _changes(self, positions: Longs, messages: pa.Array) -> Iterator[pa.RecordBatch]:
+        levels = self._levels(messages)
+        message = levels[0].owner
+        ordinals = np.arange(len(message)) - np.searchsorted(message, message)
+        columns = [levels[source.level].of_rows(source) for source in self.layout.columns]
+        ops, known = self._operations(columns)
+        told = Rows(pa.array(positions[message]), pa.array(ordinals, pa.int32()), columns, ops)
+        yield self._batch(told, self._present(levels, columns) if self.table.keys else None).filter(known)
+        if not pc.all(known, min_count=0).as_py():
+            yield self._unlisted(told, pc.invert(known))
+
+    def _levels(self, messages: pa.Array) -> list[Level]:
+        levels = [Level(messages, np.arange(len(messages)))]
+        for group in self.table.path:
+            lists = pc.struct_field(levels[-1].rows, group)
+            parents = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+            levels = [Level(level.rows, level.owner[parents]) for level in levels]
+            entries = pc.list_flatten(lists)
+            levels.append(Level(entries, np.arange(len(entries))))
+        return levels
+
+    def _operations(self, columns: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
+        """Return what each row is to do, and whether that is known."""
+        count = len(columns[0])
+        if not self.table.operation:
+            every = UPDATE if self.table.keys else INSERT
+            return pa.array([every]).take(pa.array(np.zeros(count, np.int8))), pa.array(np.ones(count, np.bool_))
+        source = self.layout.column(self.table.operation)
+        assert source is not None, "settings are checked before"
+        told = operations(self.table, source.values)
+        ops = pa.array(told.values(), pa.string()).take(
+            pc.index_in(columns[self.layout.columns.index(source)], pa.array(told, pa.string()))
+        )
+        return ops, ops.is_valid()
+
+    def _batch(self, told: Rows, present: pa.Array | None) -> pa.RecordBatch:
+        deleted = pc.equal(told.ops, DELETE).fill_null(True)
+        kinds = self.type.field("row").type
+        row = pa.StructArray.from_arrays(told.columns, fields=list(kinds), mask=deleted)
+        if self.table.keys:
+            key = [told.columns[self.layout.row.get_field_index(name)] for name in self.table.keys]
+            present = pc.if_else(deleted, pa.scalar(None, _NAMES), present)
+        else:
+            key = [told.positions, told.ordinals]
+        keys = pa.StructArray.from_arrays(key, fields=list(self.type.field("key").type))
+        absent = pa.nulls(len(told.ops), _NAMES) if present is None else present
+        errors = pa.nulls(len(told.ops), _ERROR)
+        return pa.RecordBatch.from_arrays(
+            [told.positions, told.ordinals, told.ops, keys, row, absent, errors], schema=self.type
+        )
+
+    def _present(self, levels: Sequence[Level], columns: Sequence[pa.Array]) -> pa.Array:
+        """Return the names of the columns that each row's message has, NULL where it has all."""
+        sent = [_sent(levels[s.level], s, column) for s, column in zip(self.layout.columns, columns, strict=True)]
+        partial = ~np.logical_and.reduce(sent)
+        if not partial.any():
+            return pa.nulls(len(partial), _NAMES)
+        bits = np.packbits(np.stack([each[partial] for each in sent], axis=1), axis=1)
+        distinct, which = np.unique(bits, axis=0, return_inverse=True)
+        names = self.layout.row.names
+        told = [[name for name, bit in zip(names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
+        codes = np.zeros(len(partial), np.int64)
+        codes[partial] = which.reshape(-1)
+        return pa.array(told, _NAMES).take(pa.array(codes, mask=~partial))
+
+    def _unlisted(self, told: Rows, which: pa.Array) -> pa.RecordBatch:
+        """Return the errors of rows whose operation nobody said the meaning of."""
+        name = self.table.operation
+        values = told.columns[self.layout.row.get_field_index(name)].filter(which).to_pylist()
+        reasons = [unlisted(self.layout.message.name, name, value) for value in values]
+        classes = pa.array([error.error_class for error in reasons], pa.string())
+        return self._errors(told.positions.filter(which), classes, pa.array([str(e) for e in reasons], pa.string()))
+
+    def _errors(self, positions: pa.Array, classes: pa.Array, reasons: pa.Array) -> pa.RecordBatch:
+        errors = pa.StructArray.from_arrays([classes, reasons], fields=list(_ERROR))
+        others = [pa.nulls(len(errors), kind) for kind in self.type.types[1:-1]]
+        return pa.RecordBatch.from_arrays([positions.cast(pa.int64()), *others, errors], schema=self.type)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of the table, and what is done with each."""
+
+    positions: pa.Array
+    ordinals: pa.Array
+    columns: Sequence[pa.Array]
+    ops: pa.Array
+
+
+def _sent(level: Level, source: Source, column: pa.Array) -> Bools:
+    if source.end < 0:
+        valid: Bools = np.asarray(column.is_valid())
+        return valid
+    newer: Bools = level.numbers(VERSION) >= source.since
+    return newer & (level.numbers(BLOCK_LENGTH) >= source.end)

@@ -1,0 +1,58 @@
+"""Checks what a table's settings name against the schema, before anything runs on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from conf.errors import SchemaError
+from connectors.base import Problem
+from connectors.sbe.layout import Layout, layout_of
+from connectors.sbe.operations import operations
+from connectors.sbe.options import SbeTable
+from connectors.sbe.schemas import template_of
+from connectors.wire.sbe.model import Schema
+
+
+def problems_of(schema: Schema, name: str, table: SbeTable) -> Iterator[Problem]:
+    """Yield what the schema lacks of what a table's settings name."""
+    key = f"tables.{name}"
+    try:
+        message = template_of(schema, name, table.source)
+    except SchemaError:
+        yield Problem(f"{key}.template", table.source or name, f"one of {', '.join(schema.messages)}")
+        return
+    try:
+        layout = layout_of(schema, message, table)
+    except SchemaError as error:
+        setting = "with" if error.detail.startswith("with") else "group"
+        yield Problem(f"{key}.{setting}", list(table.with_ or ()) if setting == "with" else table.group, error.detail)
+        return
+    yield from _of_columns(layout, key, table)
+
+
+def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
+    names = layout.row.names
+    known = f"one of {', '.join(names)}"
+    if not names:
+        yield Problem(f"{key}.template", table.source or None, "a message, or a group, that has at least one element")
+    twice = [each for each, count in Counter(name.lower() for name in names).items() if count > 1]
+    if twice:
+        yield Problem(f"{key}.group", table.group or None, f"columns that differ in more than case, unlike {twice[0]}")
+    for column in table.keys:
+        if column not in names:
+            yield Problem(f"{key}.keys", column, known)
+    if not table.operation:
+        return
+    source = layout.column(table.operation)
+    if source is None or not source.values:
+        enums = [each.name for each in layout.columns if each.values]
+        yield Problem(f"{key}.operation", table.operation, f"a field of an enum: {', '.join(enums) or 'there is none'}")
+        return
+    for setting in ("inserts", "updates", "deletes"):
+        for value in getattr(table, setting):
+            if value not in source.values:
+                yield Problem(f"{key}.{setting}", value, f"one of {', '.join(source.values)}")
+    if not operations(table, source.values):
+        what = "a field with values such as New, Change and Delete, or inserts, updates and deletes"
+        yield Problem(f"{key}.operation", table.operation, what)

@@ -1,0 +1,92 @@
+"""The SBE connector, as the registry hands it out: any stream of messages of one schema, over TCP or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel
+
+from conf.errors import SchemaError, SourceRefused
+from conf.model import Table
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.sbe.checks import problems_of
+from connectors.sbe.options import SbeOptions, SbeTable
+from connectors.sbe.places import parse_place
+from connectors.sbe.schemas import BUILTIN, feed_schema, stream_of, template_of
+
+
+@dataclass(frozen=True)
+class SbeConnector:
+    """See `connectors.base.Connector`. A file is read on from where it was left; over TCP nothing is asked for."""
+
+    name: str = "sbe"
+    Options: type[BaseModel] = SbeOptions
+    TableOptions: type[Table] = SbeTable
+    continuity: Literal["resync", "resume"] = "resume"
+    net: bool = False
+    partial: bool = True
+    sequenced: bool = False
+
+    def has_snapshots(self, table: Table) -> bool:
+        """Tell that no message says all there is."""
+        return False
+
+    def keeps(self, table: Table) -> Keeps:
+        """Return whether rows of the table's keys are kept, or every row that came."""
+        return Keeps.STATE if table.keys else Keeps.ROWS
+
+    def stream(self, feed: Feed, table: str) -> str:
+        """Return the id of the table's template. Raises SchemaError when the schema has none of that name."""
+        return stream_of(template_of(feed_schema(_options(feed).schema_), table, feed.tables[table].source))
+
+    def problems(self, feed: Feed) -> Iterator[Problem]:
+        """Yield what is wrong beyond the models: the address, the schema, what tables name that it has not."""
+        try:
+            parse_place(feed.address)
+        except ValueError as error:
+            yield Problem("address", feed.address, str(error))
+        named = _options(feed).schema_
+        try:
+            schema = feed_schema(named)
+        except SchemaError as error:
+            yield Problem("options.schema", named, f"{BUILTIN}, or a valid SBE schema: {error}")
+            return
+        for name, table in feed.tables.items():
+            assert isinstance(table, SbeTable)
+            yield from problems_of(schema, name, table)
+
+    def receiver(self, feed: Feed) -> Receiver:
+        """Return a receiver for the feed. Opens nothing yet."""
+        from connectors.sbe.receiver import SbeReceiver  # noqa: PLC0415 - a build needs no sockets
+
+        return SbeReceiver(feed)
+
+    def decoder(self, feed: Feed) -> Decoder:
+        """Return the feed's decoder."""
+        from connectors.sbe.decode import SbeDecoder  # noqa: PLC0415 - a receiver must not load Spark
+
+        return SbeDecoder(feed)
+
+    def plain(self, feed: Feed, table: str) -> PlainReader:
+        """Return a reader of the landed frames of one table's template."""
+        from connectors.sbe.plain import SbePlainReader  # noqa: PLC0415 - only what verifies needs it
+
+        settings, schema = feed.tables[table], feed_schema(_options(feed).schema_)
+        assert isinstance(settings, SbeTable)
+        return SbePlainReader(schema, template_of(schema, table, settings.source), settings)
+
+    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+        """Refuse: a stream says what happens, never what is. Raises SourceRefused."""
+        raise SourceRefused(code="no-snapshot", text="a stream of messages cannot be asked for what there is")
+
+
+def _options(feed: Feed) -> SbeOptions:
+    assert isinstance(feed.options, SbeOptions)
+    return feed.options
+
+
+CONNECTOR: Connector = SbeConnector()
+"""The one object of this folder."""

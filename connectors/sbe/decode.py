@@ -1,0 +1,80 @@
+"""The feed's decoder: landed messages become change rows in Spark, each decoded by its own version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from conf.errors import SchemaDrift, SchemaError
+from conf.model import Table
+from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.sbe.changing import ChangeReader
+from connectors.sbe.layout import layout_of
+from connectors.sbe.options import SbeOptions, SbeTable
+from connectors.sbe.schemas import feed_schema
+from connectors.survey import survey_changes
+
+
+@dataclass(frozen=True)
+class SbeDecoder:
+    """`connectors.base.Decoder` of one feed. The settings' schema decodes everything, also what older ones wrote."""
+
+    feed: Feed
+
+    def context(self, control: Iterable[ControlFrame]) -> None:
+        """Return nothing: messages say of themselves what they are. Which schema they came by is told for people."""
+
+    def row_type(self, context: None, cut: Cut, table: Table) -> StructType:
+        """Return the table's columns by the settings' schema.
+
+        Raises:
+            SchemaDrift: The schema cannot be used any more, or lacks what the settings name.
+        """
+        return from_arrow_schema(self._reader(cut, table).layout.row)
+
+    def survey(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> Survey:
+        """Decode every frame once. Runs one Spark job; collects one line."""
+        return survey_changes(self.changes(frames, context, cut, table))
+
+    def tells_notes(self, context: None, cut: Cut, table: Table) -> bool:
+        """There is nothing to be told of a cut."""
+        return False
+
+    def changes(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+        """Return a change for each message, or for each entry of the table's group; none is folded. Lazy."""
+        reader = self._reader(cut, table)
+        return frames.select("frame_seq", "body").mapInArrow(_Read(reader), from_arrow_schema(reader.type))
+
+    def versions(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+        """Return the same: a message is an update. Lazy."""
+        return self.changes(frames, context, cut, table)
+
+    def removed_ranges(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
+        raise AssertionError("no message removes a range")
+
+    def settled(self, context: None, cut: Cut, table: Table) -> None:
+        """Frames land in the order of the source: no delete is waited for."""
+
+    def _reader(self, cut: Cut, table: Table) -> ChangeReader:
+        assert isinstance(table, SbeTable)
+        assert isinstance(self.feed.options, SbeOptions)
+        try:
+            schema = feed_schema(self.feed.options.schema_)
+            return ChangeReader(schema, table, layout_of(schema, schema.templates[int(cut.stream)], table))
+        except (SchemaError, KeyError) as error:
+            raise SchemaDrift(f"template {cut.stream} cannot be read any more: {error}", table=cut.stream) from error
+
+
+@dataclass(frozen=True)
+class _Read:
+    reader: ChangeReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self.reader.read(batch.column("frame_seq"), batch.column("body"))

@@ -1,0 +1,160 @@
+"""What lands of an epoch: the schema it is received by, every message as its own update, and marks of what is odd.
+
+======================  ==============================================================================================
+control frame           the schema's XML, where it is not that of the last control frame: bronze tells by which schema
+                        what follows was received
+data frame              one message, header and body, without framing; ``stream`` is its template id, and
+                        ``schema <id>`` for a message of another schema; of a file with ``source_position``
+``schema changed``      what differs from the schema that landed last, and whether it misreads older messages
+``unknown template``    once for each in an epoch: its messages land, and are decoded once a schema has the template
+``newer version``       once in an epoch: messages are newer than the schema; what it knows of them is read
+``deprecated``          once for each element of a template: messages come whose version has it as deprecated
+``sequence gap``        numbers of packets do not follow each other
+``part of a message``   once for each place: the file ends inside a message; it is read again from there
+``bad bytes``           what cannot be cut into messages, its beginning in base64; the epoch is over
+======================  ==============================================================================================
+
+Marks are logged when they have landed.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Final
+
+from conf.errors import RemoteProtocolError
+from connectors.base import Boundary, Frame, Kind, mark
+from connectors.sbe.changed import what_changed
+from connectors.sbe.messages import BadBytes, MessageReceived, SequenceGap
+from connectors.sbe.protocol import Session
+from connectors.wire.sbe.header import Header
+from connectors.wire.sbe.model import Body, Message, Schema
+
+_CUT_SHORT: Final = ("truncated", "short-frame", "count-range")
+"""What an input that ends inside a message is found to be."""
+
+_KEPT: Final = 1 << 16
+"""Bytes that cannot be cut of which a mark keeps a copy."""
+
+
+class Landing:
+    """The frames of one epoch.
+
+    Args:
+        places: Messages have a place to go on from.
+        told: What was told of the feed and is not told again: deprecated elements, and where a file ends. Grows.
+    """
+
+    def __init__(self, schema: Schema, session: Session, *, places: bool, told: set[str]) -> None:
+        self._schema, self._session, self._places, self._told = schema, session, places, told
+        self._unknown: set[str] = set()
+        self._seen: set[tuple[str, int]] = set()
+        self._newer = self._grows = False
+        self.error: RemoteProtocolError | None = None
+        """Why the connection is to be dropped."""
+
+    def begin(self, text: bytes, before: bytes | None) -> list[Frame]:
+        """Return the frames by which the epoch begins.
+
+        Args:
+            text: The schema's XML.
+            before: That of the last control frame; None when there is none.
+        """
+        if text == before:
+            return []
+        frames = [Frame(text, Kind.CONTROL)]
+        if before is not None:
+            frames.append(mark("schema changed", stream=None, **what_changed(before, self._schema)))
+        return frames
+
+    def receive(self, chunk: bytes) -> list[Frame]:
+        """Take bytes and return the frames that became whole. After `error` is set, there are no more."""
+        self._session.receive(chunk)
+        return list(self._pull())
+
+    def receive_eof(self) -> list[Frame]:
+        """Take the end of the connection and return what is left to land. Part of a message is wrong there."""
+        self._session.receive_eof()
+        return list(self._pull())
+
+    def receive_end_of_file(self) -> list[Frame]:
+        """Take the end of what the file has now. Part of a message there is for a later epoch, which has all of it."""
+        self._grows = True
+        return self.receive_eof()
+
+    def _pull(self) -> Iterator[Frame]:
+        while (event := self._session.next_event()) is not None:
+            match event:
+                case MessageReceived():
+                    yield from self._message(event)
+                case SequenceGap(expected, found):
+                    yield mark("sequence gap", expected=expected, found=found)
+                case BadBytes(error) if self._grows and error.reason in _CUT_SHORT:
+                    yield from self._part(event)
+                case BadBytes():
+                    yield self._broken(event)
+
+    def _message(self, event: MessageReceived) -> Iterator[Frame]:
+        header, template = event.header, event.template
+        stream = self._stream(header)
+        if template is None:
+            yield from self._unknown_template(header, stream)
+        else:
+            if header.version > self._schema.version and not self._newer:
+                self._newer = True
+                version, known = header.version, self._schema.version
+                yield mark("newer version", template=template.name, version=version, schema_version=known)
+            if (template.name, header.version) not in self._seen:
+                yield from self._deprecated(template, header.version)
+        place = event.place if self._places else None
+        yield Frame(event.body, Kind.DATA, Boundary.WHOLE, stream, place)
+
+    def _stream(self, header: Header) -> str:
+        return str(header.template_id) if header.schema_id == self._schema.id else f"schema {header.schema_id}"
+
+    def _unknown_template(self, header: Header, stream: str) -> Iterator[Frame]:
+        if stream not in self._unknown:
+            self._unknown.add(stream)
+            yield mark(
+                "unknown template",
+                template_id=header.template_id,
+                schema_id=header.schema_id,
+                version=header.version,
+            )
+
+    def _deprecated(self, template: Message, version: int) -> Iterator[Frame]:
+        self._seen.add((template.name, version))
+        elements = [name for name in deprecated(template, template.name, version) if name not in self._told]
+        self._told.update(elements)
+        if elements:
+            yield mark("deprecated", template=template.name, version=version, elements=elements)
+
+    def _part(self, event: BadBytes) -> Iterator[Frame]:
+        what = f"part at {event.begins}"
+        if what not in self._told:
+            self._told.add(what)
+            yield mark("part of a message", offset=event.begins, left=len(event.left))
+
+    def _broken(self, event: BadBytes) -> Frame:
+        error, left = event.error, event.left
+        self.error = RemoteProtocolError(str(error))
+        return mark(
+            "bad bytes",
+            error_class=error.error_class,
+            reason=str(error),
+            offset=event.begins,
+            left=len(left),
+            body=b64encode(left[:_KEPT]).decode("ascii"),
+        )
+
+
+def deprecated(body: Body, path: str, version: int) -> Iterator[str]:
+    """Yield the paths of elements that messages of a version have though they are deprecated by then."""
+    parts = [(path, body.deprecated)]
+    parts += [(f"{path}.{field.name}", field.deprecated) for field in body.fields]
+    parts += [(f"{path}.{data.name}", data.deprecated) for data in body.data]
+    yield from (name for name, since in parts if since is not None and since <= version)
+    for group in body.groups:
+        if group.since_version <= version:
+            yield from deprecated(group, f"{path}.{group.name}", version)

@@ -1,0 +1,39 @@
+"""Which values of an operation field do what to a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from conf.errors import InvalidValue
+from connectors.sbe.options import DELETES, INSERTS, UPDATES, SbeTable
+
+Op: TypeAlias = Literal["insert", "update", "delete"]
+
+INSERT: Final = "insert"
+UPDATE: Final = "update"
+DELETE: Final = "delete"
+
+
+_Meanings: TypeAlias = tuple[tuple[tuple[str, ...], Op], ...]
+
+
+def operations(table: SbeTable, values: Iterable[str]) -> Mapping[str, Op]:
+    """Return what each value does; one that is not listed does nothing that is known.
+
+    Args:
+        values: Names of the enum's values, for settings that list none.
+    """
+    given: _Meanings = ((table.inserts, INSERT), (table.updates, UPDATE), (table.deletes, DELETE))
+    if any(names for names, _ in given):
+        return {name: op for names, op in given for name in names}
+    usual: _Meanings = ((INSERTS, INSERT), (UPDATES, UPDATE), (DELETES, DELETE))
+    known = {name.lower(): op for names, op in usual for name in names}
+    return {value: known[value.lower()] for value in values if value.lower() in known}
+
+
+def unlisted(message: str, operation: str, value: Any) -> InvalidValue:
+    """Return the error of a value whose meaning nobody said."""
+    shown = "NULL" if value is None else repr(value)
+    detail = f"{shown} is not among inserts, updates and deletes"
+    return InvalidValue(detail, reason="operation", element=f"{message}.{operation}")

@@ -1,0 +1,103 @@
+"""The connector's own settings: a feed's ``options`` and what its ``tables`` may say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from conf.model import Strict, Table
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.framing.settings import Framing
+
+INSERTS = ("New", "Add", "Insert", "Create")
+"""Names that begin a row where ``inserts`` is not set; case does not matter, here as below."""
+UPDATES = ("Change", "Update", "Modify", "Replace")
+DELETES = ("Delete", "Remove", "Cancel")
+
+Name = Annotated[str, Field(min_length=1)]
+
+_LARGEST = 1 << 30
+
+
+def _framing(given: object) -> object:
+    """Return the framing of a name, or what was given, which may describe one."""
+    if not isinstance(given, str):
+        return given
+    if given not in FRAMINGS:
+        raise ValueError(f"one of {', '.join(FRAMINGS)}, or a table that describes a framing")
+    return FRAMINGS[given]
+
+
+class SbeOptions(Strict):
+    """A feed's ``options``.
+
+    Args:
+        schema_: Setting ``schema``: path of the XML, or ``builtin`` for what ``silverfold simulate sbe`` speaks.
+        framing: How messages stand in the stream: a name, or a table with the settings of
+            `connectors.wire.framing.settings.Framing`.
+        max_message: Longest message to accept, in bytes; None leaves it to the framing.
+    """
+
+    schema_: str = Field(alias="schema", min_length=1)
+    framing: Annotated[Framing, BeforeValidator(_framing)]
+    max_message: int | None = Field(default=None, ge=1, le=_LARGEST)
+
+
+class SbeTable(Table):
+    """One silver table, of one template.
+
+    Args:
+        source: Setting ``template``: the message's name in the schema; empty for the table's own name.
+        group: Dotted path of a group: a row for each of its entries. Empty: a row for each message.
+        with_: Setting ``with``: of what encloses the entries, which columns their rows have; None for all fields.
+        groups: What becomes of groups inside: columns of arrays, or nothing.
+        decimals: Composites of a mantissa and a constant exponent are decimals, not structs.
+        timestamps: Times whose unit the schema knows are timestamps, not numbers.
+        sets: Sets are lists of names, or integers.
+        text: Bytes that are not text in their charset make a frame unreadable, or become U+FFFD.
+        operation: With ``keys``: the column of an enum that says what is done to the row. Empty: every row upserts.
+        inserts, updates, deletes: Its values, by what they do. Without any of them, names such as New, Change, Delete.
+    """
+
+    source: str = Field(default="", alias="template")
+    group: str = ""
+    with_: tuple[Name, ...] | None = Field(default=None, alias="with")
+    groups: Literal["arrays", "omit"] = "arrays"
+    decimals: bool = False
+    timestamps: bool = False
+    sets: Literal["names", "integer"] = "names"
+    text: Literal["strict", "replace"] = "strict"
+    operation: str = ""
+    inserts: tuple[Name, ...] = ()
+    updates: tuple[Name, ...] = ()
+    deletes: tuple[Name, ...] = ()
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of the groups from the message down to the entries; none for the message itself."""
+        return tuple(self.group.split(".")) if self.group else ()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SbeTable:
+        values = [*self.inserts, *self.updates, *self.deletes]
+        if self.with_ is not None and not self.group:
+            raise ValueError("with only with group: a row of a message has all of its fields")
+        if values and not self.operation:
+            raise ValueError("inserts, updates and deletes only with operation")
+        if len(set(values)) < len(values):
+            raise ValueError("each value once in inserts, updates and deletes")
+        if not self.keys:
+            self._only_adds()
+        return self
+
+    def _only_adds(self) -> None:
+        """Refuse what means nothing where every row is kept."""
+        if self.operation:
+            raise ValueError("operation with keys: it is done to the row of a key")
+        if self.keeps_history:
+            raise ValueError("stored_as_scd_type = 2 with keys: without, the table is a history already")
+        if self.expect:
+            raise ValueError("expect with keys: without, every row is kept as it came")
+        if self.on_unexplained != "count":
+            raise ValueError("on_unexplained with keys: without, no row is of another")

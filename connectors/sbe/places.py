@@ -1,0 +1,23 @@
+"""Where a feed's messages are: ``host:port`` for a connection, ``file:PATH`` for a file of frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from connectors.transport import Address, parse_address
+
+FILE: Final = "file:"
+
+
+def parse_place(text: str) -> Address | Path:
+    """Return where to connect to, or the file to read. Raises ValueError that says what is wrong."""
+    if text.startswith(FILE):
+        path = text.removeprefix(FILE)
+        if not path:
+            raise ValueError("a path behind file:")
+        return Path(path)
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; or file:PATH") from None

@@ -1,0 +1,125 @@
+"""Reads landed messages into plain changes, one message after another, in pure Python: what silver is verified by.
+
+Shares the schema, the settings and what operations mean with what builds silver, and nothing else: neither the columnar
+decoder nor the layout of its columns, so that neither needs the other to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from connectors.base import ControlFrame, PlainChange
+from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unlisted
+from connectors.sbe.options import SbeTable
+from connectors.sbe.plainvalues import element_value
+from connectors.wire.sbe.decode import decode
+from connectors.wire.sbe.model import Body, Enum, Message, Schema
+
+NUMBERS: Final = ("_position", "_ordinal")
+"""What names a row of a table without keys."""
+
+
+class _Column(NamedTuple):
+    name: str
+    level: int
+    body: Body
+    element: str
+
+
+@dataclass
+class SbePlainReader:
+    """A `connectors.base.PlainReader` of one template's stream."""
+
+    schema: Schema
+    message: Message
+    table: SbeTable
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The table's keys; without them position and number of the row."""
+        return self.table.keys or NUMBERS
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns by the settings' schema, whatever has landed."""
+        return tuple(column.name for column in self._columns)
+
+    def control(self, frame: ControlFrame) -> None:
+        """Nothing is needed to read a frame."""
+
+    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+        """Return the changes of one message; see `connectors.base.PlainReader.changes`."""
+        return [change for position, body in frames for change in self._of_message(position, body)]
+
+    def _of_message(self, position: int, body: bytes) -> Iterator[PlainChange]:
+        values = decode(self.schema, body, text=self.table.text).values
+        for ordinal, levels in enumerate(_entries([values], self.table.path)):
+            row = {
+                column.name: element_value(column.body, column.element, levels[column.level], self.table)
+                for column in self._columns
+                if column.element in levels[column.level]
+            }
+            if not self.table.keys:
+                yield PlainChange(INSERT, position, (position, ordinal), row)
+                continue
+            op = self._operation(row)
+            key = tuple(row.get(name) for name in self.table.keys)
+            yield PlainChange(op, position, key, {} if op == DELETE else row)
+
+    def _operation(self, row: dict[str, Any]) -> Op:
+        name = self.table.operation
+        if not name:
+            return UPDATE
+        found = self._operations.get(row.get(name) or "")
+        if found is None:
+            raise unlisted(self.message.name, name, row.get(name))
+        return found
+
+    @cached_property
+    def _operations(self) -> dict[str, Op]:
+        (column,) = (column for column in self._columns if column.name == self.table.operation)
+        encoding = column.body.field(column.element).encoding
+        assert isinstance(encoding, Enum), "settings are checked before"
+        return dict(operations(self.table, encoding.values.values()))
+
+    @cached_property
+    def _columns(self) -> list[_Column]:
+        """Innermost level first: outer columns give way where a name is taken."""
+        bodies: list[Body] = [self.message]
+        for name in self.table.path:
+            bodies.append(bodies[-1].group(name))
+        last = len(bodies) - 1
+        inner = [_Column(name, last, bodies[-1], name) for name in self._elements(bodies[-1])]
+        levels, taken = [inner], {column.name.lower() for column in inner}
+        for level in range(last - 1, -1, -1):
+            levels.insert(0, self._enclosing(level, bodies[level], taken))
+            taken |= {column.name.lower() for column in levels[0]}
+        return [column for columns in levels for column in columns if self._wanted(column, last)]
+
+    def _elements(self, body: Body) -> list[str]:
+        groups = body.groups if self.table.groups == "arrays" else ()
+        return [each.name for part in (body.fields, groups, body.data) for each in part]
+
+    def _enclosing(self, level: int, body: Body, taken: set[str]) -> list[_Column]:
+        above = body.name
+        names = [each.name for part in (body.fields, body.data) for each in part]
+        return [_Column(f"{above}_{n}" if n.lower() in taken else n, level, body, n) for n in names]
+
+    def _wanted(self, column: _Column, last: int) -> bool:
+        if column.level == last:
+            return True
+        if self.table.with_ is not None:
+            return column.name in self.table.with_
+        return any(field.name == column.element for field in column.body.fields)
+
+
+def _entries(levels: list[dict[str, Any]], path: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """Yield for each entry at the end of the path its values and those of all that encloses it, the message first."""
+    if not path:
+        yield levels
+        return
+    for entry in levels[-1].get(path[0]) or ():
+        yield from _entries([*levels, entry], path[1:])

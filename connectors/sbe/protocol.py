@@ -1,0 +1,131 @@
+"""Cuts one connection or file into messages and reads their headers: bytes in, events out.
+
+Feed with `Session.receive`, pull with `Session.next_event` until it returns None. The two are apart, so that what is
+wrong with the bytes never costs the messages before. Bodies are not decoded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from conf.errors import WireError
+from connectors.sbe.filepositions import BEGINNING, FilePosition
+from connectors.sbe.messages import BadBytes, Event, MessageReceived, SequenceGap
+from connectors.wire.framing.cutter import Frame
+from connectors.wire.framing.settings import Framing
+from connectors.wire.sbe.framed import cutter_for
+from connectors.wire.sbe.header import Header, read_header
+from connectors.wire.sbe.model import Schema
+
+SEQUENCE: Final = "sequence"
+"""The number of a packet header, or else of the frame header, that counts packets or messages."""
+
+
+class Session:
+    """One input from its first byte to its last, or from a place where an earlier session stopped.
+
+    Args:
+        begins: Where the bytes begin that will be received. Messages that were read before are passed over.
+    """
+
+    def __init__(self, schema: Schema, framing: Framing, *, begins: FilePosition = BEGINNING) -> None:
+        self._schema, self._begins = schema, begins
+        self._cutter = cutter_for(schema, framing)
+        self._places, self._numbers = _Places(framing, begins.offset), _Numbers(framing)
+        self._passes = begins.passed
+        self._over = False
+        self._next: MessageReceived | None = None
+
+    def receive(self, chunk: bytes) -> None:
+        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
+        self._cutter.receive(chunk)
+
+    def receive_eof(self) -> None:
+        """Take note that no bytes follow: part of a message is wrong then."""
+        self._cutter.receive_eof()
+
+    def next_event(self) -> Event | None:
+        """Return what comes next; None when more bytes are needed, and after `BadBytes`."""
+        if self._next is not None:
+            event, self._next = self._next, None
+            return event
+        while not self._over:
+            found = self._cut()
+            if found is None or isinstance(found, BadBytes) or self._passes == 0:
+                return found
+            self._passes, self._next = self._passes - 1, None
+        return None
+
+    def _cut(self) -> Event | None:
+        frame = None
+        try:
+            frame = self._cutter.next_frame()
+            return None if frame is None else self._of(frame, read_header(self._schema, frame.body))
+        except WireError as error:
+            self._over = True
+            offset, body = ((error.offset or 0), b"") if frame is None else (frame.offset, frame.body)
+            return BadBytes(error, self._begins.offset + offset, body + self._cutter.left())
+
+    def _of(self, frame: Frame, header: Header) -> Event:
+        ours = header.schema_id == self._schema.id
+        template = self._schema.templates.get(header.template_id) if ours else None
+        message = MessageReceived(frame.body, header, template, self._places.behind(frame))
+        gap = self._numbers.gap(frame)
+        if gap is None:
+            return message
+        self._next = message
+        return gap
+
+
+class _Places:
+    """Says where to go on behind each frame."""
+
+    def __init__(self, framing: Framing, begins: int) -> None:
+        self._framing, self._begins = framing, begins
+        self._packet: Mapping[str, int] | None = None
+        self._offset = self._taken = 0
+
+    def behind(self, frame: Frame) -> str:
+        framing, size = self._framing, self._framing.frame.size + len(frame.body)
+        if not framing.packet.size:
+            return str(FilePosition(self._begins + frame.offset + len(frame.body) + -size % framing.padding))
+        if frame.packet is not self._packet:
+            self._packet, self._taken = frame.packet, 0
+            self._offset = self._begins + frame.offset - framing.frame.size - framing.packet.size
+        self._taken += 1
+        return str(FilePosition(self._offset, self._taken))
+
+
+class _Numbers:
+    """Watches the numbers that come with frames.
+
+    They count packets, or messages: which of the two is learnt behind the first packet that has not just one message.
+
+    Args:
+        framing: Tells where the numbers are, if there are any.
+    """
+
+    def __init__(self, framing: Framing) -> None:
+        self._of_packet = framing.packet.has(SEQUENCE)
+        self._watches = self._of_packet or framing.frame.has(SEQUENCE)
+        self._packet: Mapping[str, int] | None = None
+        self._last: int | None = None
+        self._messages = 0
+        self._counts_messages: bool | None = None
+
+    def gap(self, frame: Frame) -> SequenceGap | None:
+        """Return what is missing before a frame; None when nothing is."""
+        if not self._watches or (self._of_packet and frame.packet is self._packet):
+            self._messages += 1
+            return None
+        found = (frame.packet if self._of_packet else frame.head)[SEQUENCE]
+        gap = None if self._last is None else self._between(self._last, found)
+        self._packet, self._last, self._messages = frame.packet, found, 1
+        return gap
+
+    def _between(self, last: int, found: int) -> SequenceGap | None:
+        if self._messages > 1 and self._counts_messages is None and found - last in (1, self._messages):
+            self._counts_messages = found - last > 1
+        expected = last + (self._messages if self._counts_messages else 1)
+        return None if found == expected else SequenceGap(expected, found)

@@ -1,0 +1,176 @@
+"""What lands of an epoch: messages by template, and marks of what is odd, each once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from connectors.sbe.changed import what_changed
+from connectors.sbe.landing import Landing
+from connectors.sbe.protocol import Session
+from connectors.sbe.schemas import feed_schema, schema_text
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.framing.writer import FrameWriter
+from connectors.wire.sbe.encode import encode
+from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.schema import load_schema
+
+EVOLUTION = Path(__file__).parents[2] / "golden" / "sbe" / "evolution"
+TEXTS = [(EVOLUTION / f"order-v{version}.xml").read_bytes() for version in range(4)]
+ORDERS = [bytes.fromhex(body) for body in json.loads((EVOLUTION / "order.json").read_text("utf-8"))["messages"]]
+MARKET = feed_schema("builtin")
+
+
+def landing(schema: Schema, *, places: bool = False, told: set[str] | None = None) -> Landing:
+    told = set() if told is None else told
+    return Landing(schema, Session(schema, FRAMINGS["sofh"]), places=places, told=told)
+
+
+def framed(*bodies: bytes) -> bytes:
+    return FrameWriter(FRAMINGS["sofh"]).write(bodies)
+
+
+def shown(frames: list) -> list:
+    return [
+        json.loads(frame.body)["mark"]
+        if frame.kind == "mark"
+        else (frame.stream, frame.boundary.value, len(frame.body))
+        for frame in frames
+    ]
+
+
+def test_a_message_lands_whole_in_the_stream_of_its_template_id():
+    body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": []})
+
+    (frame,) = landing(MARKET, places=True).receive(framed(body))
+
+    assert frame.body == body
+    assert (frame.kind.value, frame.boundary.value, frame.stream, frame.source_position) == ("data", "whole", "2", "26")
+
+
+def test_unknown_templates_and_schemas_land_in_streams_of_their_own_and_are_told_once():
+    body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": []})
+    unknown, foreign = body[:2] + b"\x63\x00" + body[4:], body[:4] + b"\x07\x00" + body[6:]
+
+    frames = landing(MARKET).receive(framed(unknown, body, unknown, foreign))
+
+    assert shown(frames) == [
+        "unknown template",
+        ("99", "whole", 20),
+        ("2", "whole", 20),
+        ("99", "whole", 20),
+        "unknown template",
+        ("schema 7", "whole", 20),
+    ]
+    assert json.loads(frames[0].body) == {
+        "mark": "unknown template",
+        "template_id": 99,
+        "schema_id": 901,
+        "version": 1,
+    }
+
+
+def test_messages_newer_than_the_schema_are_told_once_in_an_epoch():
+    frames = landing(load_schema(TEXTS[1])).receive(framed(*ORDERS, *ORDERS))
+
+    assert shown(frames)[:4] == [("1", "whole", 25), ("1", "whole", 31), "newer version", ("1", "whole", 35)]
+    assert [json.loads(f.body) for f in frames if f.kind == "mark"] == [
+        {"mark": "newer version", "template": "Order", "version": 2, "schema_version": 1}
+    ]
+
+
+def test_deprecated_elements_in_use_are_told_once_for_all_epochs():
+    xml = (
+        TEXTS[3]
+        .replace(b'name="price"', b'deprecated="2" name="price"')
+        .replace(b'name="ratio"', b'deprecated="3" name="ratio"')
+    )
+    schema, told = load_schema(xml), set[str]()
+
+    first = landing(schema, told=told).receive(framed(ORDERS[3], ORDERS[3]))
+    second = landing(schema, told=told).receive(framed(ORDERS[3]))
+
+    assert shown(first) == ["deprecated", ("1", "whole", 41), ("1", "whole", 41)]
+    assert json.loads(first[0].body)["elements"] == ["Order.price", "Order.legs.ratio"]
+    assert shown(second) == [("1", "whole", 41)]
+
+
+def test_what_is_deprecated_later_than_a_message_was_written_is_not_told():
+    xml = TEXTS[3].replace(b'name="price"', b'deprecated="2" name="price"')
+
+    frames = landing(load_schema(xml)).receive(framed(ORDERS[1], ORDERS[2]))
+
+    assert shown(frames) == [("1", "whole", 31), "deprecated", ("1", "whole", 35)]
+
+
+def test_an_epoch_begins_with_the_schema_unless_it_landed_before():
+    schema = load_schema(TEXTS[3])
+
+    first = landing(schema).begin(TEXTS[3], None)
+    same = landing(schema).begin(TEXTS[3], TEXTS[3])
+    other = landing(schema).begin(TEXTS[3], TEXTS[0])
+
+    assert [(frame.kind.value, frame.stream, frame.body) for frame in first] == [("control", None, TEXTS[3])]
+    assert same == []
+    assert other[0].body == TEXTS[3]
+    assert json.loads(other[1].body) == {
+        "mark": "schema changed",
+        "version_before": 0,
+        "version": 3,
+        "breaks": False,
+        "changes": [
+            "Order.price: field added at the end (R20): nothing became int32 at 6, since 1",
+            "Order.legs.ratio: field added at the end (R20): nothing became uint8 at 2, since 1",
+            "Order.fees: group added before data (R51): nothing became group with entries of 2 bytes, since 3",
+            "Order.memo: data added at the end (R65): nothing became UTF-8 after a uint8 length, since 2",
+        ],
+    }
+
+
+def test_a_schema_that_misreads_what_landed_before_is_told_to_break():
+    retyped = TEXTS[0].replace(b'name="qty" id="2" type="uint16"', b'name="qty" id="2" type="int16"')
+
+    told = what_changed(TEXTS[0], load_schema(retyped))
+
+    assert told["breaks"] is True
+    assert [line.split(" (")[0] for line in told["changes"]] == [
+        "schema: version not raised",
+        "Order.qty: type of a field changed",
+    ]
+
+
+def test_a_schema_that_cannot_be_read_alone_is_not_compared():
+    (line,) = what_changed(b"<", load_schema(TEXTS[0]))["changes"]
+
+    assert line.startswith("the last schema cannot be compared: ")
+
+
+def test_bytes_that_are_no_messages_end_the_epoch_and_are_kept():
+    epoch = landing(MARKET)
+
+    (frame,) = epoch.receive(b"\xff" * 10)
+
+    assert json.loads(frame.body) == {
+        "mark": "bad bytes",
+        "error_class": "INVALID_VALUE",
+        "reason": str(epoch.error),
+        "offset": 0,
+        "left": 10,
+        "body": "/////////////w==",
+    }
+    assert epoch.receive(framed(schema_text("builtin"))) == []
+
+
+def test_part_of_a_message_is_wrong_at_the_end_of_a_connection_and_right_at_that_of_a_file():
+    part = framed(ORDERS[0])[:-3]
+    schema, told = load_schema(TEXTS[0]), set[str]()
+
+    connection = landing(schema)
+    assert connection.receive(part) == []
+    assert shown(connection.receive_eof()) == ["bad bytes"]
+    assert "truncated at byte 0" in str(connection.error)
+    for expected in (["part of a message"], []):
+        file = landing(schema, told=told)
+        assert file.receive(part) == []
+        assert shown(file.receive_end_of_file()) == expected
+        assert file.error is None

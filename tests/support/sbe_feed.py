@@ -1,0 +1,114 @@
+"""A feed of SBE messages whose bronze is written by the connector itself, without a socket: land, build, look."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import QueryBuilder
+
+from conf.errors import SilverfoldError
+from conf.load import load_settings
+from conf.model import Settings
+from conf.validate import validated
+from connectors.base import Feed, Frame, mark
+from connectors.sbe.connector import CONNECTOR
+from connectors.sbe.landing import Landing
+from connectors.sbe.options import SbeOptions, SbeTable
+from connectors.sbe.protocol import Session
+from connectors.sbe.schemas import feed_schema, schema_text
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.framing.writer import FrameWriter
+from pipelines.batch import Batch
+from pipelines.places import Places
+from pipelines.store import open_table
+from pipelines.verify import TableVerification, verify_table
+from pipelines.writer import BronzeWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEED = "stream"
+
+
+def options(schema: str = "builtin", framing: str = "sofh") -> SbeOptions:
+    """Return a feed's options as its file would give them."""
+    return validated(SbeOptions, {"schema": schema, "framing": framing}, file="test")
+
+
+def table(**settings: Any) -> SbeTable:
+    """Return a table's settings as the feed's file would give them."""
+    return validated(SbeTable, settings, file="test")
+
+
+@dataclass
+class SbeFeed:
+    """One feed's warehouse.
+
+    Args:
+        schema: Name or path, of what reads.
+        tables: By name.
+    """
+
+    warehouse: Path
+    tables: Mapping[str, SbeTable]
+    schema: str = "builtin"
+    address: str = "127.0.0.1:1"
+    _epoch: int = field(init=False, default=0)
+
+    @property
+    def places(self) -> Places:
+        """Where its tables are."""
+        return Places(str(self.warehouse))
+
+    @property
+    def feed(self) -> Feed:
+        """The feed as it is set now."""
+        return Feed(FEED, "sbe", self.address, options(self.schema), self.tables)
+
+    @property
+    def settings(self) -> Settings:
+        """Of the whole."""
+        return load_settings(None, "local", {}).model_copy(update={"warehouse": str(self.warehouse)})
+
+    def land(self, *bodies: bytes) -> int:
+        """Land an epoch of messages; return the position of the last. The first is at the second position."""
+        schema, framing = feed_schema(self.schema), FRAMINGS["sofh"]
+        landing = Landing(schema, Session(schema, framing), places=False, told=set())
+        octets = FrameWriter(framing, byte_order=schema.byte_order).write(bodies)
+        text = schema_text(self.schema)
+        return self.land_frames(*landing.begin(text, text), *landing.receive(octets), *landing.receive_eof())
+
+    def land_frames(self, *frames: Frame) -> int:
+        """Land an epoch of any frames; return the position of the last."""
+        self._epoch += 1
+        writer = BronzeWriter(self.places.bronze(FEED), FEED, token="test")
+        batch = Batch(writer.last + 1)
+        batch.add([mark("opened"), *frames], self._epoch, 1_700_000_000_000_000)
+        writer.append(batch.prepare().table)
+        return writer.last
+
+    def build(self, spark: SparkSession) -> dict[str, SilverfoldError]:
+        """Apply all that has landed, as a process of its own would; return what holds which table."""
+        from jobs.build import run  # noqa: PLC0415 - tests without Spark use the rest
+        from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
+
+        feed_build = FeedBuild(spark, self.settings, CONNECTOR, self.feed)
+        feed_build.refresh()
+        return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the silver table's rows, read by delta-rs."""
+        opened = open_table(self.places.silver(FEED, name))
+        assert opened is not None
+        found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
+        rows: list[dict[str, Any]] = found.to_pylist()
+        return rows
+
+    def verify(self, name: str) -> TableVerification:
+        """Hold a silver table against bronze."""
+        return verify_table(self.places, CONNECTOR, self.feed, name)
