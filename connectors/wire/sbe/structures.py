@@ -30,6 +30,9 @@ def resolve_header(encoding: Encoding, user: Element, report: Report) -> Structu
     if roles["blockLength"].primitive not in UNSIGNED:
         report.error("E05", user, f"blockLength of header {encoding.name} is not unsigned")
         return None
+    for name in _no_counts(encoding, roles):
+        report.error("E05", user, f"{name} of header {encoding.name} is not an unsigned integer")
+        return None
     for name in _HEADER:
         if roles[name].primitive is not Primitive.UINT16:
             report.warn("W04", user, f"{name} of header {encoding.name} is {roles[name].primitive}, not uint16")
@@ -57,7 +60,7 @@ def resolve_dimensions(encoding: Encoding, user: Element, report: Report) -> Str
 
 
 def _wrong_dimensions(encoding: Composite, roles: dict[str, Role]) -> list[str]:
-    wrong = []
+    wrong = [f"{name}, which is not an unsigned integer," for name in _no_counts(encoding, roles)]
     count = roles["numInGroup"]
     scalar = encoding.member("numInGroup").encoding
     assert isinstance(scalar, Scalar)
@@ -137,6 +140,12 @@ def _roles(encoding: Composite, names: tuple[str, ...]) -> dict[str, Role]:
         if member.name in names and isinstance(scalar, Scalar) and scalar.primitive in INTEGERS:
             roles[member.name] = _role(member, scalar)
     return roles
+
+
+def _no_counts(encoding: Composite, roles: dict[str, Role]) -> list[str]:
+    """Return the members that are called counts of groups or data, and cannot be any."""
+    named = [member.name for member in encoding.members if member.name in _COUNTS]
+    return [name for name in named if name not in roles or roles[name].primitive not in UNSIGNED]
 
 
 def _role(member: Member, scalar: Scalar) -> Role:

@@ -86,6 +86,14 @@ BROKEN = {
         '<type name="blockLength" primitiveType="int16"/><type name="templateId" primitiveType="uint16"/>'
         '<type name="schemaId" primitiveType="uint16"/><type name="version" primitiveType="uint16"/>'
     ),
+    **{
+        f"E05 {kind} count of groups": header(
+            '<type name="blockLength" primitiveType="uint16"/><type name="templateId" primitiveType="uint16"/>'
+            '<type name="schemaId" primitiveType="uint16"/><type name="version" primitiveType="uint16"/>'
+            f'<type name="numGroups" primitiveType="{kind}"/>'
+        )
+        for kind in ("int16", "double", "char")
+    },
     "E06 primitive": typed(f'{MARK}<type name="t" primitiveType="int128"/>'),
     "E07 field": message(f'{MARK}<field name="f" id="1" type="nope"/>'),
     "E07 ref": typed(f'<composite name="c">\n{MARK}<ref name="r" type="nope"/></composite>'),
@@ -215,6 +223,10 @@ BROKEN = {
     "E21 no count": dimensions('<type name="blockLength" primitiveType="uint16"/>'),
     "E21 signed block length": dimensions(
         '<type name="blockLength" primitiveType="int16"/><type name="numInGroup" primitiveType="uint8"/>'
+    ),
+    "E21 signed count of data": dimensions(
+        '<type name="blockLength" primitiveType="uint16"/><type name="numInGroup" primitiveType="uint16"/>'
+        '<type name="numVarDataFields" primitiveType="int8"/>'
     ),
     "E21 signed count": dimensions(
         '<type name="blockLength" primitiveType="uint16"/><type name="numInGroup" primitiveType="int16"/>'
