@@ -20,7 +20,7 @@ def versions(built: Built) -> list[tuple[Any, ...]]:
     return sorted((tuple(version.values()) for version in built.versions("quotes")), key=repr)
 
 
-@pytest.mark.parametrize("max_frames", [200_000, 9])
+@pytest.mark.parametrize("max_frames", [200_000, pytest.param(9, marks=pytest.mark.nightly)])
 def test_each_update_ends_and_begins_versions_whatever_the_cuts(spark: SparkSession, warehouse: Path, max_frames: int):
     built = Built(spark, warehouse, {"quotes": table(stored_as_scd_type=2)}, max_frames=max_frames)
     history = LandedHistory({"quotes": COLUMNS})

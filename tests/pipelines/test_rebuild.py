@@ -159,6 +159,7 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
     assert (market.verdict(), market.left_over()) == ((Verdict.EQUAL, 9), [])
 
 
+@pytest.mark.nightly
 def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Market, monkeypatch: pytest.MonkeyPatch):
     market.spoil()
     overwrite, calls = pipelines.rebuild._overwrite, iter([True])

@@ -124,6 +124,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
         kept.rebuild()
 
 
+@pytest.mark.nightly
 def test_tombstones_made_anew_or_maintained_keep_late_changes_out_whatever_death_leaves(
     spark: SparkSession, warehouse: Path
 ):

@@ -88,6 +88,7 @@ def test_a_row_that_fails_a_rule_is_kept_out_until_a_change_of_some_columns_mend
     assert asked(built, "SELECT * FROM t__aside") == []
 
 
+@pytest.mark.nightly
 def test_rows_of_configured_keys_are_judged_too_and_return_when_the_rule_is_gone(
     spark: SparkSession, warehouse: Path
 ) -> None:

@@ -81,7 +81,7 @@ def standing(model: ModelTable) -> Any:
 
 
 @settings(
-    max_examples=settings().max_examples // 12,  # an example is many seconds of Spark
+    max_examples=settings().max_examples // 20,  # an example is many seconds of Spark
     phases=(Phase.explicit, Phase.generate),  # shrinking would take an hour
 )
 @given(story=stories(), every=st.integers(3, 9), offset=st.integers(0, 2))

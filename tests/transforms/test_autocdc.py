@@ -61,6 +61,7 @@ def test_a_batch_applied_twice_is_applied_once(spark: SparkSession, tmp_path: Pa
     assert_table(spark, path, (1, "Ann", "Rome", 1))
 
 
+@pytest.mark.nightly
 def test_nulls_can_leave_columns_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "users"
     apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=True)
@@ -79,6 +80,7 @@ def test_the_tables_columns_can_be_listed_and_keys_are_always_among_them(spark: 
     assert table(spark, path).columns == ["id", "city", "_position"]
 
 
+@pytest.mark.nightly
 def test_every_version_is_kept_and_late_ones_find_their_place(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "users"
     apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), (1, "Ann", "Oslo", "U", 5), stored_as_scd_type=2)
@@ -97,6 +99,7 @@ def test_every_version_is_kept_and_late_ones_find_their_place(spark: SparkSessio
     assert_df_equality(table(spark, path), expected, ignore_row_order=True)
 
 
+@pytest.mark.nightly
 def test_deletes_are_remembered_until_nothing_older_can_come(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "users"
     remembered = []

@@ -55,7 +55,7 @@ def read(spark: SparkSession, path: Path) -> DataFrame:
     return spark.read.format("delta").load(str(path))
 
 
-@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("moves", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_versions_are_exact_at_every_cut(spark: SparkSession, tmp_path: Path, moves: bool) -> None:
     rng = random.Random(11 + moves)
     histories: Histories = [({}, random_history(rng, moves=moves)[1]) for _ in range(150)]
