@@ -31,7 +31,8 @@ def header(pen: Pen, name: str, schema_id: int, *, counted: bool) -> str:
     for member in members:
         wide = not plain and pen.chance(30)
         wider = ["uint32"] if pen.kind.portable else ["uint32", "uint64"]
-        primitive = pen.pick([*wider, *([] if member == "blockLength" else ["int16", "uint8"])])
+        signed = ["int16"] if member not in _COUNTS else []
+        primitive = pen.pick([*wider, *([] if member == "blockLength" else [*signed, "uint8"])])
         attributes: dict[str, Any] = {"name": member, "primitiveType": primitive if wide else "uint16"}
         if not plain and pen.chance(15):
             cursor += pen.number(0, 3)
