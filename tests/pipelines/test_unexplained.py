@@ -36,6 +36,7 @@ def test_what_no_row_explains_is_counted_or_stops_the_table_before_its_update(
     assert "Exception" not in capfd.readouterr().err  # the first attempt to write failed, as it was meant to
 
 
+@pytest.mark.nightly
 def test_an_update_that_comes_before_its_row_waits_for_it(spark: SparkSession, warehouse: Path) -> None:
     told = Told(spark, warehouse, ToldConnector(continuity="resume", sequenced=True))
     told.history.begin_snapshot()

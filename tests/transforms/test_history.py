@@ -169,6 +169,7 @@ def positional(
     return sorted(tuple(row) for row in read(spark, path).collect())
 
 
+@pytest.mark.nightly
 def test_what_a_process_that_died_has_told_is_told_again_in_a_larger_cut_to_no_effect(
     spark: SparkSession, tmp_path: Path
 ) -> None:
