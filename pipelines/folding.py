@@ -69,7 +69,7 @@ class Folding:
         work = self._work
         told = work.changes if work.waiting is None else work.changes.unionByName(self._heard_before(work.waiting))
         more_than_once = self._target.table.keeps_history or self._by_sequence
-        return work.kept.enter_context(cached(told)) if more_than_once else told
+        return self._kept(told) if more_than_once else told
 
     def _folded(self, told: DataFrame) -> DataFrame:
         """Fold, and learn what is to be known of the cut. If it is not what was hoped for, fold again, with more care.

@@ -24,7 +24,7 @@ from conf.conditions import respelled
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from transforms.explain import EXPECTS
 from transforms.faults import DUPLICATE_KEY, EXPECTATION, UNEXPLAINED, named_errors
-from transforms.sql import between, quoted
+from transforms.sql import between, literal, quoted
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
 
@@ -239,8 +239,7 @@ def _now(name: str, stood: str | None) -> str:
     """Return a column's value after the change; where it was not sent, that of the row that stood."""
     if stood is None:
         return f"s.{quoted(name)}"
-    literal = name.replace("\\", "\\\\").replace("'", "\\'")
-    sent = f"s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, '{literal}')"
+    sent = f"s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, {literal(name)})"
     return f"IF({sent}, s.{quoted(name)}, {stood}.{quoted(name)})"
 
 
