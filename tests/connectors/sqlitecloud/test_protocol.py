@@ -114,6 +114,15 @@ def test_a_reply_in_chunks_comes_chunk_by_chunk_with_the_bytes_of_each(vector, s
     assert stream.state is MainState.READY
 
 
+def test_one_result_in_chunks_may_follow_another():
+    stream = main(SELECT)
+    chunks = octets(REPLIES[0])
+    first = heard(stream, chunks)
+    stream.send(SELECT)
+    assert heard(stream, chunks) == first
+    assert len(first) == REPLIES[0]["frames"]
+
+
 @pytest.mark.parametrize("size", [1, 2048])
 @pytest.mark.parametrize("vector", WRONG, ids=names(WRONG))
 def test_a_frame_in_the_wrong_place_is_refused_and_in_the_right_one_taken(vector, size):
@@ -199,8 +208,10 @@ def test_a_refused_login_is_final_and_what_the_server_repeats_of_it_is_hidden():
     (event,) = heard(stream, error(b"10004:0:-1 wrong: AUTH APIKEY hunter2;"))
     assert event.error.text == "wrong: AUTH APIKEY (hidden);"
     assert b"hunter2" not in event.frame
-    with pytest.raises(LocalProtocolError):
-        stream.send(LOGIN)
+    assert stream.state is MainState.REFUSED
+    for request in (LOGIN, SELECT):
+        with pytest.raises(LocalProtocolError):
+            stream.send(request)
     (bad,) = heard(stream, b"+2 OK")
     assert bad.error.reason == "unexpected_frame"
 
