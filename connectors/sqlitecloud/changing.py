@@ -197,7 +197,7 @@ class _Heard:
         """Yield the change rows, and the errors of notifications that hold a value which does not fit."""
         if not self.changes:
             return
-        told = _Told(*zip(*self.changes, strict=True))  # type: ignore[arg-type]  # here each field holds a column
+        told = _Told(*zip(*self.changes, strict=True))  # here each field holds a column
         unfit: dict[int, WireError] = {}
         batch = self._batch(told, unfit)
         positions = batch.column("frame_seq")

@@ -49,7 +49,7 @@ def selected_rows(body: bytes, *, max_frame_bytes: int) -> Selected:
         case Rowset(columns, rows):
             return Selected(tuple(column.name for column in columns), len(columns), rows)
         case RowsetChunk(_, _, columns, width, rows):
-            return Selected(columns and tuple(column.name for column in columns), width, rows)
+            return Selected(None if columns is None else tuple(column.name for column in columns), width, rows)
         case ChunksEnd():
             return Selected(None, 0, ())
     raise InvalidValue(f"a frame {raw.kind} has no rows", offset=0, reason="bad_frame")
