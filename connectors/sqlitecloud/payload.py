@@ -71,9 +71,6 @@ _OPS: Final[dict[str, Op]] = {"INSERT": "insert", "UPDATE": "update", "DELETE": 
 _NAMING: Final = frozenset({str, int, float})
 """Types of values that name a row."""
 
-_GAPS: Final = ('" ', '"\n', '"\t', '"\r')
-"""What stands in a text that has white space between a name and its colon."""
-
 
 def read_notification(text: bytes) -> Notified:
     """Return what a notification says; all of it, or nothing.
@@ -154,7 +151,10 @@ _EXACT: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=
 
 
 def _holds_all(text: str, members: dict[str, Json]) -> bool:
-    """Tell whether the dictionaries of a text hold all of its members, and none is inside another."""
+    """Tell whether the dictionaries of a text hold all of its members, and none is inside another.
+
+    Not, where white space may stand between a name and its colon: such a text is read the other way.
+    """
     payload = members.get("payload")
     count = len(members)
     if type(payload) is list:
@@ -162,7 +162,9 @@ def _holds_all(text: str, members: dict[str, Json]) -> bool:
             count += sum(map(len, payload))
         except TypeError:
             return False
-    return text.count('":') == count and not any(gap in text for gap in _GAPS)
+    if text.count('":') != count:
+        return False
+    return '" ' not in text and '"\n' not in text and '"\t' not in text and '"\r' not in text
 
 
 def _firsts(members: Iterable[tuple[str, Json]]) -> dict[str, Json]:
