@@ -198,7 +198,8 @@ def steps(updates: Sequence[Landed], *, resync: bool) -> Iterator[Step]:
         if update.snapshot:
             coming.popleft()
             overlay = [each for each in waiting if not resync or each.epoch == epoch]
-            yield update, *sorted(each for each in overlay if synced != epoch or each.begin > update.begin)
+            is_first = synced != epoch and not update.asked
+            yield update, *sorted(each for each in overlay if is_first or each.begin > update.begin)
             synced, waiting = epoch, []
         elif synced == epoch and not (coming and coming[0].begin < update.begin):
             yield (update,)
