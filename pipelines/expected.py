@@ -78,8 +78,9 @@ def fold_bronze(
     settings, reader = feed.tables[table], connector.plain(feed, table)
     chosen = _chosen(bronze, connector, feed, table, through)
     log = connector.keeps(settings) is Keeps.CHANGES
-    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not connector.has_snapshots(settings))
     told = Told(bronze, reader, through, left_out)
+    told.take_controls(chosen[0].begin if chosen else through)
+    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not connector.has_snapshots(settings))
     late: list[PlainChange] = []
     for update, frames in _with_frames(bronze, connector.stream(feed, table), chosen):
         changes = told.changes(update, frames)
@@ -114,15 +115,16 @@ class Told:
 
     def changes(self, update: Landed, frames: Iterable[Body]) -> Sequence[PlainChange]:
         """Return the changes of a whole update. Raises WireError, ProtocolError."""
-        self._take_controls(update.begin)
+        self.take_controls(update.begin)
         told = [frame for frame in frames if frame[1] and frame[0] not in self._left_out]
         return self._reader.changes(update.epoch, told)
 
     def finish(self) -> None:
         """Take the control frames that are left."""
-        self._take_controls(self._through)
+        self.take_controls(self._through)
 
-    def _take_controls(self, before: int) -> None:
+    def take_controls(self, before: int) -> None:
+        """Let the reader take the control frames before a position: it may need them to name its keys."""
         while self._controls and self._controls[-1].frame_seq < before:
             self._reader.control(self._controls.pop())
 
