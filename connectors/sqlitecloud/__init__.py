@@ -1,0 +1,1 @@
+"""SQLite Cloud pub/sub: SCSP frames, change notifications, and a server over SQLite files."""
