@@ -1,1 +1,1 @@
-"""SQLite Cloud pub/sub: SCSP frames, change notifications, and a server over SQLite files."""
+"""Folds the tables of a SQLite Cloud database, from its pub/sub notifications and snapshots."""
