@@ -160,4 +160,3 @@ class TableServer(Server):
         for client in self._clients:
             client.disconnect()
         await asyncio.gather(*tasks, return_exceptions=True)
-

@@ -117,4 +117,3 @@ class MarketServer(Server):
         if client.transport.get_write_buffer_size() > MOST_UNSENT:
             self._log.warning("client_dropped", reason="it does not read")
             client.transport.abort()
-
