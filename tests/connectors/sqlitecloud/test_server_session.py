@@ -9,11 +9,11 @@ import apsw
 import pytest
 
 from connectors.sqlitecloud.behaviour import Behaviour
-from connectors.sqlitecloud.messages import Array, Command, JsonText, Rowset, ServerError, Single
+from connectors.sqlitecloud.messages import Command, JsonText, Rowset, ServerError
 from connectors.sqlitecloud.server import SqliteCloudServer
 from connectors.sqlitecloud.server_state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
-from tests.support.sqlitecloud_peer import Peer
+from tests.support.sqlitecloud_peer import Peer, until
 
 
 @pytest.fixture
@@ -92,8 +92,7 @@ def test_a_transaction_lasts_over_requests_and_goes_with_its_connection(server: 
         other.ask("INSERT INTO foo(id) VALUES(1)")
         assert other.ask("SELECT count(*) FROM foo") == [(1,)]
         assert peer.ask("SELECT count(*) FROM foo") == [(0,)]
-    while server.client_count > 1:
-        pass
+    until(lambda: server.client_count == 1)
 
     assert peer.ask("INSERT INTO foo(id) VALUES(2)") == [10, 0, 2, 1, 1, 1]
     assert peer.ask("SELECT id FROM foo") == [(2,)]
@@ -113,7 +112,9 @@ def test_a_result_comes_in_chunks_of_as_many_rows_as_asked_for(peer: Peer, compr
     assert len(peer.ask("SELECT id FROM foo LIMIT 3")) == 3
 
 
-def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(peer: Peer, server: SqliteCloudServer) -> None:
+def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(
+    peer: Peer, server: SqliteCloudServer
+) -> None:
     endless = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n) SELECT i, hex(zeroblob(500)) FROM n"
 
     peer.say(endless)
@@ -121,8 +122,7 @@ def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(peer:
 
     assert 200 < len(first.rows) < 400
     peer.close()
-    while server.client_count:  # it ends although the result never does
-        pass
+    until(lambda: server.client_count == 0)  # it ends although the result never does
 
 
 def test_what_a_client_does_not_want_is_left_out(peer: Peer) -> None:
@@ -139,7 +139,7 @@ def test_texts_end_with_a_zero_for_a_client_that_wants_it(peer: Peer) -> None:
     peer.ask("SET CLIENT KEY ZEROTEXT TO 1")
 
     peer.say("SELECT 'abc'")
-    assert peer._socket.recv(4096).endswith(b"!4 abc\x00")
+    assert peer.socket.recv(4096).endswith(b"!4 abc\x00")
     assert peer.ask("SELECT 'a' || char(0) || 'b'")[0] == 10002
 
 
@@ -204,7 +204,7 @@ def test_who_is_told_to_show_credentials_must(serve: Serve) -> None:
 
 
 def test_tables_and_their_columns_are_listed(peer: Peer) -> None:
-    assert [row[1:3] + (row[4],) for row in peer.ask("LIST TABLES")] == [("bar", "table", 1), ("foo", "table", 0)]
+    assert [(*row[1:3], row[4]) for row in peer.ask("LIST TABLES")] == [("bar", "table", 1), ("foo", "table", 0)]
     assert [row[1:5] for row in peer.ask("LIST METADATA TABLE foo")] == [
         ("id", "INTEGER", 0, 1),
         ("col1", "TEXT", 0, 0),
@@ -218,7 +218,12 @@ def test_self_tests_answer_every_type_of_frame(peer: Peer) -> None:
     assert peer.ask("TEST STRING") == "Hello World, this is a test string."
     assert peer.ask("TEST ZERO_STRING") == "Hello World, this is a zero-terminated test string."
     assert [peer.ask(f"TEST {name}") for name in ("STRING0", "INTEGER", "INT64", "FLOAT", "NULL", "BLOB0")] == [
-        "", 123456, 9223372036854775807, 3.1415926, None, b"",
+        "",
+        123456,
+        9223372036854775807,
+        3.1415926,
+        None,
+        b"",
     ]
     assert len(peer.ask("TEST BLOB")) == 1000
     assert peer.ask("TEST ERROR") == (66666, "This is a test error message with a devil error code.")
