@@ -1,4 +1,4 @@
-"""A TCP connection to a source, for asyncio: read what has arrived, write what is small.
+"""A TCP connection to a source, in plain text or TLS, for asyncio: read what has arrived, write what is small.
 
 What has arrived is kept until it is read, up to a bound; beyond it the socket is left alone, and the sender waits.
 Nothing that has arrived is lost when a reader is cancelled: `Connection.arrived` hands it out.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from typing import Final, NamedTuple, cast
 
-from conf.errors import SourceUnavailable
+from conf.errors import SourceUnavailable, UntrustedSource
 
 MOST_UNREAD: Final = 1 << 20
 """Bytes that may have arrived and not been read before the socket is left alone. One more chunk may be on its way."""
@@ -47,21 +48,33 @@ def parse_address(text: str) -> Address:
     return Address(host, int(port))
 
 
-async def connect(address: Address, *, timeout: float) -> Connection:
+async def connect(
+    address: Address, *, timeout: float, tls: ssl.SSLContext | None = None, server_name: str | None = None
+) -> Connection:
     """Return an open connection: keep-alive on, small writes not delayed.
 
     Args:
-        timeout: Seconds.
+        timeout: Seconds, the TLS handshake included.
+        tls: How to encrypt, and whom to trust (`trusting`); None for plain text.
+        server_name: The name that the certificate must have, with ``tls``; by default the address's host.
 
     Raises:
-        SourceUnavailable: Nobody listens there, the name is not known, or it takes too long.
+        SourceUnavailable: Nobody listens there, the name is not known, it takes too long, or it does not speak TLS.
+        UntrustedSource: The certificate is not one to trust.
     """
     loop = asyncio.get_running_loop()
+    name = (server_name or address.host) if tls else None
     try:
         async with asyncio.timeout(timeout):
-            _, protocol = await loop.create_connection(Connection, address.host, address.port)
+            _, protocol = await loop.create_connection(
+                Connection, address.host, address.port, ssl=tls, server_hostname=name
+            )
     except TimeoutError:
         raise SourceUnavailable(f"{address}: no connection within {timeout:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise UntrustedSource(text=f"{address}: {error.verify_message}") from error
+    except ssl.SSLError as error:
+        raise SourceUnavailable(f"{address}: no TLS: {error.reason or error}") from error
     except OSError as error:
         raise SourceUnavailable(f"{address}: {error.strerror or error}") from error
     return protocol
@@ -139,10 +152,10 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        """See `asyncio.Protocol`. The connection is ours to close."""
+        """See `asyncio.Protocol`. The connection is ours to close; one half of TLS cannot stay open."""
         self._ended = True
         self._wake()
-        return True
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.BaseProtocol`."""
