@@ -1,0 +1,163 @@
+"""Writes SCSP frames: the server's answers and the client's commands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import lz4.block
+
+from conf.errors import InvalidValue
+from connectors.sqlitecloud.messages import (
+    SIGNED_64,
+    Column,
+    PubSubTicket,
+    RawText,
+    Rowset,
+    RowsetChunk,
+    ServerError,
+    Statement,
+    Value,
+)
+
+OK: Final = b"+2 OK"
+
+
+def encode_text(text: str | bytes) -> bytes:
+    """Return a frame ``+``. Any bytes may be in it."""
+    return _sized(b"+", _octets(text))
+
+
+def encode_zero_text(text: str | bytes) -> bytes:
+    """Return a frame ``!``.
+
+    Raises:
+        InvalidValue: The text has a NUL, where the peer would end it.
+    """
+    octets = _octets(text)
+    if b"\0" in octets:
+        raise InvalidValue("a zero-terminated text cannot hold a NUL", offset=octets.index(0), reason="nul_in_text")
+    return _sized(b"!", octets + b"\0")
+
+
+def encode_json(text: str | bytes) -> bytes:
+    """Return a frame ``#``: a notification, or a reply."""
+    return _sized(b"#", _octets(text))
+
+
+def encode_command(text: str | bytes) -> bytes:
+    """Return a frame ``^``, whose text the client sends back."""
+    return _sized(b"^", _octets(text))
+
+
+def encode_ticket(ticket: PubSubTicket) -> bytes:
+    """Return a frame ``|``: the answer to the first LISTEN."""
+    return _sized(b"|", ticket.command.encode())
+
+
+def encode_error(error: ServerError) -> bytes:
+    """Return a frame ``-``, with all three codes."""
+    return _sized(b"-", f"{error.code}:{error.extended}:{error.offset} {error.text}".encode("utf-8", "replace"))
+
+
+def encode_value(value: Value, *, zero_terminated: bool = False) -> bytes:
+    """Return the frame of one value.
+
+    Args:
+        zero_terminated: Write text as ``!``, as requests do, and answers after ``SET CLIENT KEY ZEROTEXT TO 1``.
+
+    Raises:
+        InvalidValue: An integer beyond 64 bits, a float that is no number, a text that cannot be UTF-8, or that has a
+            NUL and is to be zero-terminated.
+    """
+    if value is None:
+        return b"_ "
+    if isinstance(value, bytes):
+        return _sized(b"$", value)
+    if isinstance(value, int):
+        return _integer(value)
+    if isinstance(value, float):
+        return _float(value)
+    text = value.octets if isinstance(value, RawText) else value
+    return encode_zero_text(text) if zero_terminated else encode_text(text)
+
+
+def encode_array(items: Iterable[Value], *, zero_terminated: bool = False) -> bytes:
+    """Return a frame ``=``. Raises InvalidValue as `encode_value` does."""
+    values = [encode_value(item, zero_terminated=zero_terminated) for item in items]
+    return _sized(b"=", b"%d " % len(values) + b"".join(values))
+
+
+def encode_statement(statement: Statement) -> bytes:
+    """Return a command as clients send it: a frame ``+``, or with parameters ``=``, whose texts are zero-terminated.
+
+    Raises:
+        InvalidValue: As `encode_value`.
+    """
+    if not statement.parameters:
+        return encode_text(statement.text)
+    return encode_array((statement.text, *statement.parameters), zero_terminated=True)
+
+
+def encode_rowset(rowset: Rowset, *, zero_terminated: bool = False, compressed: bool = False) -> bytes:
+    """Return a whole result in one frame ``*``, or ``%``.
+
+    Raises:
+        InvalidValue: As `encode_value`.
+    """
+    data = _columns(rowset.columns, rowset.version, zero_terminated) + _rows(rowset.rows, zero_terminated)
+    shape = b"0:%d %d %d " % (rowset.version, len(rowset.rows), len(rowset.columns))
+    return _compressed(b"*", shape, data) if compressed else _sized(b"*", shape + data)
+
+
+def encode_chunk(chunk: RowsetChunk, *, zero_terminated: bool = False, compressed: bool = False) -> bytes:
+    """Return a frame ``/``, or ``%``. The result ends with `connectors.sqlitecloud.rowsets.CHUNKS_END`.
+
+    Raises:
+        InvalidValue: As `encode_value`.
+    """
+    data = _columns(chunk.columns or (), chunk.version, zero_terminated) + _rows(chunk.rows, zero_terminated)
+    shape = b"%d:%d %d %d " % (chunk.index, chunk.version, len(chunk.rows), chunk.width)
+    return _compressed(b"/", shape, data) if compressed else _sized(b"/", shape + data)
+
+
+def _columns(columns: Sequence[Column], version: int, zero_terminated: bool) -> bytes:
+    """Names first, then, in version 2, each property of all columns."""
+    lists = list(zip(*columns, strict=True))[: None if version == 2 else 1]
+    return b"".join(encode_value(part, zero_terminated=zero_terminated) for each in lists for part in each)
+
+
+def _rows(rows: Iterable[Sequence[Value]], zero_terminated: bool) -> bytes:
+    return b"".join(encode_value(value, zero_terminated=zero_terminated) for row in rows for value in row)
+
+
+def _compressed(kind: bytes, shape: bytes, data: bytes) -> bytes:
+    block: bytes = lz4.block.compress(data, store_size=False)
+    return _sized(b"%", b"%d %d %s0 %s%s" % (len(block), len(data), kind, shape, block))
+
+
+def _sized(kind: bytes, body: bytes) -> bytes:
+    return b"%s%d %s" % (kind, len(body), body)
+
+
+def _integer(value: int) -> bytes:
+    if value not in SIGNED_64:
+        raise InvalidValue("an integer needs more than 64 bits", reason="bad_number")
+    return b":%d " % value
+
+
+def _float(value: float) -> bytes:
+    """Infinity is written as a number above all doubles, which every client reads, as SQLite's JSON functions do."""
+    if math.isnan(value):
+        raise InvalidValue("NaN is no value of SQLite", reason="bad_number")
+    if math.isinf(value):
+        return b",9.0e+999 " if value > 0 else b",-9.0e+999 "
+    return b",%s " % repr(value).encode()
+
+
+def _octets(text: str | bytes) -> bytes:
+    try:
+        return text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"a text cannot be UTF-8: {error.reason}", reason="not_utf8") from None

@@ -1,0 +1,21 @@
+"""Reads what clients send, as the server sees it: a command, and what its question marks stand for."""
+
+from __future__ import annotations
+
+from conf.errors import InvalidValue
+from connectors.sqlitecloud.frames import RawFrame, parse
+from connectors.sqlitecloud.messages import Array, Single, Statement
+
+
+def read_statement(raw: RawFrame) -> Statement:
+    """Return the command of a frame ``+``, ``!`` or ``=``.
+
+    Raises:
+        InvalidValue: The frame cannot be read, or is no command (``not_a_command``). The stream can go on: answer with
+            an error.
+    """
+    message = parse(raw)
+    items = message.items if isinstance(message, Array) else (message.value,) if isinstance(message, Single) else ()
+    if not items or not isinstance(items[0], str):
+        raise InvalidValue("a command is a text, or an array that begins with one", reason="not_a_command")
+    return Statement(items[0], items[1:])
