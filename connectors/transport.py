@@ -55,7 +55,7 @@ async def connect(
 
     Args:
         timeout: Seconds, the TLS handshake included.
-        tls: How to encrypt, and whom to trust (`trusting`); None for plain text.
+        tls: How to encrypt, and whom to trust; None for plain text.
         server_name: The name that the certificate must have, with ``tls``; by default the address's host.
 
     Raises:
@@ -89,7 +89,12 @@ class Connection(asyncio.Protocol):
         self._ended = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._closed = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        """Is done once nothing more will arrive, which a connection that is not read may learn late."""
+        self._closed = loop.create_future()
+        self._room = asyncio.Event()
+        self._room.set()
 
     async def read(self, timeout: float | None = None) -> bytes:
         """Return all that has arrived, as soon as there is any; empty when the peer has closed and all is read.
@@ -129,9 +134,21 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size() > MOST_UNSENT:
             raise SourceUnavailable("the peer does not read what it is sent")
 
+    async def send(self, message: bytes) -> None:
+        """Send bytes of any number, and wait until there is room for more.
+
+        A connection that ends meanwhile ends the wait: reading tells why.
+        """
+        self._transport.write(message)
+        await self._room.wait()
+
+    def abort(self) -> None:
+        """End the connection without waiting for its end. What has arrived can still be read."""
+        self._transport.abort()
+
     async def close(self) -> None:
         """End the connection, whatever is on its way. Safe to repeat."""
-        self._transport.abort()
+        self.abort()
         await asyncio.wait([self._closed])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -153,15 +170,29 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """See `asyncio.Protocol`. The connection is ours to close; one half of TLS cannot stay open."""
-        self._ended = True
-        self._wake()
+        self._end()
         return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.BaseProtocol`."""
-        self._ended, self._error = True, self._error or exc
-        self._wake()
+        self._error = self._error or exc
+        self._end()
+        self._room.set()
         self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._room.set()
+
+    def _end(self) -> None:
+        self._ended = True
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._wake()
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
