@@ -11,7 +11,8 @@
     │   ├── LocalProtocolError    our fault: a bug
     │   └── RemoteProtocolError   the peer's: reconnect
     ├── SourceRefused             the source said no: code, text
-    │   └── UntrustedSource       its certificate is not one to trust: nothing was sent
+    │   ├── UntrustedSource       its certificate is not one to trust: nothing was sent
+    │   └── StatementRefused      to a statement: extended code, offset in the statement
     ├── SourceUnavailable         connect, read, write, time-out; retryable
     ├── StoreUnavailable          a Delta table cannot be read or written now; retryable
     ├── SparkUnavailable          Java or the Delta JARs are missing: what to do
@@ -148,14 +149,15 @@ class RemoteProtocolError(ProtocolError):
 
     Args:
         stream: The stream it concerns, where one can be named.
+        reason: The finding's short name, such as ``unexpected_frame``; empty where there is none.
     """
 
     error_class = "REMOTE_PROTOCOL_ERROR"
     retryable = True
 
-    def __init__(self, detail: str, *, stream: str | None = None) -> None:
-        self.detail, self.stream = detail, stream
-        super().__init__(detail)
+    def __init__(self, detail: str, *, stream: str | None = None, reason: str = "") -> None:
+        self.detail, self.stream, self.reason = detail, stream, reason
+        super().__init__(f"{reason}: {detail}" if reason else detail)
 
 
 class SourceRefused(SilverfoldError):
@@ -178,6 +180,21 @@ class UntrustedSource(SourceRefused):
 
     def __init__(self, *, text: str) -> None:
         super().__init__(code="certificate", text=text)
+
+
+class StatementRefused(SourceRefused):
+    """The source said no to a statement.
+
+    Args:
+        extended: SQLite's extended code; 0 where there is none.
+        offset: Where in the statement's text, in bytes; None where that is not known.
+    """
+
+    error_class = "STATEMENT_REFUSED"
+
+    def __init__(self, *, code: str, text: str, extended: int = 0, offset: int | None = None) -> None:
+        self.extended, self.offset = extended, offset
+        super().__init__(code=code, text=text)
 
 
 class SourceUnavailable(SilverfoldError):

@@ -201,9 +201,14 @@ class RequestRefused(NamedTuple):
 
 
 class TicketReceived(NamedTuple):
-    """The first `Listen` is answered. There is no frame: it holds a secret."""
+    """The first `Listen` is answered: connect a second time. There is no frame: it holds a secret."""
 
     ticket: PubSubTicket
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAccepted:
+    """A later `Listen` is answered. There is no frame: it may hold the ticket again, which is to be ignored."""
 
 
 class EchoAsked(NamedTuple):
@@ -245,6 +250,7 @@ MainEvent: TypeAlias = (
     | ChunksEnded
     | RequestRefused
     | TicketReceived
+    | ListenAccepted
     | EchoAsked
     | ConnectionEnded
     | BadFrame

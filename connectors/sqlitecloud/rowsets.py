@@ -137,10 +137,10 @@ def _contents(octets: bytes, shape: _Shape, *, named: bool) -> tuple[tuple[Colum
 
 
 def _column(parts: list[Value]) -> Column:
-    name, *texts = [_name(part) for part in parts[:5]]
+    name, declared_type, database, table, origin = [_name(part) for part in (*parts[:5], *[None] * 4)][:5]
     if name is None:
         raise InvalidValue("a column has no name", offset=None, reason=_BAD)
-    return Column(name, *texts, *[_flag(part) for part in parts[5:]])
+    return Column(name, declared_type, database, table, origin, *[_flag(part) for part in parts[5:]])
 
 
 def _name(part: Value) -> str | None:

@@ -1,0 +1,71 @@
+"""Says what may stand in the text of a command as it is, and binds or quotes all other names and texts.
+
+The vendor documents no quoting for its own commands. So names and texts are bound, except in the login, which is one
+text of several commands: what would need quoting there is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from connectors.sqlitecloud.messages import Listen, Statement
+
+ALL: Final = "*"
+"""Stands for all tables of a database."""
+
+_QUOTES: Final = frozenset(";'\"`")
+
+
+def may_be_pasted(word: str) -> bool:
+    """Whether a name or secret is one word of a command, whatever the server thinks of quotes.
+
+    No white space, control character, semicolon or quote; not empty; UTF-8.
+    """
+    return word.isprintable() and not any(letter in _QUOTES or letter.isspace() for letter in word) and word != ""
+
+
+def quote_identifier(name: str) -> str:
+    """Return a name as SQL text: in double quotes, those inside doubled (SQLite, "SQL Language Expressions").
+
+    Raises:
+        ValueError: The name has a NUL, which ends SQL text.
+    """
+    if "\0" in name:
+        raise ValueError("a name cannot hold a NUL")
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def listen_table(table: str, database: str) -> Listen:
+    """Ask for the changes of a table, or of `ALL`."""
+    return Listen(Statement("LISTEN TABLE ? DATABASE ?;", (table, database)))
+
+
+def listen_channel(channel: str) -> Listen:
+    """Ask for the messages of a channel."""
+    return Listen(Statement("LISTEN ?;", (channel,)))
+
+
+def unlisten_table(table: str, database: str) -> Statement:
+    """Ask for no more changes of a table, or of `ALL`."""
+    return Statement("UNLISTEN TABLE ? DATABASE ?;", (table, database))
+
+
+def unlisten_channel(channel: str) -> Statement:
+    """Ask for no more messages of a channel. The name ``*`` stands for all that was asked for."""
+    return Statement("UNLISTEN ?;", (channel,))
+
+
+def notify(channel: str, payload: str = "") -> Statement:
+    """Send a message to all that listen to a channel, ourselves included. An empty one carries no payload."""
+    return Statement("NOTIFY ? ?;", (channel, payload)) if payload else Statement("NOTIFY ?;", (channel,))
+
+
+def create_channel(channel: str, *, if_missing: bool = False) -> Statement:
+    """Make a channel. Refused when there is one, unless ``if_missing``."""
+    return Statement(f"CREATE CHANNEL ?{' IF NOT EXISTS' if if_missing else ''};", (channel,))
+
+
+def remove_channel(channel: str) -> Statement:
+    """Remove a channel."""
+    return Statement("REMOVE CHANNEL ?;", (channel,))

@@ -1,0 +1,79 @@
+"""What the two connections of a session have in common: frames in, events out, and errors that are final."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final, Generic, TypeVar
+
+from conf.errors import LocalProtocolError, ProtocolError, WireError
+from connectors.sqlitecloud.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
+from connectors.sqlitecloud.messages import BadFrame, ConnectionEnded, Message
+
+_Event = TypeVar("_Event")
+_TICKET: Final = b"|"
+
+
+class Stream(ABC, Generic[_Event]):
+    """What both connections have in common: frames in, events out, errors final.
+
+    Args:
+        max_frame_bytes: Longest frame to accept, as announced and as expanded.
+    """
+
+    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._cutter = FrameCutter(max_frame_bytes=max_frame_bytes)
+        self._eof = self._ended = False
+        self._error: WireError | ProtocolError | None = None
+
+    @property
+    def held(self) -> int:
+        """Bytes received that are not part of an event yet: the beginning of a frame, once all events are pulled."""
+        return self._cutter.held
+
+    def receive(self, chunk: bytes) -> None:
+        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
+        self._cutter.receive(chunk)
+
+    def receive_eof(self) -> None:
+        """Take note that no bytes follow: part of a frame is wrong then."""
+        self._eof = True
+        self._cutter.receive_eof()
+
+    def next_event(self) -> _Event | BadFrame | ConnectionEnded | None:
+        """Return what comes next; None when more bytes are needed, and after `ConnectionEnded`.
+
+        Raises:
+            WireError: As `BadFrame` told before.
+            ProtocolError: As `BadFrame` told before.
+        """
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        raw = None
+        try:
+            raw = self._cutter.next_frame()
+            if raw is not None:
+                return self._take(raw)
+        except (WireError, ProtocolError) as error:
+            self._error = error
+            return BadFrame(error, _without_ticket((raw.octets if raw else b"") + self._cutter.left()))
+        if not self._eof or self._ended:
+            return None
+        self._ended = True
+        return ConnectionEnded()
+
+    @abstractmethod
+    def _take(self, raw: RawFrame) -> _Event:
+        """Return what a frame means now. Raises WireError or ProtocolError."""
+
+    def _parse(self, raw: RawFrame) -> Message:
+        return parse(raw, max_frame_bytes=self._max_frame_bytes)
+
+    def _check_open(self) -> None:
+        if self._error is not None or self._eof:
+            raise LocalProtocolError("the connection is over")
+
+
+def _without_ticket(octets: bytes) -> bytes:
+    """Return the bytes, or only the header where they begin with a frame that holds a secret."""
+    return octets[: octets.find(b" ") + 1 or 1] if octets.startswith(_TICKET) else octets
