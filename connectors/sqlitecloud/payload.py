@@ -1,0 +1,285 @@
+"""Reads the JSON text of a notification: what was changed in a table, in order, or what was said on a channel.
+
+Two dialects are read, word by word; a text may mix them. Each word is looked up by its newer name first::
+
+    of the text   kind        channel_type      type      TABLE or MESSAGE
+                  key names   sqlite_pk_name    pk
+    of an entry   operation   sqlite_type       type      INSERT, UPDATE or DELETE; the first of that name counts
+                  old key     sqlite_pk_value   pv        a list: no column holds one
+
+Everything else in an entry is a column, also one that is called like a word. That a column is absent is not that it is
+NULL. Integers are exact, however large; other numbers are doubles, as SQLite's reals are: what overflows is infinity.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from json.scanner import make_scanner
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
+
+from conf.errors import InvalidValue
+
+Op: TypeAlias = Literal["insert", "update", "delete"]
+Json: TypeAlias = Any
+"""A value as parsed: int, float, str, bool, None, a list, or `Members`."""
+
+Key: TypeAlias = tuple[Json, ...]
+
+
+class Change(NamedTuple):
+    """What was done to one row."""
+
+    op: Op
+    key: Key
+    """Values of the key columns, in the order of `TableUpdate.keys`; never None. Of a delete, those that were."""
+    old_key: Key | None
+    """Of an update that moved the row: its key before. 1 and 1.0 are one key, 1 and "1" are two."""
+    columns: dict[str, Json]
+    """The columns that were sent, in their order. None is NULL."""
+
+
+class TableUpdate(NamedTuple):
+    """What one commit changed in one table."""
+
+    channel: str
+    """The table's name."""
+    sender: str | None
+    """Session that wrote it; "0" is the server itself."""
+    keys: tuple[str, ...]
+    changes: list[Change]
+    """In order of effect."""
+
+
+class ChannelMessage(NamedTuple):
+    """What a session said on a channel."""
+
+    channel: str
+    sender: str | None
+    text: str | None
+    """None where nothing was said, or NULL. What is not a text, no source is known to send: it is its JSON."""
+
+
+Notified: TypeAlias = TableUpdate | ChannelMessage
+
+
+class Members(list[tuple[str, Json]]):
+    """A JSON object: all of its members, in order, also those of one name."""
+
+
+_ABSENT: Final = object()
+_OPS: Final[dict[str, Op]] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
+_NAMING: Final = frozenset({str, int, float})
+"""Types of values that name a row."""
+
+_GAPS: Final = ('" ', '"\n', '"\t', '"\r')
+"""What stands in a text that has white space between a name and its colon."""
+
+
+def read_notification(text: bytes) -> Notified:
+    """Return what a notification says; all of it, or nothing.
+
+    Raises:
+        InvalidValue: The reason is one of ``invalid_utf8``, ``invalid_json``, ``not_an_object``, ``no_kind``,
+            ``unknown_kind``, ``no_channel``, ``no_key_names``, ``bad_key_names``, ``payload_not_a_list``,
+            ``entry_not_an_object``, ``no_op``, ``unknown_op``, ``no_key``, ``key_arity``, ``null_in_key`` and
+            ``duplicate_column``. The element says of which entry.
+    """
+    members, entries = parse_envelope(text)
+    kind = _kind(members)
+    channel, sender = _channel(members), _text(members.get("sender"))
+    if kind == "MESSAGE":
+        return ChannelMessage(channel, sender, _text(members.get("payload")))
+    keys = _key_names(members)
+    payload = members.get("payload")
+    if type(payload) is not list:
+        _refuse("payload_not_a_list", "the payload of a table's notification is a list of entries")
+    return TableUpdate(channel, sender, keys, _changes(payload, keys, entries))
+
+
+def stream_of(text: bytes) -> str:
+    """Return the stream to which a notification belongs: a table's name, or ``notify:`` and a channel's.
+
+    Raises:
+        InvalidValue: It is not to be told: a reason of `read_notification`, up to ``no_channel``.
+    """
+    members, _ = parse_envelope(text)
+    kind, channel = _kind(members), _channel(members)
+    return channel if kind == "TABLE" else message_stream(channel)
+
+
+def message_stream(channel: str) -> str:
+    """Return the stream of a channel's messages. A table may have the channel's name."""
+    return f"notify:{channel}"
+
+
+EntryReader: TypeAlias = Callable[[Json, int], tuple[Json, dict[str, Json], "list[Json] | None"]]
+"""Returns operation, columns and old key of the entry with a number."""
+
+
+def parse_envelope(text: bytes) -> tuple[dict[str, Json], EntryReader]:
+    """Return the members of the text, of each name the first, and how its entries are to be read.
+
+    No name stands twice in most texts: then the members are all there are in the dictionaries that the parser makes,
+    and they are as many as colons behind quotes. Only other texts are parsed so that every member is kept.
+    """
+    try:
+        spelt = text.decode().strip(" \n\t\r")
+    except UnicodeDecodeError as error:
+        _refuse("invalid_utf8", f"byte {error.start} of the text is not UTF-8")
+    try:
+        found = _scanned(_QUICK, spelt)
+        if type(found) is dict and _holds_all(spelt, found):
+            return found, _entry_of_names
+        found = _scanned(_EXACT, spelt)
+    except (ValueError, RecursionError, StopIteration) as error:
+        _refuse("invalid_json", str(error)[:200] or "the text is no JSON")
+    if type(found) is not Members:
+        _refuse("not_an_object", "a notification is a JSON object")
+    return _firsts(found), _entry_of_members
+
+
+def _scanned(scan: Callable[[str, int], tuple[Json, int]], text: str) -> Json:
+    found, end = scan(text, 0)
+    if end != len(text):
+        raise ValueError(f"more text follows at character {end}")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_QUICK: Final = make_scanner(json.JSONDecoder(parse_constant=_no_constant))
+_EXACT: Final = make_scanner(json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=Members))
+
+
+def _holds_all(text: str, members: dict[str, Json]) -> bool:
+    """Tell whether the dictionaries of a text hold all of its members, and none is inside another."""
+    payload = members.get("payload")
+    count = len(members)
+    if type(payload) is list:
+        try:
+            count += sum(map(len, payload))
+        except TypeError:
+            return False
+    return text.count('":') == count and not any(gap in text for gap in _GAPS)
+
+
+def _firsts(members: Iterable[tuple[str, Json]]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for name, value in members:
+        found.setdefault(name, value)
+    return found
+
+
+def _kind(members: dict[str, Json]) -> str:
+    kind = members.get("channel_type", members.get("type", _ABSENT))
+    if kind is _ABSENT:
+        _refuse("no_kind", "neither channel_type nor type")
+    if kind not in ("TABLE", "MESSAGE"):
+        _refuse("unknown_kind", f"the kind is {kind!r:.40}")
+    return str(kind)
+
+
+def _channel(members: dict[str, Json]) -> str:
+    channel = members.get("channel")
+    if type(channel) is not str or not _is_text(channel):
+        _refuse("no_channel", "the channel is no text" if "channel" in members else "the text names no channel")
+    return str(channel)
+
+
+def _is_text(spelt: str) -> bool:
+    """Tell whether UTF-8 can spell a text: JSON can escape half of a pair of surrogates."""
+    return spelt.isascii() or not any("\ud800" <= character <= "\udfff" for character in spelt)
+
+
+def _text(value: Json) -> str | None:
+    """Return a text as it is, anything else as its JSON."""
+    return value if value is None or (type(value) is str and _is_text(value)) else json_text(value)
+
+
+def _key_names(members: dict[str, Json]) -> tuple[str, ...]:
+    names = members.get("sqlite_pk_name", members.get("pk"))
+    if names is None or names == []:
+        _refuse("no_key_names", "the text names no key columns")
+    if type(names) is not list or any(type(name) is not str for name in names) or len({*names}) < len(names):
+        _refuse("bad_key_names", "the names of the key columns are a list of texts, none twice")
+    return tuple(names)
+
+
+def _changes(payload: Sequence[Json], keys: tuple[str, ...], read: EntryReader) -> list[Change]:
+    changes = []
+    for number, entry in enumerate(payload):
+        word, columns, old_key = read(entry, number)
+        op = _OPS.get(word) if type(word) is str else None
+        if op is None:
+            _refuse("no_op" if word is _ABSENT else "unknown_op", "INSERT, UPDATE or DELETE", number)
+        changes.append(_change(op, columns, None if op == "insert" else old_key, keys, number))
+    return changes
+
+
+def _change(op: Op, columns: dict[str, Json], old: Sequence[Json] | None, keys: tuple[str, ...], number: int) -> Change:
+    if old is not None and len(old) != len(keys):
+        _refuse("key_arity", f"{len(old)} old values for {len(keys)} key columns", number)
+    old_key = None if old is None else tuple(old)
+    if op == "delete":
+        key, columns = old_key or (), {}
+    else:
+        key = tuple([columns.get(name, _ABSENT) for name in keys])
+        if _ABSENT in key and old_key is not None:
+            key = tuple([before if now is _ABSENT else now for now, before in zip(key, old_key, strict=True)])
+    if not key or not _NAMING.issuperset(map(type, key if old_key is None else key + old_key)):
+        _refuse_key(key, old_key, number)
+    return Change(op, key, None if op == "delete" or old_key == key else old_key, columns)
+
+
+def _refuse_key(key: Key, old_key: Key | None, number: int) -> NoReturn:
+    if None in key or None in (old_key or ()):
+        _refuse("null_in_key", "a key column is NULL", number)
+    _refuse("no_key", "the key of a row is not told, in numbers and texts", number)
+
+
+def _entry_of_names(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
+    """Read an entry no name of which stands twice. Takes the words out of it."""
+    if type(entry) is not dict:
+        _refuse("entry_not_an_object", "an entry is a JSON object", number)
+    word = entry.pop("sqlite_type" if "sqlite_type" in entry else "type", _ABSENT)
+    for name in ("sqlite_pk_value", "pv"):
+        if type(entry.get(name)) is list:
+            return word, entry, entry.pop(name)
+    return word, entry, None
+
+
+def _entry_of_members(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
+    """Read an entry whose names may stand twice."""
+    if type(entry) is not Members:
+        _refuse("entry_not_an_object", "an entry is a JSON object", number)
+    named = "sqlite_type" if any(name == "sqlite_type" for name, _ in entry) else "type"
+    lists = [name for name, value in entry if type(value) is list]
+    kept = "sqlite_pk_value" if "sqlite_pk_value" in lists else "pv"
+    word, old_key, columns = _ABSENT, None, dict[str, Json]()
+    for name, value in entry:
+        if name == named and word is _ABSENT:
+            word = value
+        elif name == kept and old_key is None and type(value) is list:
+            old_key = value
+        elif name in columns:
+            _refuse("duplicate_column", f"column {name!r:.80} stands twice", number)
+        else:
+            columns[name] = value
+    return word, columns, old_key
+
+
+def json_text(value: Json) -> str:
+    """Return a parsed value as JSON, without white space."""
+    if type(value) is Members:
+        return "{" + ",".join(f"{json_text(name)}:{json_text(member)}" for name, member in value) + "}"
+    if type(value) is list:
+        return "[" + ",".join(map(json_text, value)) + "]"
+    spelt = json.dumps(value, ensure_ascii=not _is_text(value) if type(value) is str else True)
+    return {"Infinity": "9.0e+999", "-Infinity": "-9.0e+999"}.get(spelt, spelt)
+
+
+def _refuse(reason: str, detail: str, entry: int | None = None) -> NoReturn:
+    raise InvalidValue(detail, reason=reason, element="" if entry is None else f"payload[{entry}]")
