@@ -190,9 +190,9 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._ended = True
+        self._wake()  # first: who reads knows more of how it ended
         if not self.ended.done():
             self.ended.set_result(None)
-        self._wake()
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
