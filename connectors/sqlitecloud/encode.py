@@ -102,7 +102,7 @@ def encode_rowset(rowset: Rowset, *, zero_terminated: bool = False, compressed: 
     """
     data = _columns(rowset.columns, rowset.version, zero_terminated) + _rows(rowset.rows, zero_terminated)
     shape = b"0:%d %d %d " % (rowset.version, len(rowset.rows), len(rowset.columns))
-    return _compressed(b"*", shape, data) if compressed else _sized(b"*", shape + data)
+    return _compressed(b"*", shape, data) if compressed and data else _sized(b"*", shape + data)
 
 
 def encode_chunk(chunk: RowsetChunk, *, zero_terminated: bool = False, compressed: bool = False) -> bytes:
@@ -113,7 +113,7 @@ def encode_chunk(chunk: RowsetChunk, *, zero_terminated: bool = False, compresse
     """
     data = _columns(chunk.columns or (), chunk.version, zero_terminated) + _rows(chunk.rows, zero_terminated)
     shape = b"%d:%d %d %d " % (chunk.index, chunk.version, len(chunk.rows), chunk.width)
-    return _compressed(b"/", shape, data) if compressed else _sized(b"/", shape + data)
+    return _compressed(b"/", shape, data) if compressed and data else _sized(b"/", shape + data)
 
 
 def _columns(columns: Sequence[Column], version: int, zero_terminated: bool) -> bytes:

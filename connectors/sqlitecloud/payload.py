@@ -195,8 +195,11 @@ def _is_text(spelt: str) -> bool:
 
 
 def _text(value: Json) -> str | None:
-    """Return a text as it is, anything else as its JSON."""
-    return value if value is None or (type(value) is str and _is_text(value)) else json_text(value)
+    """Return a text as it is; anything else as its JSON, and so what UTF-8 cannot spell."""
+    if value is None:
+        return None
+    spelt = value if type(value) is str else json_text(value)
+    return spelt if _is_text(spelt) else json.dumps(spelt)
 
 
 def _key_names(members: dict[str, Json]) -> tuple[str, ...]:
@@ -277,7 +280,7 @@ def json_text(value: Json) -> str:
         return "{" + ",".join(f"{json_text(name)}:{json_text(member)}" for name, member in value) + "}"
     if type(value) is list:
         return "[" + ",".join(map(json_text, value)) + "]"
-    spelt = json.dumps(value, ensure_ascii=not _is_text(value) if type(value) is str else True)
+    spelt = json.dumps(value, ensure_ascii=False)
     return {"Infinity": "9.0e+999", "-Infinity": "-9.0e+999"}.get(spelt, spelt)
 
 

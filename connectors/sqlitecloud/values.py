@@ -169,13 +169,20 @@ def _real(value: Any) -> float | None:
 
 
 def _spelt(value: Any, texts_only: bool) -> str | None:
-    """Return a text, or what is none as one: a number in its shortest spelling, other JSON as it is."""
+    """Return a text, or what is none as one: a number in its shortest spelling, other JSON as it is.
+
+    Raises UnicodeEncodeError, a ValueError, for half of a pair of surrogates, which JSON can escape.
+    """
     if type(value) is str:
-        value.encode()  # half of a pair of surrogates, which JSON can escape, has no UTF-8: a ValueError
-        return value
-    if type(value) in (int, float) and not texts_only:
-        return _INFINITE.get(value) or repr(value)
-    return json_text(value) if type(value) in (bool, list, dict, Members) and not texts_only else None
+        spelt = value
+    elif texts_only or type(value) not in (int, float, bool, list, dict, Members):
+        return None
+    elif type(value) in (int, float):
+        spelt = _INFINITE.get(value) or repr(value)
+    else:
+        spelt = json_text(value)
+    spelt.encode()
+    return spelt
 
 
 def _truth(value: Any) -> bool | None:

@@ -64,6 +64,7 @@ class SnapshotWindow:
     def __init__(self, described: Description, table: SqliteCloudTable, options: SqliteCloudOptions) -> None:
         columns = {column.name: column for column in columns_of(described, table, options)}
         self._names, self._keys = frozenset(columns), described.keys
+        self._known = frozenset(column.name for column in described.columns)
         self._columns = [columns[name] for name in self._keys]
         self._places = [described.names.index(name) for name in self._keys]
         self._whole_updates = options.update_columns == "full"
@@ -93,7 +94,7 @@ class SnapshotWindow:
 
     def knows(self, update: TableUpdate) -> bool:
         """Tell whether a notification has no other columns, and no other key, than described. Also after the window."""
-        known = self._names
+        known = self._known
         return set(update.keys) == set(self._keys) and all(known.issuperset(each.columns) for each in update.changes)
 
     def close(self) -> str | None:

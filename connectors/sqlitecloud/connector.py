@@ -1,0 +1,89 @@
+"""The SQLite Cloud connector, as the registry hands it out: the tables of a database, and its channels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel
+
+from conf.model import Table
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.places import address_problems
+
+
+@dataclass(frozen=True)
+class SqliteCloudConnector:
+    """See `connectors.base.Connector`. The source has no positions: after a lost connection only a snapshot helps."""
+
+    name: str = "sqlitecloud"
+    Options: type[BaseModel] = SqliteCloudOptions
+    TableOptions: type[Table] = SqliteCloudTable
+    continuity: Literal["resync", "resume"] = "resync"
+    net: bool = False
+    partial: bool = True
+    sequenced: bool = False
+
+    def has_snapshots(self, table: Table) -> bool:
+        """Tell whether it is a table of the database. A channel tells only what is said while somebody listens."""
+        return not _settings(table).is_channel
+
+    def keeps(self, table: Table) -> Keeps:
+        """Return whether silver has the rows that stand, or each message that came."""
+        return Keeps.ROWS if _settings(table).is_channel else Keeps.STATE
+
+    def stream(self, feed: Feed, table: str) -> str:
+        """Return the source table's name, or ``notify:`` and the channel's."""
+        return _settings(feed.tables[table]).stream(table)
+
+    def problems(self, feed: Feed) -> Iterator[Problem]:
+        """Yield what is wrong beyond the models: the address, a name that cannot be listened to."""
+        yield from address_problems(feed)
+        for name, table in feed.tables.items():
+            settings = _settings(table)
+            twice = [key for key, count in Counter(settings.keys).items() if count > 1]
+            if twice:
+                yield Problem(f"tables.{name}.keys", list(settings.keys), f"each column once, unlike {twice[0]}")
+
+    def receiver(self, feed: Feed) -> Receiver:
+        """Return a receiver for the feed. Opens nothing yet."""
+        from connectors.sqlitecloud.receiver import SqliteCloudReceiver  # noqa: PLC0415 - a build needs no sockets
+
+        return SqliteCloudReceiver(feed)
+
+    def decoder(self, feed: Feed) -> Decoder:
+        """Return the feed's decoder."""
+        from connectors.sqlitecloud.decode import SqliteCloudDecoder  # noqa: PLC0415 - a receiver must not load Spark
+
+        return SqliteCloudDecoder(feed)
+
+    def plain(self, feed: Feed, table: str) -> PlainReader:
+        """Return a reader of the landed frames of one table's stream."""
+        from connectors.sqlitecloud.plain import SqliteCloudPlainReader  # noqa: PLC0415 - only what verifies needs it
+
+        settings = _settings(feed.tables[table])
+        return SqliteCloudPlainReader(settings.stream(table), settings, _options(feed))
+
+    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+        """Subscribe to a table beside the receiver, until the block ends. Raises SourceUnavailable."""
+        from connectors.sqlitecloud.watch import SqliteCloudWatch  # noqa: PLC0415 - only what verifies needs a client
+
+        return SqliteCloudWatch(feed, table)
+
+
+def _settings(table: Table) -> SqliteCloudTable:
+    assert isinstance(table, SqliteCloudTable)
+    return table
+
+
+def _options(feed: Feed) -> SqliteCloudOptions:
+    assert isinstance(feed.options, SqliteCloudOptions)
+    return feed.options
+
+
+CONNECTOR: Connector = SqliteCloudConnector()
+"""The one object of this folder."""

@@ -1,0 +1,109 @@
+"""The feed's decoder: landed notifications and snapshots become change rows in Spark, none folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from conf.errors import SchemaDrift
+from conf.model import Table
+from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.sqlitecloud.changing import ChangeReader
+from connectors.sqlitecloud.context import Context, read_context
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.saying import ROW, TYPE, read_messages
+from connectors.survey import survey_changes
+
+
+@dataclass(frozen=True)
+class SqliteCloudDecoder:
+    """`connectors.base.Decoder` of one feed."""
+
+    feed: Feed
+
+    def context(self, control: Iterable[ControlFrame]) -> Context:
+        """Return the tables as their snapshots describe them."""
+        return read_context(control)
+
+    def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
+        """Return the table's columns, as the snapshot says that the cut stands on.
+
+        Raises:
+            SchemaDrift: Nothing says them, or the settings name columns that are not there.
+        """
+        if _settings(table).is_channel:
+            return from_arrow_schema(pa.schema(list(ROW)))
+        return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
+
+    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
+        """Decode every frame once. Runs one Spark job; collects one line."""
+        return survey_changes(self.changes(frames, context, cut, table))
+
+    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
+        """There is nothing to be told of a cut."""
+        return False
+
+    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Return a change for each entry of a notification and each row of a snapshot, or an insert for each message.
+
+        In a snapshot's overlay, an update that moves a row and carries all of it is an insert besides. Lazy.
+        """
+        step = _ReadMessages() if _settings(table).is_channel else _ReadChanges(self._reader(context, cut, table))
+        return frames.select("frame_seq", "kind", "body").mapInArrow(step, from_arrow_schema(step.type))
+
+    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Return the same: a notification is an update. Lazy."""
+        return self.changes(frames, context, cut, table)
+
+    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
+        raise AssertionError("no notification removes a range")
+
+    def settled(self, context: Context, cut: Cut, table: Table) -> None:
+        """Frames land in the order of the source: no delete is waited for."""
+
+    def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
+        settings, options = _settings(table), self.feed.options
+        assert isinstance(options, SqliteCloudOptions)
+        described = context.description(cut)
+        unknown = sorted(settings.types.keys() - set(described.names))
+        if unknown:
+            raise SchemaDrift(f"the source lacks column {unknown[0]}, whose type is set", table=cut.stream)
+        if settings.keys and set(settings.keys) != set(described.keys):
+            told = ", ".join(described.keys)
+            raise SchemaDrift(
+                f"rows are named by {told} at the source, by other keys in the settings", table=cut.stream
+            )
+        return ChangeReader(described, settings, options, cut.settled)
+
+
+def _settings(table: Table) -> SqliteCloudTable:
+    assert isinstance(table, SqliteCloudTable)
+    return table
+
+
+@dataclass(frozen=True)
+class _ReadChanges:
+    reader: ChangeReader
+
+    @property
+    def type(self) -> pa.Schema:
+        return self.reader.type
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self.reader.read(*(batch.column(at).to_pylist() for at in range(3)))
+
+
+@dataclass(frozen=True)
+class _ReadMessages:
+    type: pa.Schema = TYPE
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from read_messages(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())

@@ -1,0 +1,63 @@
+"""Takes landed frames apart, which are whole: the text of a notification, the rows of a snapshot's frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from conf.errors import InvalidValue
+from connectors.sqlitecloud.frames import HEADER, RawFrame, parse
+from connectors.sqlitecloud.messages import ChunksEnd, Rowset, RowsetChunk, Value
+
+_NOTIFIES: Final = frozenset("#+!")
+
+
+class Selected(NamedTuple):
+    """Rows of a snapshot, in the order of the source."""
+
+    names: tuple[str, ...] | None
+    """The columns' names; None in any frame of a result but the first."""
+    width: int
+    """How many columns there are."""
+    rows: Sequence[tuple[Value, ...]]
+
+
+def notified_text(body: bytes) -> bytes:
+    """Return the text of a notification: a frame ``#``, ``+`` or ``!``.
+
+    Raises:
+        InvalidValue: ``bad_frame``: it is none.
+    """
+    raw = _whole_frame(body)
+    if raw.kind not in _NOTIFIES or (raw.kind == "!" and not body.endswith(b"\0")):
+        raise InvalidValue(f"a frame {raw.kind} is no notification", offset=0, reason="bad_frame")
+    return body[raw.body : -1] if raw.kind == "!" else body[raw.body :]
+
+
+def selected_rows(body: bytes, *, max_frame_bytes: int) -> Selected:
+    """Return the rows of a frame of a SELECT's result; none of the frame that ends it.
+
+    Args:
+        max_frame_bytes: Most bytes that a compressed frame may expand to.
+
+    Raises:
+        InvalidValue: ``bad_frame``: it is no rowset; and what is found inside one.
+        OversizedMessage: It would expand to more bytes.
+    """
+    raw = _whole_frame(body)
+    match parse(raw, max_frame_bytes=max_frame_bytes):
+        case Rowset(columns, rows):
+            return Selected(tuple(column.name for column in columns), len(columns), rows)
+        case RowsetChunk(_, _, columns, width, rows):
+            return Selected(columns and tuple(column.name for column in columns), width, rows)
+        case ChunksEnd():
+            return Selected(None, 0, ())
+    raise InvalidValue(f"a frame {raw.kind} has no rows", offset=0, reason="bad_frame")
+
+
+def _whole_frame(body: bytes) -> RawFrame:
+    space = body.find(b" ", 0, HEADER)
+    length = body[1:space]
+    if space < 2 or not length.isdigit() or int(length) != len(body) - space - 1 or body[:1] not in b"#+!*/%":
+        raise InvalidValue("no whole frame of a notification or a rowset", offset=0, reason="bad_frame")
+    return RawFrame(chr(body[0]), body, space + 1)

@@ -1,0 +1,190 @@
+"""Reads landed notifications and snapshots into plain changes, one after another: what silver is verified by.
+
+Shares the wire codec and the settings with what builds silver, and nothing else: JSON is parsed anew, by other means,
+and values get their types one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from conf.errors import InvalidValue, RemoteProtocolError
+from connectors.base import ControlFrame, PlainChange
+from connectors.sqlitecloud.landed import notified_text, selected_rows
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.plainvalues import Number, Pairs, as_json, cell_value, column_type, sent_value
+
+NUMBERS: Final = ("_position", "_ordinal")
+"""What names a row of a table of messages."""
+
+_SELECTED: Final = b"*/%"
+
+
+@dataclass
+class SqliteCloudPlainReader:
+    """A `connectors.base.PlainReader` of one stream: a table's, or a channel's."""
+
+    stream: str
+    table: SqliteCloudTable
+    options: SqliteCloudOptions
+    _described: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a row at the source; of messages, position and number."""
+        return NUMBERS if self.table.is_channel else tuple(self._described.get("keys", self.table.keys))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns, as its newest snapshot selects them; of messages, who said what."""
+        if self.table.is_channel:
+            return ("sender", "payload")
+        return tuple(column["name"] for column in self._described.get("columns", ()) if not column["hidden"])
+
+    def control(self, frame: ControlFrame) -> None:
+        """Take the description of the table."""
+        if frame.stream == self.stream:
+            self._described = json.loads(frame.body)
+
+    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+        """Return the changes of a notification, or of a whole snapshot; see `connectors.base.PlainReader.changes`."""
+        return [change for position, body in frames for change in self._of_frame(position, body)]
+
+    def _of_frame(self, position: int, body: bytes) -> Iterator[PlainChange]:
+        if body[:1] in _SELECTED:
+            return self._of_rows(position, body)
+        said = _parsed(notified_text(body))
+        return self._of_message(position, said) if self.table.is_channel else self._of_entries(position, said)
+
+    def _of_rows(self, position: int, body: bytes) -> Iterator[PlainChange]:
+        selected = selected_rows(body, max_frame_bytes=self.options.max_frame_bytes)
+        if selected.rows and selected.width != len(self.columns):
+            raise RemoteProtocolError("a snapshot's rows are not as described", stream=self.stream)
+        for cells in selected.rows:
+            row = {
+                name: self._cased(name, cell_value(name, self._kind(name), cell))
+                for name, cell in zip(self.columns, cells, strict=True)
+            }
+            yield PlainChange("insert", position, tuple(row[name] for name in self.keys), row)
+
+    def _of_message(self, position: int, said: Pairs) -> Iterator[PlainChange]:
+        if _word(said, "channel_type", "type") != "MESSAGE":
+            _refuse("unknown_kind")
+        row = {"sender": _as_text(_first(said, "sender")), "payload": _as_text(_first(said, "payload"))}
+        yield PlainChange("insert", position, (position, 0), row)
+
+    def _of_entries(self, position: int, said: Pairs) -> Iterator[PlainChange]:
+        if _word(said, "channel_type", "type") != "TABLE":
+            _refuse("unknown_kind")
+        names, entries = _word(said, "sqlite_pk_name", "pk"), _first(said, "payload")
+        if not isinstance(names, list) or sorted(names) != sorted(self.keys) or not isinstance(entries, list):
+            _refuse("other_keys")
+        for entry in entries:
+            yield from self._of_entry(position, entry, names)
+
+    def _of_entry(self, position: int, entry: Any, names: Sequence[str]) -> Iterator[PlainChange]:
+        op, old_values, columns = _taken_apart(entry)
+        if old_values is not None and (len(old_values) != len(names) or None in old_values):
+            _refuse("no_key")
+        old = None if old_values is None else dict(zip(names, old_values, strict=True))
+        row = {} if op == "DELETE" else {name: self._typed(name, value) for name, value in columns if self._has(name)}
+        old_key = old and tuple(self._typed(name, old[name]) for name in self.keys)
+        if op == "DELETE":
+            yield PlainChange("delete", position, old_key or _refuse("no_key"))
+            return
+        if op == "UPDATE" and old_key is not None:
+            row = {**dict(zip(self.keys, old_key, strict=True)), **row}
+        if any(row.get(name) is None for name in self.keys):
+            _refuse("no_key")
+        key = tuple(row[name] for name in self.keys)
+        blank = dict.fromkeys(self.columns)
+        if op == "INSERT":
+            if self.options.insert_absent == "error" and row.keys() != blank.keys():
+                _refuse("absent_column")
+            yield PlainChange("insert", position, key, blank | row)
+            return
+        if self.options.update_columns == "full":
+            row = blank | row
+        moved = old_key is not None and old_key != key
+        yield PlainChange("update", position, key, row, old_key=old_key if moved else None)
+        if moved and row.keys() == blank.keys():  # also where the old row is not there any more, in a snapshot
+            yield PlainChange("insert", position, key, row)
+
+    def _has(self, name: str) -> bool:
+        """Tell whether a column is kept. Raises InvalidValue for one that is not known."""
+        hidden = {column["name"]: column["hidden"] for column in self._described.get("columns", ())}
+        if name not in hidden:
+            _refuse("unknown_column")
+        return not hidden[name]
+
+    def _typed(self, name: str, value: Any) -> Any:
+        return self._cased(name, sent_value(name, self._kind(name), value, self.options.blob))
+
+    def _cased(self, name: str, value: Any) -> Any:
+        if self.table.key_collation == "nocase" and name in self.keys and isinstance(value, str):
+            return "".join(letter.lower() if letter.isascii() else letter for letter in value)
+        return value
+
+    def _kind(self, name: str) -> str:
+        (declared,) = (column["type"] for column in self._described["columns"] if column["name"] == name)
+        return column_type(declared, self.table.types.get(name))
+
+
+def _parsed(text: bytes) -> Pairs:
+    try:
+        said = json.loads(
+            text.decode(), object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=_refuse
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(str(error), reason="invalid_json") from error
+    if not isinstance(said, Pairs):
+        _refuse("not_an_object")
+    return said
+
+
+def _taken_apart(entry: Any) -> tuple[Any, list[Any] | None, list[tuple[str, Any]]]:
+    """Return operation, old key and the other members of an entry."""
+    if not isinstance(entry, Pairs):
+        _refuse("entry_not_an_object")
+    rest = list(entry)
+    op = _take(rest, "sqlite_type", lambda _: True) or _take(rest, "type", lambda _: True)
+    old_key = _take(rest, "sqlite_pk_value", _is_list) or _take(rest, "pv", _is_list)
+    if op is None or op[1] not in ("INSERT", "UPDATE", "DELETE"):
+        _refuse("unknown_op")
+    if len({name for name, _ in rest}) < len(rest):
+        _refuse("duplicate_column")
+    return op[1], old_key and old_key[1], rest
+
+
+def _take(members: list[tuple[str, Any]], name: str, fits: Any) -> tuple[str, Any] | None:
+    found = next((member for member in members if member[0] == name and fits(member[1])), None)
+    if found is not None:
+        members.remove(found)
+    return found
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _first(members: Pairs, name: str) -> Any:
+    return next((value for each, value in members if each == name), None)
+
+
+def _word(members: Pairs, newer: str, older: str) -> Any:
+    return _first(members, newer if any(name == newer for name, _ in members) else older)
+
+
+def _as_text(value: Any) -> str | None:
+    spelt = value if value is None or (isinstance(value, str) and not isinstance(value, Number)) else as_json(value)
+    try:
+        return spelt and spelt.encode().decode()
+    except UnicodeEncodeError:
+        return json.dumps(spelt)
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise InvalidValue("a notification cannot be read", reason=reason)
