@@ -28,6 +28,7 @@ from connectors.sqlitecloud.messages import (
     Array,
     BadFrame,
     ChunkReceived,
+    ChunksEnded,
     JsonText,
     Notification,
     ReplyReceived,
@@ -43,6 +44,9 @@ from connectors.sqlitecloud.urls import parse_connection_string
 
 Reply: TypeAlias = Value | tuple[Value, ...] | Rowset | JsonText
 """The answer to a statement: one value, the values of an array, a rowset, or a text of JSON."""
+
+Part: TypeAlias = ReplyReceived | ChunkReceived | ChunksEnded
+"""A frame of a rowset's answer: all of it, or one of its chunks, or their end."""
 
 FRAME_TIMEOUT: Final = 60.0
 
@@ -120,20 +124,20 @@ class Client:
         """
         async with aclosing(self.parts(sql, *parameters, patience=self._settings.timeout)) as parts:
             async for part in parts:
-                for row in part.chunk.rows if isinstance(part, ChunkReceived) else _rowset(part).rows:
+                for row in rows_of(part):
                     yield row
 
-    async def parts(
-        self, sql: str, *parameters: Value, patience: float | None
-    ) -> AsyncGenerator[ChunkReceived | ReplyReceived, None]:
-        """Yield the frames of a statement's answer as they come: chunks, or one that is all of it. See `select`.
+    async def parts(self, sql: str, *parameters: Value, patience: float | None) -> AsyncGenerator[Part, None]:
+        """Yield the frames of a statement's answer as they come: chunks and their end, or one that is all of it.
+
+        What `select` says of rows holds for parts.
 
         Args:
             patience: Seconds in which the answer must begin, and go on; None waits for ever.
         """
         async with aclosing(self._session.answers(Statement(sql, parameters), patience)) as answers:
             async for answer in answers:
-                if isinstance(answer, ChunkReceived | ReplyReceived):
+                if isinstance(answer, ChunkReceived | ReplyReceived | ChunksEnded):
                     yield answer
 
     async def uuid(self) -> str:
@@ -210,6 +214,12 @@ class Client:
         self._heard.clear()
         return heard
 
+    def arrived(self) -> list[Notification]:
+        """Return the notifications that have arrived and were not handed out, without waiting; also once it is over."""
+        arrived = [*self._heard, *self._session.arrived()]
+        self._heard.clear()
+        return arrived
+
     def _database(self, given: str | None) -> str:
         database = given or self._settings.database
         if database is None:
@@ -238,7 +248,10 @@ def _gathered(chunks: list[RowsetChunk]) -> Rowset:
     return Rowset(first.columns or (), [row for chunk in chunks for row in chunk.rows], first.version)
 
 
-def _rowset(answer: ReplyReceived) -> Rowset:
-    if not isinstance(answer.reply, Rowset):
-        raise LocalProtocolError("the statement has no rows")
-    return answer.reply
+def rows_of(part: Part) -> list[tuple[Value, ...]]:
+    """Return the rows of a part; the end of chunks has none. Raises LocalProtocolError when it is no part of rows."""
+    if isinstance(part, ReplyReceived):
+        if not isinstance(part.reply, Rowset):
+            raise LocalProtocolError("the statement has no rows")
+        return part.reply.rows
+    return part.chunk.rows if isinstance(part, ChunkReceived) else []

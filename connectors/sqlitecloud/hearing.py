@@ -65,6 +65,14 @@ class PubSubLine:
             self._is_heard = False
         raise self._end.with_traceback(None)
 
+    def arrived(self) -> list[Notification]:
+        """Return what has arrived and was not heard yet, without waiting."""
+        heard: list[Notification] = []
+        while self._end is None and (events := self._line.arrived()):
+            self._note_end(events[-1])
+            heard += [event for event in events if isinstance(event, Notification)]
+        return heard
+
     def _note_end(self, event: PubSubEvent) -> None:
         if isinstance(event, ConnectionEnded):
             self._end = SourceUnavailable("the server closed the pub/sub connection")

@@ -44,7 +44,17 @@ class Line(Generic[_Event]):
 
     async def events(self, patience: float | None = None) -> list[_Event | BadFrame | ConnectionEnded]:
         """Return all events there are, at least one. Raises as `next_event`."""
-        events = [await self.next_event(patience)]
+        return self._and_all_behind(await self.next_event(patience))
+
+    def arrived(self) -> list[_Event | BadFrame | ConnectionEnded]:
+        """Return all events that have arrived, without waiting; none when there are none, or no whole one."""
+        if (event := self._stream.next_event()) is None and (chunk := self._connection.arrived()):
+            self._stream.receive(chunk)
+            event = self._stream.next_event()
+        return [] if event is None else self._and_all_behind(event)
+
+    def _and_all_behind(self, first: _Event | BadFrame | ConnectionEnded) -> list[_Event | BadFrame | ConnectionEnded]:
+        events = [first]
         while not isinstance(events[-1], BadFrame) and (event := self._stream.next_event()) is not None:
             events.append(event)
         return events

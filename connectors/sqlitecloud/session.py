@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable
+from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable, StatementRefused
 from connectors.sqlitecloud.asking import Answer, MainLine
 from connectors.sqlitecloud.hearing import PubSubLine
 from connectors.sqlitecloud.messages import (
@@ -98,7 +98,8 @@ class Session:
         """Ask for notifications. The first time, connect a second time for them.
 
         Raises:
-            StatementRefused: The server said no, to this or to the second connection, which ends the session.
+            StatementRefused: The server said no.
+            SourceUnavailable: It did not accept the second connection, which may be another node: the session is over.
         """
         async with self._opening:
             answer = await self.answer(request, self._settings.timeout)
@@ -113,6 +114,10 @@ class Session:
             return await self._hearing.hear()
         except _OVER as error:
             raise self._lose(error) from error
+
+    def arrived(self) -> list[Notification]:
+        """Return the notifications that have arrived and were not heard, without waiting."""
+        return [] if self._hearing is None else self._hearing.arrived()
 
     async def pubsub_only(self) -> None:
         """Keep the connection for notifications alone. Nothing can be asked any more."""
@@ -141,6 +146,8 @@ class Session:
             stream = PubSubStream(max_frame_bytes=self._max_frame_bytes)
             self._hearing = PubSubLine(connection, stream, frame_timeout=self._frame_timeout)
             await self._hearing.open(ticket, self._settings.timeout)
+        except StatementRefused as refused:
+            raise self._lose(SourceUnavailable(f"the pub/sub connection was refused: {refused}")) from refused
         except SilverfoldError as error:
             raise self._lose(error) from error
         except BaseException:

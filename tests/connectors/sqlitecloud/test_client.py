@@ -396,14 +396,13 @@ def test_a_refused_pauth_ends_the_session():
     peer = Peer(pauth=encode_error(ServerError(10004, 0, -1, f"no session {SECRET}")))
 
     async def use(db):
-        with pytest.raises(StatementRefused) as raised:
+        with pytest.raises(SourceUnavailable, match="was refused: 10004") as raised:
             await db.listen("c")
-        with pytest.raises(StatementRefused):
+        with pytest.raises(SourceUnavailable, match="was refused: 10004"):
             await db.ping()
         return raised.value
 
     error = run(peer, use)
-    assert error.code == "10004"
     assert SECRET not in str(error)
 
 
