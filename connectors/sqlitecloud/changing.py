@@ -6,10 +6,10 @@ frame of a snapshot. Frames do not depend on one another, so they may come in an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ SNAPSHOT: Final = "snapshot"
 NAMES: Final = pa.list_(pa.string())
 ERROR: Final = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
 
-_CHANGES_AT_ONCE: Final = 1 << 15
+_CHANGES_AT_ONCE: Final = 1 << 13
 """Changes that become one batch, about: a few more, where a notification has many."""
 
 
@@ -88,41 +88,30 @@ class ChangeReader:
         for _, unfit in typed:
             for error in unfit.values():
                 raise error
-        count = len(found.rows)
-        row = pa.StructArray.from_arrays([array for array, _ in typed], fields=list(self._field("row")))
-        key = self._keys([typed[names.index(name)][0] for name in self.described.keys])
-        yield self._batch(
+        count, arrays = len(found.rows), [array for array, _ in typed]
+        yield self.batch(
             pa.array(np.full(count, position)),
             pa.array(np.arange(count, dtype=np.int32)),
             pa.repeat(SNAPSHOT, count),
-            key,
-            pa.nulls(count, self._field("key")),
-            row,
+            self.struct("key", [arrays[names.index(name)] for name in self.described.keys]),
+            pa.nulls(count, self.type.field("old_key").type),
+            self.struct("row", arrays),
             pa.nulls(count, NAMES),
             pa.nulls(count, ERROR),
         )
 
-    def _field(self, name: str) -> pa.DataType:
-        return self.type.field(name).type
+    def struct(self, name: str, fields: Iterable[pa.Array], *, mask: pa.Array | None = None) -> pa.Array:
+        """Return a column of the change rows that is a struct; ``mask`` tells which of them are NULL."""
+        return pa.StructArray.from_arrays(list(fields), fields=list(self.type.field(name).type), mask=mask)
 
-    def _keys(self, parts: Sequence[pa.Array], unmoved: pa.Array | None = None) -> pa.Array:
-        return pa.StructArray.from_arrays(list(parts), fields=list(self._field("key")), mask=unmoved)
-
-    def _batch(self, *columns: pa.Array) -> pa.RecordBatch:
+    def batch(self, *columns: pa.Array) -> pa.RecordBatch:
+        """Return all columns of the change rows as one batch."""
         return pa.RecordBatch.from_arrays(list(columns), schema=self.type)
 
 
-class _Told(NamedTuple):
-    """One change, with its place."""
-
-    position: int
-    ordinal: int
-    op: str
-    key: Key
-    old_key: Key | None
-    columns: dict[str, Any]
-    present: int
-    """Which columns were sent: an index into lists of names; -1 for all, or none."""
+_Told: TypeAlias = tuple[int, int, str, Key, Key | None, dict[str, Any], int]
+"""One change: position, ordinal, operation, key, old key, the columns that were sent, and which of the table's columns
+are thereby known: an index into lists of names; -1 for all, or none."""
 
 
 class _Heard:
@@ -146,10 +135,11 @@ class _Heard:
         told: list[_Told] = []
         for change in changes:
             present = self._present(change)
-            told.append(_Told(position, len(told), change.op, change.key, change.old_key, change.columns, present))
-            if overlays and change.old_key is not None and present < 0:
+            op, key, old_key, columns = change
+            told.append((position, len(told), op, key, old_key, columns, present))
+            if overlays and old_key is not None and present < 0:
                 # The snapshot may lack the old row, which is elsewhere by then: all of the new one is known here.
-                told.append(_Told(position, len(told), "insert", change.key, None, change.columns, -1))
+                told.append((position, len(told), "insert", key, None, columns, -1))
         self.changes += told
 
     def _reordered(self, update: TableUpdate) -> list[Change]:
@@ -197,9 +187,8 @@ class _Heard:
         """Yield the change rows, and the errors of notifications that hold a value which does not fit."""
         if not self.changes:
             return
-        told = _Told(*zip(*self.changes, strict=True))  # type: ignore[arg-type]  # here each field holds a column
         unfit: dict[int, WireError] = {}
-        batch = self._batch(told, unfit)
+        batch = self._batch(unfit)
         positions = batch.column("frame_seq")
         if not unfit:
             yield batch
@@ -208,32 +197,28 @@ class _Heard:
         yield batch.filter(pc.invert(pc.is_in(positions, bad)))
         yield error_rows(list(unfit), list(unfit.values()), self._reader.type)
 
-    def _batch(self, told: Any, unfit: dict[int, WireError]) -> pa.RecordBatch:
-        def typed(column: Column, values: list[Any]) -> pa.Array:
-            array, wrong = column.array(values, sent=True)
+    def _batch(self, unfit: dict[int, WireError]) -> pa.RecordBatch:
+        positions, ordinals, ops, keys, old_keys, sent, present = zip(*self.changes, strict=True)
+
+        def typed(name: str, values: list[Any]) -> pa.Array:
+            array, wrong = columns[name].array(values, sent=True)
             for index, error in wrong.items():
-                unfit.setdefault(told.position[index], error)
+                unfit.setdefault(positions[index], error)
             return array
 
-        reader, columns = self._reader, {column.name: column for column in self._reader.columns}
-        keys = {name: typed(columns[name], [k[at] for k in told.key]) for at, name in enumerate(self._keys)}
-        cells = [
-            keys[name] if name in keys else typed(column, [sent.get(name) for sent in told.columns])
-            for name, column in columns.items()
-        ]
-        old = [
-            typed(columns[name], [k and k[at] for k in told.old_key]) if any(told.old_key) else pa.nulls(len(a), a.type)
-            for at, (name, a) in enumerate(keys.items())
-        ]
-        deleted = pa.array([op == "delete" for op in told.op])
-        return reader._batch(
-            pa.array(told.position, pa.int64()),
-            pa.array(told.ordinal, pa.int32()),
-            pa.array(told.op, pa.string()),
-            reader._keys(list(keys.values())),
-            reader._keys(old, _unmoved(list(keys.values()), old)),
-            pa.StructArray.from_arrays(cells, fields=list(reader._field("row")), mask=deleted),
-            self._lists_of(told.present),
+        columns = {column.name: column for column in self._reader.columns}
+        now = {name: typed(name, [key[at] for key in keys]) for at, name in enumerate(self._keys)}
+        before = [typed(name, [key and key[at] for key in old_keys]) for at, name in enumerate(self._keys)]
+        cells = [now[name] if name in now else typed(name, [told.get(name) for told in sent]) for name in columns]
+        deleted = pa.array([op == "delete" for op in ops])
+        return self._reader.batch(
+            pa.array(positions, pa.int64()),
+            pa.array(ordinals, pa.int32()),
+            pa.array(ops, pa.string()),
+            self._reader.struct("key", now.values()),
+            self._reader.struct("old_key", before, mask=_unmoved(list(now.values()), before)),
+            self._reader.struct("row", cells, mask=deleted),
+            self._lists_of(present),
             pa.nulls(len(deleted), ERROR),
         )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from conf.errors import InvalidValue
-from connectors.sqlitecloud.frames import HEADER, RawFrame, parse
+from connectors.sqlitecloud.frames import RawFrame, parse
 from connectors.sqlitecloud.messages import ChunksEnd, Rowset, RowsetChunk, Value
 
 _NOTIFIES: Final = frozenset("#+!")
+_HEADER: Final = re.compile(rb"[#+!*/%]([0-9]{1,19}) ")
 
 
 class Selected(NamedTuple):
@@ -49,15 +51,14 @@ def selected_rows(body: bytes, *, max_frame_bytes: int) -> Selected:
         case Rowset(columns, rows):
             return Selected(tuple(column.name for column in columns), len(columns), rows)
         case RowsetChunk(_, _, columns, width, rows):
-            return Selected(columns and tuple(column.name for column in columns), width, rows)
+            return Selected(None if columns is None else tuple(column.name for column in columns), width, rows)
         case ChunksEnd():
             return Selected(None, 0, ())
     raise InvalidValue(f"a frame {raw.kind} has no rows", offset=0, reason="bad_frame")
 
 
 def _whole_frame(body: bytes) -> RawFrame:
-    space = body.find(b" ", 0, HEADER)
-    length = body[1:space]
-    if space < 2 or not length.isdigit() or int(length) != len(body) - space - 1 or body[:1] not in b"#+!*/%":
+    header = _HEADER.match(body)
+    if header is None or int(header[1]) != len(body) - header.end():
         raise InvalidValue("no whole frame of a notification or a rowset", offset=0, reason="bad_frame")
-    return RawFrame(chr(body[0]), body, space + 1)
+    return RawFrame(chr(body[0]), body, header.end())

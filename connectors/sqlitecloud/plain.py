@@ -91,7 +91,7 @@ class SqliteCloudPlainReader:
             _refuse("no_key")
         old = None if old_values is None else dict(zip(names, old_values, strict=True))
         row = {} if op == "DELETE" else {name: self._typed(name, value) for name, value in columns if self._has(name)}
-        old_key = old and tuple(self._typed(name, old[name]) for name in self.keys)
+        old_key = None if old is None else tuple(self._typed(name, old[name]) for name in self.keys)
         if op == "DELETE":
             yield PlainChange("delete", position, old_key or _refuse("no_key"))
             return

@@ -79,7 +79,7 @@ def _told(name: str, value: Any) -> Iterator[None]:
         raise InvalidValue(f"{value!r:.200} does not fit", reason="unfit_value", element=name) from error
 
 
-def _require(value: Any, fits: bool) -> Any:
+def _require(value: Any, fits: object) -> Any:
     if not fits:
         raise ValueError
     return value
@@ -110,7 +110,7 @@ def _double(value: Any) -> float:
 def _truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    return value == _require(Number("1"), isinstance(value, Number) and value in ("0", "1"))
+    return str(_require(value, isinstance(value, Number) and value in ("0", "1"))) == "1"
 
 
 def _text(value: Any) -> str:

@@ -165,7 +165,7 @@ def _real(value: Any) -> float | None:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def _spelt(value: Any, texts_only: bool) -> str | None:
