@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Self
 
 import structlog
 
-from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
+from conf.errors import LocalProtocolError, SilverfoldError
 from connectors.deephaven.frames import PrefixCounts
 from connectors.deephaven.parts import Roles
 from connectors.deephaven.roles import bind
@@ -28,21 +26,20 @@ from connectors.deephaven.schemas import load_transport_schema
 from connectors.deephaven.server_client import Limits, ServedClient, TooSlow
 from connectors.deephaven.server_session import SMALLEST_BUFFER, ServerSession
 from connectors.deephaven.tables import LiveTable
+from connectors.serving import Server, listen
 from connectors.wire.sbe.model import Schema
 
 _ENCODERS = 2
-_PENDING_CONNECTIONS = 128
 _AFTER_FAILED_ACCEPT = 0.1
 
 
-class TableServer:
+class TableServer(Server):
     """A running server. All methods may be called from any thread. Closes itself as a context manager."""
 
     def __init__(
         self, listening: socket.socket, roles: Roles, limits: Limits, max_clients: int, prefix_counts: PrefixCounts
     ) -> None:
-        self._listening = listening
-        self._port: int = listening.getsockname()[1]
+        super().__init__(listening, name="deephaven-server")
         self._roles = roles
         self._limits = limits
         self._max_clients = max_clients
@@ -52,8 +49,6 @@ class TableServer:
         self._dropped = 0
         self._log = structlog.get_logger("deephaven.server")
         self._encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="deephaven-encoder")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="deephaven-server", daemon=True)
 
     @classmethod
     def start(
@@ -89,14 +84,7 @@ class TableServer:
             raise LocalProtocolError(f"a queue has at least 1 frame, a buffer {SMALLEST_BUFFER} bytes, a wait 0 ms")
         roles = bind(schema or load_transport_schema())
         limits = Limits(msg_queue_size, msg_buffer_size, send_wait_time_millis)
-        server = cls(_listen(host, port), roles, limits, max_clients, prefix_counts)
-        server._thread.start()
-        return server
-
-    @property
-    def port(self) -> int:
-        """The TCP port it listens on."""
-        return self._port
+        return cls(listen(host, port), roles, limits, max_clients, prefix_counts)._start()
 
     @property
     def client_count(self) -> int:
@@ -119,31 +107,16 @@ class TableServer:
     def disconnect_all(self) -> None:
         """Break the connection to every client, wherever it stands; return when that is done. They may come back."""
         if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._disconnect_all(), self._loop).result()
+            self._wait_for(self._disconnect_all())
 
-    def close(self) -> None:
-        """End all connections and the server. May be repeated."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+    async def _open(self) -> None:
+        self._accepting = self._loop.create_task(self._accept())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _run(self) -> None:
-        accepting = self._loop.create_task(self._accept())
-        self._loop.run_forever()  # until `close`
-        accepting.cancel()
-        self._loop.run_until_complete(asyncio.gather(accepting, return_exceptions=True))
-        self._loop.run_until_complete(self._disconnect_all())
-        self._listening.close()
+    async def _shut(self) -> None:
+        self._accepting.cancel()
+        await asyncio.gather(self._accepting, return_exceptions=True)
+        await self._disconnect_all()
         self._encoders.shutdown()
-        self._loop.close()
 
     async def _accept(self) -> None:
         while True:
@@ -187,15 +160,3 @@ class TableServer:
         for client in self._clients:
             client.disconnect()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family, backlog=_PENDING_CONNECTIONS)
-    except (OSError, OverflowError) as error:
-        raise SourceUnavailable(f"cannot listen on {host}:{port}: {error}") from error
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections take both over
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    listening.setblocking(False)
-    return listening

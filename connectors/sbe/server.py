@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 import structlog
 
-from conf.errors import SourceUnavailable
 from connectors.sbe.market import Market
 from connectors.sbe.schemas import BUILTIN, feed_schema
+from connectors.serving import Server, listen
 from connectors.wire.framing.settings import Framing
 from connectors.wire.framing.writer import FrameWriter
 from connectors.wire.sbe.model import Schema
@@ -31,18 +29,14 @@ MOST_UNSENT: Final = 4 << 20
 """Bytes that may wait to be sent before a client counts as one that does not read."""
 
 
-class MarketServer:
+class MarketServer(Server):
     """A running server. All methods may be called from any thread. Closes itself as a context manager."""
 
     def __init__(self, listening: socket.socket, market: Market, schema: Schema, framing: Framing) -> None:
-        self._listening = listening
-        self.port: int = listening.getsockname()[1]
-        """The TCP port it listens on."""
+        super().__init__(listening, name="sbe-server")
         self._market, self._schema, self._framing = market, schema, framing
         self._clients: dict[asyncio.StreamWriter, FrameWriter] = {}
         self._log = structlog.get_logger("sbe.server")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="sbe-server", daemon=True)
 
     @classmethod
     def start(
@@ -66,9 +60,7 @@ class MarketServer:
             SourceUnavailable: The port cannot be listened on.
         """
         schema = feed_schema(BUILTIN)
-        server = cls(_listen(host, port), Market(schema, seed=seed, clock=clock), schema, framing)
-        server._thread.start()
-        return server
+        return cls(listen(host, port), Market(schema, seed=seed, clock=clock), schema, framing)._start()
 
     @property
     def client_count(self) -> int:
@@ -84,7 +76,7 @@ class MarketServer:
                 self._send(client, writer.write([update.body]))
             return update.changes
 
-        return asyncio.run_coroutine_threadsafe(changed(), self._loop).result()
+        return self._wait_for(changed())
 
     def disconnect_all(self) -> None:
         """Break the connection to every client; return when that is done. They may come back."""
@@ -95,30 +87,15 @@ class MarketServer:
             while self._clients:
                 await asyncio.sleep(0)
 
-        asyncio.run_coroutine_threadsafe(disconnected(), self._loop).result()
+        self._wait_for(disconnected())
 
-    def close(self) -> None:
-        """End all connections and the server. May be repeated."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+    async def _open(self) -> None:
+        self._accepting = await asyncio.start_server(self._serve, sock=self._listening)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _run(self) -> None:
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, sock=self._listening))
-        self._loop.run_forever()  # until `close`
-        server.close()
+    async def _shut(self) -> None:
+        self._accepting.close()
         for client in self._clients:
             client.close()  # what was sent before still goes out
-        self._loop.run_until_complete(_ended(self._loop))
-        self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         writer = FrameWriter(self._framing, byte_order=self._schema.byte_order)
@@ -140,19 +117,3 @@ class MarketServer:
         if client.transport.get_write_buffer_size() > MOST_UNSENT:
             self._log.warning("client_dropped", reason="it does not read")
             client.transport.abort()
-
-
-async def _ended(loop: asyncio.AbstractEventLoop) -> None:
-    """Wait until the tasks of clients have ended."""
-    tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        raise SourceUnavailable(f"cannot listen on {host}:{port}: {error}") from error

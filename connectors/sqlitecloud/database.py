@@ -1,0 +1,75 @@
+"""Opens SQLite files for a server: many connections at once, and one order of commits.
+
+While a file is served it is in SQLite's WAL mode, so that readers and a writer do not wait for each other. Afterwards
+it is one whole file again, in the mode in which it was found.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final, Self
+
+import apsw
+
+from conf.errors import ConfigError
+
+_WAIT_FOR_WRITER_MS: Final = 5_000
+"""How long a statement waits for another session's transaction, before SQLite says that the database is locked."""
+
+
+class Database:
+    """One served file. May be used from any thread. Closes itself as a context manager.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigError: There is no such file, it is no SQLite database, or it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise _unusable(path, "no such file")
+        self.path = path
+        self.order = threading.Lock()
+        """Held from a commit until all have been told of it, so that messages have the order of commits."""
+        try:
+            self._first = self._opened()
+            self._found_in = str(self._first.pragma("journal_mode"))
+            mode = self._first.pragma("journal_mode", "wal")
+        except apsw.Error as error:
+            raise _unusable(path, str(error)) from error
+        if mode != "wal":
+            raise _unusable(path, f"it stays in the journal mode {mode}")
+
+    def connect(self) -> apsw.Connection:
+        """Return a new connection. Close it before the database."""
+        connection = self._opened()
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        return connection
+
+    def close(self) -> None:
+        """Leave one whole file behind. May be repeated."""
+        try:
+            self._first.pragma("journal_mode", self._found_in)
+        except apsw.ConnectionClosedError:
+            return
+        except apsw.Error:  # another program has it open: it stays a valid database, with its log beside it
+            self._first.execute("PRAGMA wal_checkpoint")
+        self._first.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    def _opened(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(_WAIT_FOR_WRITER_MS)
+        return connection
+
+
+def _unusable(path: Path, found: str) -> ConfigError:
+    return ConfigError(file=str(path), key="database", found=found, allowed="an SQLite database that can be written")

@@ -1,0 +1,151 @@
+"""Writes notifications: the JSON text that listeners get for a commit, a table each, and for a message on a channel.
+
+Nobody knows how the hosted service writes all that SQLite can hold, nor in which of the two vocabularies by now;
+a `Dialect` says how a server does. Members stand in the order of the service's own samples: what kind of message or
+operation first, the old key last. A column may be called like a reserved word: then the text holds that name twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from connectors.sqlitecloud.capture import RowChange, SqliteValue, TableChanges
+
+_EXACT_IN_DOUBLES: Final = 1 << 53
+
+
+class Words(NamedTuple):
+    """The reserved words of a message."""
+
+    kind: str
+    """In the envelope: ``MESSAGE`` or ``TABLE``."""
+    key_names: str
+    """In the envelope: names of the key's columns."""
+    op: str
+    """In an entry: ``INSERT``, ``UPDATE`` or ``DELETE``."""
+    old_key: str
+    """In an entry: the key before the change."""
+
+
+WORDS: Final = {
+    "old": Words(kind="type", key_names="pk", op="type", old_key="pv"),
+    "new": Words(kind="channel_type", key_names="sqlite_pk_name", op="sqlite_type", old_key="sqlite_pk_value"),
+    "mixed": Words(kind="channel_type", key_names="pk", op="type", old_key="sqlite_pk_value"),
+}
+"""``old`` until July 2025, ``new`` since; ``mixed`` is for readers that take each word by itself."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a server writes what the documentation leaves open.
+
+    Args:
+        words: A name in `WORDS`.
+        old_key: Whether an UPDATE tells the old key always, or only when the key changed.
+        null: Whether NULL is written, or the column left out.
+        blob: How a BLOB is written; ``text`` puts a character for each byte.
+        large_integers: How integers are written that a double does not hold.
+    """
+
+    words: Literal["old", "new", "mixed"] = "new"
+    old_key: Literal["changed", "always"] = "changed"
+    null: Literal["null", "absent"] = "null"
+    blob: Literal["base64", "hex", "text", "absent"] = "base64"
+    large_integers: Literal["number", "text"] = "number"
+
+
+def message_text(dialect: Dialect, *, sender: str, channel: str, payload: str | None) -> str:
+    """Return the JSON of a message to a channel; without a payload the member is missing.
+
+    Args:
+        sender: The uuid of the session that sends it, as JSON.
+    """
+    kind = WORDS[dialect.words].kind
+    members = [("sender", sender), ("channel", _text(channel)), (kind, '"MESSAGE"')]
+    return _object([*members, *([] if payload is None else [("payload", _text(payload))])])
+
+
+def table_text(dialect: Dialect, *, sender: str, changes: TableChanges) -> str:
+    """Return the JSON of what one transaction did to one table.
+
+    Args:
+        sender: The uuid of the session that committed, as JSON.
+    """
+    words = WORDS[dialect.words]
+    return _object(
+        [
+            ("sender", sender),
+            ("channel", _text(changes.table)),
+            (words.kind, '"TABLE"'),
+            (words.key_names, _list(map(_text, changes.key))),
+            ("payload", _list(_object(_entry(dialect, change)) for change in changes.changes)),
+        ]
+    )
+
+
+def sender_text(uuid: str | None, *, server: Literal["number", "text"] = "text") -> str:
+    """Return a sender as JSON: a session's uuid, or the zero that stands for the server itself (uuid None)."""
+    if uuid is not None:
+        return _text(uuid)
+    return "0" if server == "number" else '"0"'
+
+
+def _entry(dialect: Dialect, change: RowChange) -> Iterator[tuple[str, str]]:
+    words = WORDS[dialect.words]
+    yield words.op, f'"{change.op}"'
+    for name, value in change.values.items():
+        if (written := _value(dialect, value)) is not None:
+            yield name, written
+    if change.op == "DELETE" or (change.op == "UPDATE" and (change.key_changed or dialect.old_key == "always")):
+        yield words.old_key, _list(_value(dialect, value) or "null" for value in change.old_key)
+
+
+def _value(dialect: Dialect, value: SqliteValue) -> str | None:
+    """Return a value as JSON; None where it is left out."""
+    match value:
+        case None:
+            return "null" if dialect.null == "null" else None
+        case int():
+            large = abs(value) > _EXACT_IN_DOUBLES and dialect.large_integers == "text"
+            return f'"{value}"' if large else str(value)
+        case float():
+            return _real(value)
+        case bytes():
+            return _blob(dialect, value)
+        case str():
+            return _text(value)
+
+
+def _real(value: float) -> str:
+    if math.isinf(value):
+        return "9.0e+999" if value > 0 else "-9.0e+999"
+    return repr(value)
+
+
+def _blob(dialect: Dialect, value: bytes) -> str | None:
+    match dialect.blob:
+        case "base64":
+            return _text(base64.b64encode(value).decode())
+        case "hex":
+            return _text(value.hex())
+        case "text":
+            return _text(value.decode("latin-1"))
+        case "absent":
+            return None
+
+
+def _object(members: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
+    return "{" + ",".join(f"{_text(name)}:{value}" for name, value in members) + "}"
+
+
+def _list(values: Iterator[str]) -> str:
+    return "[" + ",".join(values) + "]"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,112 @@
+"""Knows which sessions listen to what, and lets them hear of commits and messages.
+
+The order in which a session hears is the order in which its server was told, whatever it listens to: what tells holds
+the database's `order`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from connectors.sqlitecloud.behaviour import Behaviour
+from connectors.sqlitecloud.capture import TableChanges
+from connectors.sqlitecloud.dialect import message_text, sender_text, table_text
+from connectors.sqlitecloud.encode import encode_json, encode_text
+from connectors.sqlitecloud.naming import ALL
+
+
+class Interest(NamedTuple):
+    """What a session listens to."""
+
+    name: str
+    """A channel; or a table in small letters, or `ALL`."""
+    database: str | None = None
+    """Of a table."""
+
+
+class Hearer(Protocol):
+    """A session that listens."""
+
+    uuid: str
+
+    def hear(self, frame: bytes) -> None:
+        """Take a notification. Called in any thread, and may take its time."""
+
+
+class Listeners:
+    """The registrations of all sessions, and the channels that were made. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._channels: dict[str, None] = {}
+        self._interests: dict[Interest, dict[Hearer, None]] = {}
+
+    def listen(self, hearer: Hearer, interest: Interest) -> None:
+        """Let a session hear of something. Safe to repeat."""
+        with self._lock:
+            self._interests.setdefault(interest, {})[hearer] = None
+
+    def unlisten(self, hearer: Hearer, interest: Interest | None = None) -> None:
+        """Let a session hear no more of something, or of anything."""
+        with self._lock:
+            for each in [interest] if interest else list(self._interests):
+                found = self._interests.get(each, {})
+                found.pop(hearer, None)
+                if not found:
+                    self._interests.pop(each, None)
+
+    def create(self, channel: str) -> bool:
+        """Make a channel; return whether it is new."""
+        with self._lock:
+            new = channel not in self._channels
+            self._channels[channel] = None
+            return new
+
+    def remove(self, channel: str) -> bool:
+        """Remove a channel and end listening to it; return whether there was one."""
+        with self._lock:
+            self._interests.pop(Interest(channel), None)
+            return self._channels.pop(channel, channel) is None
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels that were made, in that order."""
+        with self._lock:
+            return list(self._channels)
+
+    @property
+    def registrations(self) -> list[tuple[str, Interest]]:
+        """Who listens to what, by uuid."""
+        with self._lock:
+            return [(hearer.uuid, interest) for interest, hearers in self._interests.items() for hearer in hearers]
+
+    def tell_changes(
+        self, behaviour: Behaviour, database: str, sender: str | None, changes: Sequence[TableChanges]
+    ) -> None:
+        """Tell what one transaction did: a notification for each table.
+
+        Args:
+            sender: The uuid of the session that committed, None for the server itself.
+        """
+        for each in changes:
+            if hearers := self._hearers(Interest(each.table.lower(), database), Interest(ALL, database)):
+                by = sender_text(sender, server=behaviour.server_sender)
+                _tell(behaviour, hearers, table_text(behaviour.dialect, sender=by, changes=each))
+
+    def tell_message(self, behaviour: Behaviour, sender: str | None, channel: str, payload: str | None) -> None:
+        """Send a message to all that listen to a channel, the sender included."""
+        if hearers := self._hearers(Interest(channel)):
+            by = sender_text(sender, server=behaviour.server_sender)
+            _tell(behaviour, hearers, message_text(behaviour.dialect, sender=by, channel=channel, payload=payload))
+
+    def _hearers(self, *interests: Interest) -> dict[Hearer, None]:
+        with self._lock:
+            return {hearer: None for interest in interests for hearer in self._interests.get(interest, {})}
+
+
+def _tell(behaviour: Behaviour, hearers: dict[Hearer, None], text: str) -> None:
+    frame = encode_json(text) if behaviour.notification_frame == "#" else encode_text(text)
+    for hearer in hearers:
+        hearer.hear(frame)

@@ -1,0 +1,130 @@
+"""A server of SQLite files over SCSP, with pub/sub: what any of its sessions commits, the listening ones are told.
+
+Runs in a thread of its own, so that it serves whatever the caller does::
+
+    with SqliteCloudServer.start({"shop.db": Path("shop.db")}) as server:
+        ...  # clients use sqlitecloud://127.0.0.1:{server.port}/shop.db?insecure=1
+
+Each client has its own bounded queue of notifications. Work on a database is done in a thread per session. Only this
+server may write the files while it serves them: what others write, nobody is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import structlog
+
+from conf.errors import ConfigError
+from connectors.serving import Server, listen
+from connectors.sqlitecloud.behaviour import Behaviour
+from connectors.sqlitecloud.database import Database
+from connectors.sqlitecloud.server_client import Clients, serve_client
+from connectors.sqlitecloud.server_state import Credentials, Served, ServedSession
+
+
+class SqliteCloudServer(Server):
+    """A running server. All methods may be called from any thread. Closes itself as a context manager."""
+
+    def __init__(self, listening: socket.socket, served: Served, files: ExitStack, tls: ssl.SSLContext | None) -> None:
+        super().__init__(listening, name="sqlitecloud-server")
+        self._served, self._files, self._tls = served, files, tls
+        self._clients = Clients(served, structlog.get_logger("sqlitecloud.server"), encrypted=tls is not None)
+
+    @classmethod
+    def start(
+        cls,
+        files: Mapping[str, Path],
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
+        behaviour: Behaviour | None = None,
+    ) -> Self:
+        """Return a server that listens on a TCP port, 0 for any free one.
+
+        Args:
+            files: SQLite files by the database names that clients use.
+            host: Address to listen on; the default serves this machine only.
+            tls: How connections are encrypted; see `tls_context`. None: not at all.
+            credentials: Who is let in; None: everybody.
+            behaviour: How it behaves; the default suits the official clients.
+
+        Raises:
+            ConfigError: A file is not there, is no SQLite database, or cannot be written.
+            SourceUnavailable: The port cannot be listened on.
+        """
+        with ExitStack() as opened:
+            databases = {name: opened.enter_context(Database(path)) for name, path in files.items()}
+            served = Served(databases, behaviour or Behaviour(), credentials)
+            server = cls(listen(host, port), served, opened.pop_all(), tls)
+        return server._start()
+
+    @property
+    def client_count(self) -> int:
+        """How many connections there are, pub/sub ones included."""
+        return self._clients.count
+
+    @property
+    def listening_count(self) -> int:
+        """How many pub/sub connections there are."""
+        return self._clients.listening_count
+
+    def own_session(self, database: str) -> ServedSession:
+        """Return a session of the server's own, whose changes have the sender 0. Close it before the server.
+
+        Raises:
+            SourceRefused: There is no database of that name.
+        """
+        session = ServedSession(self._served, own=True)
+        session.use(database)
+        return session
+
+    def disconnect_all(self) -> None:
+        """Break every connection; return when that is done. Clients may come back, to new sessions."""
+        self._wait_for(self._clients.disconnect())
+
+    def disconnect_listeners(self) -> None:
+        """Break the pub/sub connections only; return when that is done."""
+        self._wait_for(self._clients.disconnect(listeners_only=True))
+
+    def close(self) -> None:
+        """End all connections and the server; leave whole files behind. May be repeated."""
+        super().close()
+        self._files.close()
+
+    async def _open(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await serve_client(self._clients, reader, writer)
+
+        self._accepting = await asyncio.start_server(serve, sock=self._listening, ssl=self._tls)
+
+    async def _shut(self) -> None:
+        self._accepting.close()
+        await self._clients.disconnect()
+
+
+def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
+    """Return how to encrypt with a certificate.
+
+    Args:
+        certificate: PEM file of the certificate and those it is signed with.
+        key: PEM file of its private key; None where it is in the same file.
+
+    Raises:
+        ConfigError: A file is not there, or is none of that.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:  # SSLError is one
+        allowed = "PEM files of a certificate and its key"
+        raise ConfigError(file=str(certificate), key="certificate", found=str(error), allowed=allowed) from error
+    return context

@@ -1,0 +1,241 @@
+"""Does what the server's own commands ask for: login, keys, listening, channels, lists and self-tests."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from functools import partial
+from typing import Final
+
+from conf.errors import SourceRefused
+from connectors.sqlitecloud.commands import Command
+from connectors.sqlitecloud.encode import OK, encode_text, encode_ticket, encode_value
+from connectors.sqlitecloud.listeners import Interest
+from connectors.sqlitecloud.naming import ALL
+from connectors.sqlitecloud.refusals import AUTH, COMMAND, GENERIC, NOT_FOUND
+from connectors.sqlitecloud.results import ClientKeys, rows_frames, table_frame
+from connectors.sqlitecloud.selftest import selftest_frames
+from connectors.sqlitecloud.server_state import ServedSession
+from connectors.sqlitecloud.transactions import Rows
+
+_BEFORE_AUTH: Final = ("AUTH", "PAUTH", "SET CLIENT KEY")
+_KEYS: Final = tuple(field.name for field in fields(ClientKeys))
+_CHANNEL: Final = ("chname",)
+
+_TABLES: Final = "SELECT schema, name, type, ncol, wr, strict FROM pragma_table_list WHERE {} ORDER BY name"
+_SHOWN: Final = "schema = 'main' AND type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+_METADATA: Final = """
+SELECT t.name AS "table", c.name, c.type AS data_type, c."notnull" AS not_null, c.pk AS primary_key, c.hidden
+FROM pragma_table_list AS t, pragma_table_xinfo(t.name, 'main') AS c
+WHERE t.schema = 'main' AND t.type = 'table' AND {} ORDER BY t.name, c.cid"""
+
+
+def obey(session: ServedSession, command: Command) -> Iterator[bytes]:
+    """Give the frames of the answer to a command.
+
+    Raises:
+        SourceRefused: The answer is no.
+        apsw.Error: SQLite says no.
+    """
+    if not session.admitted and not command.name.startswith(_BEFORE_AUTH):
+        raise SourceRefused(code=AUTH, text="Authentication required.")
+    yield from _ANSWERS[command.name](session, command)
+
+
+def _auth(session: ServedSession, command: Command) -> Iterator[bytes]:
+    credentials = session.served.credentials
+    user = command.operands.get("user")
+    if credentials is not None and not credentials.admit(user=user, secret=command["secret"]):
+        raise SourceRefused(code=AUTH, text="Authentication failed.")
+    session.admitted = True
+    yield OK
+
+
+def _pauth(session: ServedSession, command: Command) -> Iterator[bytes]:
+    raise SourceRefused(code=AUTH, text="PAUTH failed.")
+
+
+def _use(session: ServedSession, command: Command) -> Iterator[bytes]:
+    session.use(command["database"])
+    yield OK
+
+
+def _create_database(session: ServedSession, command: Command) -> Iterator[bytes]:
+    if command["database"] not in session.served.databases:
+        raise SourceRefused(code=GENERIC, text="This server makes no databases.")
+    yield OK
+
+
+def _set_key(session: ServedSession, command: Command) -> Iterator[bytes]:
+    name, value = command["key"].lower(), command["value"]
+    if name not in _KEYS:
+        raise SourceRefused(code=NOT_FOUND, text=f"There is no client key {command['key']} that can be set.")
+    if not (value.isascii() and value.isdigit() and len(value) < 19):
+        raise SourceRefused(code=COMMAND, text=f"{value} is not a number that {command['key']} can be.")
+    number = int(value) if name != "compression" or session.served.behaviour.compression else 0
+    session.keys = replace(session.keys, **{name: number})
+    yield OK
+
+
+def _get_key(session: ServedSession, command: Command) -> Iterator[bytes]:
+    known = _client_keys(session)
+    if command["key"].upper() not in known:
+        raise SourceRefused(code=NOT_FOUND, text=f"There is no client key {command['key']}.")
+    yield encode_value(known[command["key"].upper()], zero_terminated=bool(session.keys.zerotext))
+
+
+def _list_keys(session: ServedSession, command: Command) -> Iterator[bytes]:
+    yield table_frame(("key", "value"), sorted(_client_keys(session).items()), session.keys)
+
+
+def _client_keys(session: ServedSession) -> dict[str, str | int]:
+    return {"UUID": session.uuid} | {name.upper(): getattr(session.keys, name) for name in _KEYS}
+
+
+def _listen(session: ServedSession, interest: Interest) -> Iterator[bytes]:
+    with _in_order(session):
+        session.served.listeners.listen(session, interest)
+    again = session.offered and session.served.behaviour.repeated_listen == "ok"
+    session.offered = True
+    yield OK if again else encode_ticket(session.ticket)
+
+
+def _listen_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
+    yield from _listen(session, Interest(command["channel"]))
+
+
+def _listen_table(session: ServedSession, command: Command) -> Iterator[bytes]:
+    interest = _table(session, command)
+    if interest.database not in session.served.databases:
+        raise SourceRefused(code=NOT_FOUND, text=f"Database {interest.database} not found.")
+    yield from _listen(session, interest)
+
+
+def _unlisten_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
+    everything = command["channel"] == ALL
+    session.served.listeners.unlisten(session, None if everything else Interest(command["channel"]))
+    yield OK
+
+
+def _unlisten_table(session: ServedSession, command: Command) -> Iterator[bytes]:
+    interest = _table(session, command)
+    if interest.name == ALL:
+        for uuid, other in session.served.listeners.registrations:
+            if uuid == session.uuid and other.database == interest.database:
+                session.served.listeners.unlisten(session, other)
+    session.served.listeners.unlisten(session, interest)
+    yield OK
+
+
+def _table(session: ServedSession, command: Command) -> Interest:
+    database = command.operands.get("database")
+    return Interest(command["table"].lower(), session.database_name if database is None else database)
+
+
+def _notify(session: ServedSession, command: Command) -> Iterator[bytes]:
+    behaviour, payload = session.served.behaviour, command.operands.get("payload")
+    with _in_order(session):
+        session.served.listeners.tell_message(behaviour, session.sender, command["channel"], payload)
+    yield OK
+
+
+def _create_channel(session: ServedSession, command: Command, *, if_missing: bool = False) -> Iterator[bytes]:
+    if not session.served.listeners.create(command["channel"]) and not if_missing:
+        text = f"Cannot create channel {command['channel']} because it already exists."
+        raise SourceRefused(code=GENERIC, text=text)
+    yield OK
+
+
+def _remove_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
+    if not session.served.listeners.remove(command["channel"]):
+        text = f"Cannot remove channel {command['channel']} because it does not exist."
+        raise SourceRefused(code=GENERIC, text=text)
+    yield OK
+
+
+def _list_channels(session: ServedSession, command: Command) -> Iterator[bytes]:
+    yield table_frame(_CHANNEL, [(name,) for name in session.served.listeners.channels], session.keys)
+
+
+def _list_heard_tables(session: ServedSession, command: Command) -> Iterator[bytes]:
+    found = session.served.listeners.registrations
+    names = sorted({interest.name for _, interest in found if interest.database == session.database_name})
+    yield table_frame(_CHANNEL, [(name,) for name in names], session.keys)
+
+
+def _list_connections(session: ServedSession, command: Command) -> Iterator[bytes]:
+    found = [(uuid, interest.database, interest.name) for uuid, interest in session.served.listeners.registrations]
+    yield table_frame(("client_uuid", "dbname", "chname"), found, session.keys)
+
+
+def _list_tables(session: ServedSession, command: Command) -> Iterator[bytes]:
+    yield from _selected(session, _TABLES.format(_SHOWN))
+
+
+def _list_metadata(session: ServedSession, command: Command) -> Iterator[bytes]:
+    one = command.operands.get("table")
+    where = _SHOWN.replace("schema", "t.schema").replace("type", "t.type").replace("name", "t.name")
+    yield from _selected(session, _METADATA.format("t.name = ?" if one else where), *([one] if one else []))
+
+
+def _get_sql(session: ServedSession, command: Command) -> Iterator[bytes]:
+    connection = session.transactions.connection
+    found = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (command["table"],)).fetchone()
+    if found is None:
+        raise SourceRefused(code=NOT_FOUND, text=f"There is no table {command['table']}.")
+    yield encode_value(found[0], zero_terminated=bool(session.keys.zerotext))
+
+
+def _selected(session: ServedSession, query: str, *parameters: str) -> Iterator[bytes]:
+    rows = session.transactions.run(query, lambda _count: parameters)
+    assert isinstance(rows, Rows)
+    yield from rows_frames(rows, session.keys, chunk_bytes=session.served.behaviour.chunk_bytes)
+
+
+def _pubsub_only(session: ServedSession, command: Command) -> Iterator[bytes]:
+    session.pubsub_only = True
+    yield OK
+
+
+def _ping(session: ServedSession, command: Command) -> Iterator[bytes]:
+    yield encode_text("PONG")
+
+
+def _test(session: ServedSession, command: Command) -> Iterator[bytes]:
+    yield from selftest_frames(command["what"], session.keys)
+
+
+def _in_order(session: ServedSession) -> contextlib.AbstractContextManager[object]:
+    """Let what is said now have its place among the commits of the session's database."""
+    database = session.database
+    return contextlib.nullcontext() if database is None else database.order
+
+
+_ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] = {
+    **dict.fromkeys(("AUTH APIKEY", "AUTH TOKEN", "AUTH USER PASSWORD", "AUTH USER HASH"), _auth),
+    "CREATE CHANNEL": _create_channel,
+    "CREATE CHANNEL IF NOT EXISTS": partial(_create_channel, if_missing=True),
+    "CREATE DATABASE IF NOT EXISTS": _create_database,
+    "GET CLIENT KEY": _get_key,
+    "GET SQL": _get_sql,
+    "LIST CHANNELS": _list_channels,
+    "LIST CLIENT KEYS": _list_keys,
+    "LIST METADATA": _list_metadata,
+    "LIST METADATA TABLE": _list_metadata,
+    "LIST PUBSUB CONNECTIONS": _list_connections,
+    "LIST TABLES": _list_tables,
+    "LIST TABLES PUBSUB": _list_heard_tables,
+    "LISTEN": _listen_channel,
+    **dict.fromkeys(("LISTEN TABLE", "LISTEN TABLE DATABASE"), _listen_table),
+    "NOTIFY": _notify,
+    "PAUTH": _pauth,
+    "PING": _ping,
+    "PUBSUB ONLY": _pubsub_only,
+    "REMOVE CHANNEL": _remove_channel,
+    "SET CLIENT KEY TO": _set_key,
+    "TEST": _test,
+    "UNLISTEN": _unlisten_channel,
+    **dict.fromkeys(("UNLISTEN TABLE", "UNLISTEN TABLE DATABASE"), _unlisten_table),
+    "USE DATABASE": _use,
+}

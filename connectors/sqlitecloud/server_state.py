@@ -1,0 +1,143 @@
+"""What a server knows of a session: who it is, what it has set, its database, and where its notifications go."""
+
+from __future__ import annotations
+
+import hmac
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conf.errors import SourceRefused
+from connectors.sqlitecloud.behaviour import Behaviour
+from connectors.sqlitecloud.capture import TableChanges
+from connectors.sqlitecloud.database import Database
+from connectors.sqlitecloud.listeners import Listeners
+from connectors.sqlitecloud.messages import PubSubTicket
+from connectors.sqlitecloud.outbox import Outbox
+from connectors.sqlitecloud.refusals import GENERIC, NOT_FOUND
+from connectors.sqlitecloud.results import ClientKeys
+from connectors.sqlitecloud.transactions import Transactions
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Who is let in: a user with a password, or, without a user, an API key or a token."""
+
+    secret: str = field(repr=False)
+    user: str | None = None
+
+    def admit(self, *, user: str | None, secret: str) -> bool:
+        """Whether these are they. Takes the same time whatever is wrong with the secret."""
+        return hmac.compare_digest(secret.encode(), self.secret.encode()) and user == self.user
+
+
+@dataclass(frozen=True)
+class Served:
+    """What all sessions of a server share."""
+
+    databases: Mapping[str, Database]
+    """By the names that clients use."""
+    behaviour: Behaviour
+    credentials: Credentials | None = None
+    """None lets everybody in."""
+    listeners: Listeners = field(default_factory=Listeners)
+
+
+class ServedSession:
+    """One session. Its database is used by one thread at a time; the rest may be called from any.
+
+    Args:
+        served: What the server serves.
+        own: Whether it is the server's own: its changes have the sender 0.
+    """
+
+    def __init__(self, served: Served, *, own: bool = False) -> None:
+        self.uuid = str(uuid.uuid4())
+        self.ticket = PubSubTicket(self.uuid, str(uuid.uuid4()))
+        self.served = served
+        self.sender = None if own else self.uuid
+        self.admitted = own or served.credentials is None
+        self.keys = ClientKeys()
+        self.offered = False
+        """Whether a LISTEN was answered with the ticket."""
+        self.has_main = True
+        """Whether its main connection is up."""
+        self.pubsub_only = False
+        """Whether it goes on without its main connection."""
+        self._name: str | None = None
+        self._transactions: Transactions | None = None
+        self._outbox: Outbox | None = None
+
+    @property
+    def database_name(self) -> str:
+        """The database in use. Raises SourceRefused when there is none."""
+        if self._name is None:
+            raise SourceRefused(code=GENERIC, text="No database is in use: USE DATABASE first.")
+        return self._name
+
+    @property
+    def database(self) -> Database | None:
+        """The database in use, if any."""
+        return self.served.databases.get(self._name or "")
+
+    @property
+    def transactions(self) -> Transactions:
+        """The connection to the database in use, opened when first asked for. Raises SourceRefused without one."""
+        if self._transactions is None:
+            database = self.served.databases[self.database_name]
+            self._transactions = Transactions(database, self.served.behaviour.capture, self._told)
+        return self._transactions
+
+    def use(self, name: str) -> None:
+        """Use a database from now on; what was open in the one before is rolled back.
+
+        Raises:
+            SourceRefused: There is none of that name.
+        """
+        if name not in self.served.databases:
+            raise SourceRefused(code=NOT_FOUND, text=f"Database {name} not found.")
+        if name != self._name:
+            self.close()
+            self._name = name
+
+    def hear(self, frame: bytes) -> None:
+        """Take a notification; it is forgotten while there is no pub/sub connection."""
+        if (outbox := self._outbox) is not None:
+            outbox.notify(frame)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it has a pub/sub connection."""
+        return self._outbox is not None
+
+    def attach(self, outbox: Outbox) -> None:
+        """Send notifications there from now on, and no longer where they went before."""
+        before, self._outbox = self._outbox, outbox
+        if before is not None:
+            before.close()
+
+    def detach(self, outbox: Outbox) -> None:
+        """Send nothing there any more."""
+        if self._outbox is outbox:
+            self._outbox = None
+        outbox.close()
+
+    def leave(self) -> None:
+        """Listen to nothing any more, and end the pub/sub connection."""
+        self.served.listeners.unlisten(self)
+        if (outbox := self._outbox) is not None:
+            self.detach(outbox)
+
+    def interrupt(self) -> None:
+        """Let a statement that runs end soon, with an error."""
+        if (transactions := self._transactions) is not None:
+            transactions.interrupt()
+
+    def close(self) -> None:
+        """Roll back what is open, and close the connection to the database. In the thread that uses it."""
+        if self._transactions is not None:
+            self._transactions.close()
+            self._transactions = None
+
+    def _told(self, changes: Sequence[TableChanges]) -> None:
+        self.served.listeners.tell_changes(self.served.behaviour, self.database_name, self.sender, changes)

@@ -1,0 +1,189 @@
+"""Runs a session's SQL, and tells what each transaction changed as it commits.
+
+A statement that writes outside a transaction is given one of its own. Changes are asked for inside the transaction;
+commit and telling are one step under the database's `order`, so that what is told has the order of commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import apsw
+import apsw.ext
+import structlog
+
+from connectors.sqlitecloud.capture import CaptureMode, TableChanges, Unreportable, capture_for
+from connectors.sqlitecloud.database import Database
+from connectors.sqlitecloud.messages import Column, RawText, Value
+from connectors.sqlitecloud.statements import first_word
+
+_ENDS: Final = frozenset({"COMMIT", "END", "RELEASE"})
+_CONTROLS: Final = _ENDS | {"BEGIN", "SAVEPOINT", "ROLLBACK"}
+_NEVER_WITHIN: Final = frozenset({"PRAGMA", "VACUUM", "ATTACH", "DETACH"})
+"""SQLite refuses some of them inside a transaction, and none changes a row."""
+
+
+class Rows(NamedTuple):
+    """The result of a statement that has one. Rows are read from the database as they are taken."""
+
+    columns: tuple[Column, ...]
+    rows: Iterator[tuple[Value, ...]]
+
+
+class Written(NamedTuple):
+    """What a statement without a result did."""
+
+    last_rowid: int
+    changes: int
+    total_changes: int
+
+
+class Transactions:
+    """One connection to a database. Used by one thread at a time.
+
+    Args:
+        told: Called with what a transaction changed, each that commits, under the database's `order`.
+    """
+
+    def __init__(self, database: Database, mode: CaptureMode, told: Callable[[Sequence[TableChanges]], None]) -> None:
+        self._database, self._told = database, told
+        self.connection = database.connect()
+        self._capture = capture_for(self.connection, mode)
+        self.connection.authorizer = self._authorize
+        self._named = ""
+        self._savepoints: list[tuple[str, int]] = []
+        self._log = structlog.get_logger("sqlitecloud.server")
+
+    def run(self, statement: str, take: Callable[[int], Sequence[Value]]) -> Rows | Written:
+        """Run one statement. Rows that it returns are of one moment; take them before the next statement.
+
+        Args:
+            take: Gives as many parameters as the statement asks for.
+
+        Raises:
+            apsw.Error: SQLite refuses. A transaction that was open before is open still, unless SQLite ended it.
+        """
+        first = first_word(statement)
+        if first in _CONTROLS:
+            self._control(first, statement)
+            return self._written()
+        asked = apsw.ext.query_info(self.connection, statement)
+        parameters = [_parameter(value) for value in take(asked.bindings_count)]
+        if asked.is_readonly or first in _NEVER_WITHIN:
+            cursor = self.connection.execute(statement, parameters)
+            return Rows(self._columns(asked), _all(cursor)) if asked.description else self._written()
+        returned = self._write(statement, parameters)
+        return Rows(self._columns(asked), iter(returned)) if asked.description else self._written()
+
+    def interrupt(self) -> None:
+        """Let a statement that runs in another thread end soon, with an error."""
+        with contextlib.suppress(apsw.ConnectionClosedError):
+            self.connection.interrupt()
+
+    def close(self) -> None:
+        """Roll back what is open, and close the connection."""
+        self._capture.end()
+        self.connection.close(True)
+
+    def _authorize(self, action: int, first: str | None, second: str | None, *_context: str | None) -> int:
+        """Allow all but other files (VACUUM attaches a nameless one), and note the name of a savepoint as SQLite reads it."""
+        if action == apsw.SQLITE_SAVEPOINT:
+            self._named = (second or "").lower()
+        return apsw.SQLITE_DENY if action == apsw.SQLITE_ATTACH and first else apsw.SQLITE_OK
+
+    def _control(self, first: str, statement: str) -> None:
+        outside, self._named = not self.connection.in_transaction, ""
+        if first in _ENDS:
+            self._commit(statement)
+        else:
+            self.connection.execute(statement, can_cache=False)
+        if not self.connection.in_transaction:
+            self._capture.end()
+            return
+        if outside:
+            self._savepoints.clear()
+            self._capture.begin()
+        if self._named:
+            self._savepoint(first)
+
+    def _savepoint(self, first: str) -> None:
+        if first == "SAVEPOINT":
+            self._savepoints.append((self._named, self._capture.place()))
+            return
+        while self._savepoints[-1][0] != self._named:
+            self._savepoints.pop()
+        if first == "RELEASE":
+            self._savepoints.pop()
+        else:
+            self._capture.back_to(self._savepoints[-1][1])
+
+    def _write(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Value, ...]]:
+        if self.connection.in_transaction:
+            return self._step(statement, parameters)
+        self.connection.execute("BEGIN IMMEDIATE")
+        self._capture.begin()
+        try:
+            returned = self._step(statement, parameters)
+            self._commit("COMMIT")
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            self._capture.end()
+        return returned
+
+    def _step(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Value, ...]]:
+        place = self._capture.place()
+        try:
+            returned = self.connection.execute(statement, parameters).fetchall()
+        except BaseException:
+            self._capture.back_to(place)
+            if not self.connection.in_transaction:  # ON CONFLICT ROLLBACK
+                self._capture.end()
+            raise
+        self._capture.statement_done()
+        return returned
+
+    def _commit(self, statement: str) -> None:
+        """Commit, or release a savepoint, which commits when it is the outermost."""
+        with self._database.order:
+            changes = self._changes() if self.connection.in_transaction else []
+            self.connection.execute(statement, can_cache=False)
+            if changes and not self.connection.in_transaction:
+                self._told(changes)
+
+    def _changes(self) -> Sequence[TableChanges]:
+        try:
+            return self._capture.changes()
+        except Unreportable as error:
+            self._log.warning("transaction_not_told", reason=str(error))
+            return []
+
+    def _written(self) -> Written:
+        connection = self.connection
+        return Written(connection.last_insert_rowid(), connection.changes(), connection.total_changes())
+
+    def _columns(self, asked: apsw.ext.QueryDetails) -> tuple[Column, ...]:
+        full = asked.description_full or ()
+        return tuple(self._column(*parts) for parts in full)
+
+    def _column(
+        self, name: str, declared: str | None, database: str | None, table: str | None, origin: str | None
+    ) -> Column:
+        flags = (False, False, False)
+        if database and table and origin:
+            with contextlib.suppress(apsw.SQLError):  # a view's column has no such properties
+                flags = self.connection.column_metadata(database, table, origin)[2:]
+        return Column(name, declared, database, table, origin, *flags)
+
+
+def _all(cursor: apsw.Cursor) -> Iterator[tuple[Value, ...]]:
+    try:
+        yield from cursor
+    finally:
+        cursor.close(True)
+
+
+def _parameter(value: Value) -> Value:
+    return value.octets if isinstance(value, RawText) else value

@@ -1,0 +1,121 @@
+"""A client of SQLite Cloud as plain as can be: sends what it is told to, and reads frame after frame."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from types import TracebackType
+from typing import Any
+
+from connectors.sqlitecloud.encode import encode_statement, encode_text
+from connectors.sqlitecloud.frames import FrameCutter, parse
+from connectors.sqlitecloud.messages import (
+    Array,
+    ChunksEnd,
+    JsonText,
+    Message,
+    PubSubOffer,
+    Rowset,
+    RowsetChunk,
+    ServerError,
+    Single,
+    Statement,
+    Value,
+)
+
+PATIENCE = 30.0
+
+
+class Peer:
+    """One connection. Use as a context manager."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection((host, port), timeout=PATIENCE)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
+        self._cutter = FrameCutter()
+        self.received = 0
+        """Bytes, so far."""
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, octets: bytes) -> None:
+        self._socket.sendall(octets)
+
+    def say(self, text: str) -> None:
+        """Send a request without parameters, and do not wait for its answer."""
+        self.send(encode_text(text))
+
+    def message(self) -> Message | None:
+        """Return the next message; None when the server has closed."""
+        while (frame := self._cutter.next_frame()) is None:
+            try:
+                chunk = self._socket.recv(1 << 16)
+            except ConnectionError:
+                chunk = b""
+            if not chunk:
+                return None
+            self.received += len(chunk)
+            self._cutter.receive(chunk)
+        return parse(frame)
+
+    def ask(self, text: str, *parameters: Value) -> Any:
+        """Return the answer: a plain value, a list, rows, or an error; None also for a connection that ended."""
+        self.send(encode_statement(Statement(text, parameters)))
+        return plain(self.message())
+
+    def chunks(self, text: str, *parameters: Value) -> list[RowsetChunk]:
+        """Return an answer in chunks."""
+        self.send(encode_statement(Statement(text, parameters)))
+        found = []
+        while not isinstance(message := self.message(), ChunksEnd):
+            assert isinstance(message, RowsetChunk), message
+            found.append(message)
+        return found
+
+    def listen(self, text: str, port: int, tls: ssl.SSLContext | None = None) -> Peer:
+        """Ask to listen, for the first time; return the pub/sub connection."""
+        ticket = self.ask(text)
+        assert isinstance(ticket, PubSubOffer), ticket
+        return pauth(port, ticket, tls)
+
+    def heard(self, count: int = 1) -> list[Any]:
+        """Return the next notifications, read as JSON."""
+        return [json.loads(json_text(self.message())) for _ in range(count)]
+
+
+def pauth(port: int, ticket: PubSubOffer, tls: ssl.SSLContext | None = None) -> Peer:
+    peer = Peer(port, tls)
+    peer.send(encode_text(ticket.octets))
+    assert plain(peer.message()) == "OK"
+    return peer
+
+
+def json_text(message: Message | None) -> bytes:
+    match message:
+        case JsonText(octets):
+            return octets
+        case Single(str() as text):
+            return text.encode()
+    raise AssertionError(f"no notification: {message}")
+
+
+def plain(message: Message | None) -> Any:
+    match message:
+        case Single(value):
+            return value
+        case Array(items):
+            return list(items)
+        case Rowset():
+            return message.rows
+        case ServerError():
+            return (message.code, message.text)
+    return message
