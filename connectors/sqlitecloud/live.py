@@ -8,9 +8,9 @@ how a snapshot stands to them (a fence), and that they still come at all (a cana
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Final
 
 from conf.errors import SourceRefused, SourceUnavailable, StatementRefused
 from connectors.base import Frame, FrameSink, mark
@@ -191,11 +191,9 @@ class LiveEpoch:
     async def _until_heard(self, seconds: float | None) -> None:
         """Wait until something was heard, at most so long."""
         self._pulse.clear()
-        waiting: Coroutine[Any, Any, bool] = self._pulse.wait()
-        try:
-            await asyncio.wait_for(waiting, seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):  # `asyncio.wait_for` may swallow a cancellation
+                await self._pulse.wait()
 
 
 def _key(described: Description, row: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from connectors.sqlitecloud.behaviour import Behaviour
-from connectors.sqlitecloud.messages import Array, Command, JsonText, Rowset, ServerError, Single
+from connectors.sqlitecloud.messages import Command, JsonText, Rowset, ServerError
 from connectors.sqlitecloud.server import SqliteCloudServer
 from connectors.sqlitecloud.server_state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
@@ -113,7 +113,9 @@ def test_a_result_comes_in_chunks_of_as_many_rows_as_asked_for(peer: Peer, compr
     assert len(peer.ask("SELECT id FROM foo LIMIT 3")) == 3
 
 
-def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(peer: Peer, server: SqliteCloudServer) -> None:
+def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(
+    peer: Peer, server: SqliteCloudServer
+) -> None:
     endless = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n) SELECT i, hex(zeroblob(500)) FROM n"
 
     peer.say(endless)
@@ -218,7 +220,12 @@ def test_self_tests_answer_every_type_of_frame(peer: Peer) -> None:
     assert peer.ask("TEST STRING") == "Hello World, this is a test string."
     assert peer.ask("TEST ZERO_STRING") == "Hello World, this is a zero-terminated test string."
     assert [peer.ask(f"TEST {name}") for name in ("STRING0", "INTEGER", "INT64", "FLOAT", "NULL", "BLOB0")] == [
-        "", 123456, 9223372036854775807, 3.1415926, None, b"",
+        "",
+        123456,
+        9223372036854775807,
+        3.1415926,
+        None,
+        b"",
     ]
     assert len(peer.ask("TEST BLOB")) == 1000
     assert peer.ask("TEST ERROR") == (66666, "This is a test error message with a devil error code.")
