@@ -79,7 +79,8 @@ def test_whatever_is_written_meanwhile_a_snapshot_and_what_overlays_it_come_to_t
     async def use(at):
         for n in range(40):
             await at.db.exec(
-                "UPDATE foo SET a = ? WHERE id = ?; DELETE FROM foo WHERE id = ?; INSERT OR REPLACE INTO foo VALUES (?, ?, ?)",
+                "UPDATE foo SET a = ? WHERE id = ?; DELETE FROM foo WHERE id = ?;"
+                "INSERT OR REPLACE INTO foo VALUES (?, ?, ?)",
                 *(f"new{n}", n, (n * 7) % 300, 1000 + n % 9, "ins", str(n)),
             )
         await at.complete()

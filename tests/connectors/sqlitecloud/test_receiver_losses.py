@@ -39,9 +39,11 @@ def one_epoch(path, behaviour, **options):
 
     async def running():
         sink, second = Sink(), Sink()
-        with SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server:
-            with pytest.raises((SourceUnavailable, RemoteProtocolError)) as raised:
-                await asyncio.wait_for(receiver_at(url(server), **options).run(sink, Resume(1)), 30)
+        with (
+            SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server,
+            pytest.raises((SourceUnavailable, RemoteProtocolError)) as raised,
+        ):
+            await asyncio.wait_for(receiver_at(url(server), **options).run(sink, Resume(1)), 30)
         with SqliteCloudServer.start({"shop.db": path}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server:
             again = asyncio.create_task(receiver_at(url(server), **options).run(second, Resume(2)))
             while not second.marks("snapshot complete"):
