@@ -27,7 +27,6 @@ _PLAIN: Final = b"0123456789.eE+-"
 _WHOLE: Final = re.compile(rb"-?[0-9]{1,19}")
 _NAMED: Final = re.compile(rb"[+-]?(?:inf(?:inity)?|nan)", re.IGNORECASE)
 _HEX: Final = re.compile(rb"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]{1,6})?", re.IGNORECASE)
-_SIZED: Final = frozenset((_TEXT, _ZERO_TEXT, _BLOB))
 _LENGTH: Final = re.compile(rb"[0-9]{1,19}")
 
 
@@ -47,28 +46,30 @@ def read_values(octets: bytes, at: int, count: int, reason: str) -> tuple[list[V
         space = find(b" ", at)
         if space <= at:
             _no_value(octets, at, reason)
-        kind, token, begin = octets[at], octets[at + 1 : space], space + 1
-        number = small(token)
+        kind, token, end = octets[at], octets[at + 1 : space], space + 1
         if kind == _INTEGER:
+            number = small(token)
             append(_integer(token, at) if number is None else number)
-        elif kind == _NULL and not token:
-            append(None)
         elif kind == _FLOAT:
             append(_float(token, at))
-        elif kind in _SIZED:
-            end = begin + (_length(octets, at, token, reason) if number is None else number)
+        elif kind == _NULL and not token:
+            append(None)
+        else:
+            length = small(token)
+            end += _length(octets, at, token, reason) if length is None else length
             if end > size:
                 raise InvalidValue(f"{end - size} bytes are missing at the end of a value", offset=at, reason=reason)
-            body, begin = octets[begin:end], end
-            if kind == _ZERO_TEXT:
-                body = _without_nul(body, at)
-            try:
-                append(body if kind == _BLOB else body.decode())
-            except UnicodeDecodeError:
-                append(RawText(body))
-        else:
-            _no_value(octets, at, "bad_number" if kind == _NULL else reason)
-        at = begin
+            body = octets[space + 1 : end]
+            if kind == _BLOB:
+                append(body)
+            else:
+                if kind != _TEXT:
+                    body = _without_nul(octets, at, body, reason)
+                try:
+                    append(body.decode())
+                except UnicodeDecodeError:
+                    append(RawText(body))
+        at = end
     return values, at
 
 
@@ -81,7 +82,9 @@ def read_count(octets: bytes, at: int, reason: str) -> tuple[int, int]:
     return int(found), space + 1
 
 
-def _without_nul(body: bytes, at: int) -> bytes:
+def _without_nul(octets: bytes, at: int, body: bytes, reason: str) -> bytes:
+    if octets[at] != _ZERO_TEXT:
+        _no_value(octets, at, reason)
     if not body.endswith(b"\0"):
         raise InvalidValue("a zero-terminated text does not end with a zero byte", offset=at, reason="missing_nul")
     return body[:-1]

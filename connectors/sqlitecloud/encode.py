@@ -28,7 +28,7 @@ _LEAST, _MOST = SIGNED_64[0], SIGNED_64[-1]
 
 
 def encode_text(text: str | bytes) -> bytes:
-    """Return a frame ``+``. Any bytes may be in it."""
+    """Return a frame ``+``. Any bytes may be in it; text that cannot be UTF-8 raises InvalidValue, here and below."""
     return _sized(b"+", _octets(text))
 
 

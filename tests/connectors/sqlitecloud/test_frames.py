@@ -130,7 +130,7 @@ def test_a_header_ends_within_64_bytes():
     assert cutter.next_frame() is None
     cutter.receive(b" ")
     assert parse(drain(cutter)[0]) == Single(float("1" * 62))
-    cutter.receive(b"," + b"1" * 63)
+    cutter.receive(b"," + b"1" * 63 + b" ")
     with pytest.raises(InvalidValue, match="header_too_long"):
         cutter.next_frame()
 
@@ -177,6 +177,10 @@ def test_what_python_would_take_for_a_number_and_strtod_would_not_is_refused(tex
     assert refused(text).reason == "bad_number"
 
 
+def test_only_the_last_byte_of_a_zero_terminated_text_is_not_part_of_it():
+    assert only(b"!4 a\0\0\0") == Single("a\0\0")
+
+
 def test_text_that_is_not_utf8_keeps_its_bytes_and_is_no_blob():
     found = only(framed("*", b"0:1 1 2 +1 a+1 b+2 \xff\x00$1 \xff"))
     assert found == Rowset((Column("a"), Column("b")), [(RawText(b"\xff\x00"), b"\xff")])
@@ -199,6 +203,8 @@ def test_text_that_is_not_utf8_keeps_its_bytes_and_is_no_blob():
         ("*", b"0:1 1 1 +1 k!0 ", "missing_nul", 16),
         ("=", b"1000000000 _ ", "bad_array", 4),
         ("=", b"1 #2 {}", "bad_array", 5),
+        ("=", b"1 +9 x", "bad_array", 5),
+        ("*", b"0:1 1 1 +1 k+9 x", "bad_rowset", 16),
         ("=", b"_ ", "bad_array", 3),
         ("=", b"1", "bad_array", 3),
         ("-", b"1:x no", "bad_error", 3),

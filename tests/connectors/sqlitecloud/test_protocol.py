@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 import conf.errors
 from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, StatementRefused, TruncatedMessage
@@ -41,19 +43,24 @@ REPLIES, WRONG, STREAMS = vectors("replies"), vectors("wrong_place"), vectors("s
 
 
 def drain(stream: Stream[Any]) -> list[Any]:
-    return list(iter(stream.next_event, None))
+    """What comes without more bytes, up to an event that is final."""
+    events: list[Any] = []
+    while not is_over(events) and (event := stream.next_event()) is not None:
+        events.append(event)
+    return events
 
 
 def heard(stream: Stream[Any], whole: bytes, size: int | None = None) -> list[Any]:
-    """All events up to the first that is final."""
     events: list[Any] = []
     for piece in pieces(whole, size or max(len(whole), 1)):
-        stream.receive(piece)
-        while (event := stream.next_event()) is not None:
-            events.append(event)
-            if isinstance(event, BadFrame):
-                return events
+        if not is_over(events):
+            stream.receive(piece)
+            events += drain(stream)
     return events
+
+
+def is_over(events: list[Any]) -> bool:
+    return bool(events) and isinstance(events[-1], BadFrame)
 
 
 def error(text: bytes) -> bytes:
@@ -105,6 +112,15 @@ def test_a_reply_in_chunks_comes_chunk_by_chunk_with_the_bytes_of_each(vector, s
     assert [row for event in chunks for row in event.chunk.rows] == rows(vector["result"]["rows"])
     assert b"".join(event.frame for event in events) == octets(vector)
     assert stream.state is MainState.READY
+
+
+def test_one_result_in_chunks_may_follow_another():
+    stream = main(SELECT)
+    chunks = octets(REPLIES[0])
+    first = heard(stream, chunks)
+    stream.send(SELECT)
+    assert heard(stream, chunks) == first
+    assert len(first) == REPLIES[0]["frames"]
 
 
 @pytest.mark.parametrize("size", [1, 2048])
@@ -192,8 +208,10 @@ def test_a_refused_login_is_final_and_what_the_server_repeats_of_it_is_hidden():
     (event,) = heard(stream, error(b"10004:0:-1 wrong: AUTH APIKEY hunter2;"))
     assert event.error.text == "wrong: AUTH APIKEY (hidden);"
     assert b"hunter2" not in event.frame
-    with pytest.raises(LocalProtocolError):
-        stream.send(LOGIN)
+    assert stream.state is MainState.REFUSED
+    for request in (LOGIN, SELECT):
+        with pytest.raises(LocalProtocolError):
+            stream.send(request)
     (bad,) = heard(stream, b"+2 OK")
     assert bad.error.reason == "unexpected_frame"
 
@@ -246,16 +264,10 @@ def test_the_end_between_frames_is_told_once_and_inside_a_frame_is_an_error_with
     stream = pubsub()
     stream.receive(b"#2 {}#9 {")
     stream.receive_eof()
-    good, bad = drain_bad(stream)
+    good, bad = drain(stream)
     assert (good, bad.frame, type(bad.error)) == (Notification(b"{}", b"#2 {}"), b"#9 {", TruncatedMessage)
     with pytest.raises(LocalProtocolError, match="over"):
         stream.send(TICKET)
-
-
-def drain_bad(stream: Stream[Any]) -> tuple[Any, BadFrame]:
-    good, bad = stream.next_event(), stream.next_event()
-    assert isinstance(bad, BadFrame)
-    return good, bad
 
 
 def test_a_bad_frame_keeps_its_bytes_and_those_behind_it():
@@ -276,6 +288,29 @@ def test_no_secret_is_shown_by_whatever_holds_one(size):
     assert bad.frame == b"|79 "
     assert TICKET.secret not in repr([TICKET, TicketReceived(TICKET), bad, str(bad.error)])
     assert "hunter2" not in repr(LOGIN)
+
+
+ANY_FRAMES = st.lists(
+    st.sampled_from([octets(vector) for group in ("frames", "malformed_frames") for vector in vectors(group)]),
+    max_size=6,
+).map(b"".join)
+
+
+@given(st.sampled_from(sorted(PLACES)), st.one_of(ANY_FRAMES, st.binary(max_size=40)), st.integers(1, 9))
+def test_any_bytes_give_the_same_events_in_any_pieces_and_nothing_behind_a_bad_frame(place, whole, size):
+    told = []
+    for pieces_of in (size, None):
+        stream = PLACES[place]()
+        events = heard(stream, whole, pieces_of)
+        if not is_over(events):
+            stream.receive_eof()
+            events += drain(stream)
+        assert isinstance(events[-1], BadFrame | ConnectionEnded)
+        if isinstance(events[-1], BadFrame):
+            with pytest.raises(type(events[-1].error)):
+                stream.next_event()
+        told.append([repr(event).partition(", frame=")[0] for event in events])
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("size", [1, None])
