@@ -256,7 +256,7 @@ class PlainReader(Protocol):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the columns by which the source names a row."""
+        """Names of the columns by which the source names a row; where it tells them, none before a control frame."""
 
     @property
     def columns(self) -> tuple[str, ...]:

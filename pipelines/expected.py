@@ -5,7 +5,7 @@ codec: not the planner, not the decoder, not the fold, not Spark. The laws it ke
 
 - an update counts when it is whole; a ``begin`` or ``end`` that does not belong to one voids what was open;
 - a table whose stream has snapshots is its last whole snapshot, then the data updates of the same epoch in order: all
-  of them for the first snapshot of an epoch, else those that began after it did;
+  of them for the first snapshot of an epoch, unless it begins with a mark, else those that began after it did;
 - any other table is every whole update, in order.
 
 All rows are held in memory, at about a kilobyte each.
@@ -41,6 +41,8 @@ class Landed(NamedTuple):
     end: int
     epoch: int
     snapshot: bool
+    asked: bool
+    """A snapshot that begins with a mark: it was asked for then."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,9 @@ def fold_bronze(
     settings, reader = feed.tables[table], connector.plain(feed, table)
     chosen = _chosen(bronze, connector, feed, table, through)
     log = connector.keeps(settings) is Keeps.CHANGES
-    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not connector.has_snapshots(settings))
     told = Told(bronze, reader, through, left_out)
+    told.take_controls(chosen[0].begin if chosen else through)
+    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not connector.has_snapshots(settings))
     late: list[PlainChange] = []
     for update, frames in _with_frames(bronze, connector.stream(feed, table), chosen):
         changes = told.changes(update, frames)
@@ -112,34 +115,35 @@ class Told:
 
     def changes(self, update: Landed, frames: Iterable[Body]) -> Sequence[PlainChange]:
         """Return the changes of a whole update. Raises WireError, ProtocolError."""
-        self._take_controls(update.begin)
+        self.take_controls(update.begin)
         told = [frame for frame in frames if frame[1] and frame[0] not in self._left_out]
         return self._reader.changes(update.epoch, told)
 
     def finish(self) -> None:
         """Take the control frames that are left."""
-        self._take_controls(self._through)
+        self.take_controls(self._through)
 
-    def _take_controls(self, before: int) -> None:
+    def take_controls(self, before: int) -> None:
+        """Let the reader take the control frames before a position: it may need them to name its keys."""
         while self._controls and self._controls[-1].frame_seq < before:
             self._reader.control(self._controls.pop())
 
 
 def whole_updates(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[Landed]:
     """Yield a stream's whole updates from bronze's small columns, ordered by their ends."""
-    opened: tuple[int, int, bool] | None = None  # position, epoch, snapshot
+    opened: tuple[int, int, bool, bool] | None = None  # position, epoch, snapshot, asked
     for position, epoch, kind, boundary in _events(batches, stream):
         is_data = kind == Kind.DATA
         if boundary == Boundary.BEGIN:
-            opened = (position, epoch, not is_data)
+            opened = (position, epoch, not is_data, kind == Kind.MARK)
         elif boundary == Boundary.END:
             if opened is not None and opened[1] == epoch:
-                yield Landed(opened[0], position, epoch, opened[2])
+                yield Landed(opened[0], position, *opened[1:])
             opened = None
         else:
-            if not (is_data and opened is not None and opened[1:] == (epoch, True)):
+            if not (is_data and opened is not None and opened[1:3] == (epoch, True)):
                 opened = None
-            yield Landed(position, position, epoch, not is_data)
+            yield Landed(position, position, epoch, not is_data, kind == Kind.MARK)
 
 
 def last_state(updates: Sequence[Landed], *, resync: bool) -> list[Landed]:
@@ -152,7 +156,7 @@ def last_state(updates: Sequence[Landed], *, resync: bool) -> list[Landed]:
     if snapshot is None:
         return []
     epoch = [update for update in updates if update.epoch == snapshot.epoch or not resync]
-    is_first = sum(update.snapshot for update in epoch) == 1
+    is_first = sum(update.snapshot for update in epoch) == 1 and not snapshot.asked
     overlay = [u for u in epoch if not u.snapshot and (is_first or u.begin > snapshot.begin)]
     return [snapshot, *sorted(overlay)]
 

@@ -85,7 +85,9 @@ def fold_history(
     chosen = list(steps(landed.updates, resync=resync) if snapshots else _singly(landed.updates))
     begins = min((update.begin for step in chosen for update in step), default=None)
     landed.need((begins or 0) if snapshots and landed.floor else 0)
-    fold, told = VersionFold(_Touched(reader.keys, upserts=not snapshots)), Told(bronze, reader, through, left_out)
+    told = Told(bronze, reader, through, left_out)
+    told.take_controls(chosen[0][0].begin if chosen else through)
+    fold = VersionFold(_Touched(reader.keys, upserts=not snapshots))
     late: list[PlainChange] = []
     for snapshot, said in _readable(_with_frames(bronze, stream, chosen), connector, told, passes=snapshots):
         if connector.sequenced:
@@ -198,7 +200,8 @@ def steps(updates: Sequence[Landed], *, resync: bool) -> Iterator[Step]:
         if update.snapshot:
             coming.popleft()
             overlay = [each for each in waiting if not resync or each.epoch == epoch]
-            yield update, *sorted(each for each in overlay if synced != epoch or each.begin > update.begin)
+            is_first = synced != epoch and not update.asked
+            yield update, *sorted(each for each in overlay if is_first or each.begin > update.begin)
             synced, waiting = epoch, []
         elif synced == epoch and not (coming and coming[0].begin < update.begin):
             yield (update,)

@@ -9,7 +9,7 @@ What a table may take:
   wins: it replaces the table, and whatever came before it is skipped. With ``resync`` false all epochs count as one.
 - A snapshot is overlaid by the data updates inside it (between its first and last frame). The first of an epoch is
   overlaid by all data updates of the epoch that landed before it too: none of them can have been applied. A later one
-  is not: it starts over, so a receiver that asks for one lands its ``begin`` when it asks.
+  is not, nor is one that begins with a mark: it starts over, so a receiver lands its ``begin`` when it asks for it.
 - A table that keeps history (``every_update``) skips nothing: what came before a snapshot takes effect first, each
   snapshot in its turn. So its versions depend on that no more. Only what it cannot take the next snapshot passes.
 
@@ -81,7 +81,7 @@ class Plan:
 class Planner:
     """Plans the cuts of one feed: feed it bronze, ask it for plans, tell it what was applied.
 
-    Keeps a few numbers per table, and 45 bytes for each whole update not yet applied.
+    Keeps a few numbers per table, and 46 bytes for each whole update not yet applied.
 
     Args:
         feed: Name of the feed, for errors.
@@ -314,7 +314,7 @@ class _Table:
         """Return the latest snapshot, what overlays it, and what follows it in its epoch."""
         at, epochs, order = snapshots[-1], self._epochs(usable), np.arange(len(usable))
         target = int(epochs[at])
-        is_first = target != self._synced_to() and target not in epochs[snapshots[:-1]]
+        is_first = target != self._synced_to() and target not in epochs[snapshots[:-1]] and not usable["asked"][at]
         overlays = (order > at) | is_first | (usable["begin"] > usable["begin"][at])
         chosen = (epochs == target) & ~usable["snapshot"] & overlays
         chosen[at] = True

@@ -216,7 +216,7 @@ def _need(connector: Connector, feed: Feed, table: str, applied: int, updates: U
     of_epoch, before = taken[same & taken["snapshot"]], taken[same & ~taken["snapshot"]]
     before = before[before["begin"] < last["begin"]]
     first = int(last["begin"])
-    if len(of_epoch) == 1:
+    if len(of_epoch) == 1 and not last["asked"]:
         first = min([first, *before["begin"][:1].tolist()])
     return Need(table, first, f"stands on the snapshot at {int(last['begin'])}", of_epoch, before)
 
@@ -229,7 +229,7 @@ def _sound(floor: int, needs: Sequence[Need]) -> int:
 
 def _sound_for(floor: int, need: Need) -> int:
     """Keep one more snapshot where the last would become the first of its epoch, and be overlaid by what it is not."""
-    if len(need.snapshots) < 2:
+    if len(need.snapshots) < 2 or need.snapshots["asked"][-1]:
         return floor
     another = bool((need.snapshots["begin"][:-1] >= floor).any())
     overlays = bool((need.updates["begin"] >= floor).any())

@@ -7,7 +7,7 @@ What is whole, of one stream and one epoch; frames of other streams may lie betw
 - any other ``begin`` or ``whole`` inside an open update voids the open one, and an ``end`` without ``begin`` ends
   nothing: our receivers land neither, so nothing is lost by being strict;
 - an update is a snapshot unless its first frame is of kind ``data``. First and last frame may be marks, where a
-  snapshot's window is wider than its rows.
+  snapshot's window is wider than its rows. One that begins with a mark was *asked for* then.
 
 The result does not depend on where batches end. All frames of a batch are looked at together, by numpy: one
 structured array per batch, one element per frame (`FRAME`) or update (`UPDATE`).
@@ -49,12 +49,13 @@ UPDATE = np.dtype(
         ("first", "i8"),  # number of the first frame
         ("last", "i8"),  # number of the last frame
         ("snapshot", "?"),
+        ("asked", "?"),  # a snapshot that has in it whatever landed before it began
         ("received", "i8"),  # when the last frame was, in µs since 1970 UTC
     ]
 )
 
 _KINDS, _BOUNDARIES = tuple(Kind), tuple(Boundary)
-_DATA, _SNAPSHOT = _KINDS.index(Kind.DATA), _KINDS.index(Kind.SNAPSHOT)
+_DATA, _SNAPSHOT, _MARK = (_KINDS.index(kind) for kind in (Kind.DATA, Kind.SNAPSHOT, Kind.MARK))
 _BEGIN, _END, _WHOLE, _NONE = (
     _BOUNDARIES.index(boundary) for boundary in (Boundary.BEGIN, Boundary.END, Boundary.WHOLE, Boundary.NONE)
 )
@@ -147,7 +148,7 @@ def _updates(opened: Frames, ended: Frames) -> Updates:
     updates["begin"], updates["first"] = opened["position"], opened["number"]
     updates["end"], updates["last"] = ended["position"], ended["number"]
     updates["epoch"], updates["received"] = ended["epoch"], ended["received"]
-    updates["snapshot"] = opened["kind"] != _DATA
+    updates["snapshot"], updates["asked"] = opened["kind"] != _DATA, opened["kind"] == _MARK
     return updates
 
 

@@ -1,4 +1,7 @@
-"""Takes landed frames apart, which are whole: the text of a notification, the rows of a snapshot's frame."""
+"""Takes landed frames apart, which are whole: the text of a notification, the rows of a snapshot's frame.
+
+Also says to which stream frames belong.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,11 @@ from connectors.sqlitecloud.messages import ChunksEnd, Rowset, RowsetChunk, Valu
 
 _NOTIFIES: Final = frozenset("#+!")
 _HEADER: Final = re.compile(rb"[#+!*/%]([0-9]{1,19}) ")
+
+
+def message_stream(channel: str) -> str:
+    """Return the stream of a channel's messages. A table, whose stream is its name, may be called as the channel is."""
+    return f"notify:{channel}"
 
 
 class Selected(NamedTuple):

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from conf.model import Strict, Table
 from conf.secrets import Secret
 from connectors.sqlitecloud.frames import MAX_FRAME_BYTES
-from connectors.sqlitecloud.payload import message_stream
+from connectors.sqlitecloud.landed import message_stream
 from connectors.sqlitecloud.settings import MAX_ROWS
 
 BlobForm: TypeAlias = Literal["error", "base64", "hex", "text"]

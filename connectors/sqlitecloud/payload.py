@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from conf.errors import InvalidValue
+from connectors.sqlitecloud.landed import message_stream
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 Json: TypeAlias = Any
@@ -102,11 +103,6 @@ def stream_of(text: bytes) -> str:
     members, _ = parse_envelope(text)
     kind, channel = _kind(members), _channel(members)
     return channel if kind == "TABLE" else message_stream(channel)
-
-
-def message_stream(channel: str) -> str:
-    """Return the stream of a channel's messages. A table may have the channel's name."""
-    return f"notify:{channel}"
 
 
 EntryReader: TypeAlias = Callable[[Json, int], tuple[Json, dict[str, Json], "list[Json] | None"]]

@@ -340,6 +340,21 @@ def test_a_snapshot_may_begin_and_end_with_marks():
     assert cut == Cut("quotes", 1, -1, 3, spans=((0, 3),), begins=(0, 1), ends=(3, 1), replaces=True, settled=3)
 
 
+def test_a_snapshot_that_begins_with_a_mark_has_in_it_what_landed_before():
+    cut = plan(
+        TABLE,
+        "1 quotes data whole",
+        "1 quotes mark begin",
+        "1 quotes data whole",
+        "1 quotes mark begin",
+        "1 quotes snapshot inside",
+        "1 quotes data whole",
+        "1 quotes mark end",
+    ).cut
+
+    assert cut == Cut("quotes", 1, -1, 6, spans=((3, 6),), begins=(3, 5), ends=(6, 5), replaces=True, settled=6)
+
+
 def test_a_resuming_stream_goes_on_in_the_next_epoch_without_a_snapshot():
     cut = plan(
         StreamRules(has_snapshots=True, resync=False, applied=0),

@@ -21,6 +21,7 @@ class Update:
     end: int
     epoch: int
     snapshot: bool
+    asked: bool
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def _whole_updates(ours: Sequence[Row]) -> tuple[list[Update], Row | None]:
         elif row.boundary == "whole":
             inside_snapshot = opened is not None and opened.kind != "data" and row.kind == "data"
             opened = opened if inside_snapshot else None
-            found.append(Update(row.position, row.position, row.epoch, row.kind != "data"))
+            found.append(Update(row.position, row.position, row.epoch, row.kind != "data", row.kind == "mark"))
         elif row.boundary == "end" and opened is not None:
-            found.append(Update(opened.position, row.position, row.epoch, opened.kind != "data"))
+            found.append(Update(opened.position, row.position, row.epoch, opened.kind != "data", opened.kind == "mark"))
             opened = None
     return found, opened
 
@@ -99,7 +100,7 @@ def _choose(usable: list[Update], rules: StreamRules, synced: int | None) -> tup
     latest = snapshots[-1]
     epoch = _key(latest.epoch, rules)
     earlier = [update for update in snapshots[:-1] if _key(update.epoch, rules) == epoch]
-    starts_epoch = not earlier and synced != epoch
+    starts_epoch = not earlier and synced != epoch and not latest.asked
     chosen = []
     for update in usable:
         data = not update.snapshot and _key(update.epoch, rules) == epoch

@@ -1,0 +1,103 @@
+"""Landed snapshots and notifications become silver tables that are what the source's tables are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from connectors.base import Frame
+from pipelines.verify import Verdict
+from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
+from tests.support.sqlitecloud_notices import described, vectors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOLD = (
+    "rows-of-an-earlier-epoch-go",
+    "lost-before-fence",
+    "key-change-full-update-before-snapshot",
+    "update-then-delete-of-row-not-in-snapshot",
+    "key-change-partial-after-fence",
+    "swap-through-third-key",
+    "chain-over-two-messages",
+    "composite-key",
+)
+CAPTURES = {vector["id"]: vector for vector in vectors("captures") if vector["id"] in TOLD}
+
+
+class Capture:
+    """One capture as it lands in a table of its own, which bears the capture's name: epoch by epoch, in parts."""
+
+    def __init__(self, vector: dict[str, Any]) -> None:
+        self.name = vector["id"].replace("-", "_")
+        keys = vector["keys"]
+        self.types = dict.fromkeys(vector["columns"], "string") | dict.fromkeys(keys, "bigint")
+        self.described = described(self.name, dict.fromkeys(vector["columns"], ""), keys)
+        self.expected = [dict(zip(vector["columns"], row, strict=True)) for row in vector["at_end"]]
+        earlier = vector.get("silver_before")
+        before = [] if earlier is None else [{"snapshot": earlier}, {"fence": "high"}, {"lost": True}]
+        self.epochs: list[list[dict[str, Any]]] = [[]]
+        for event in [*before, *vector["events"]]:
+            if "lost" in event:
+                self.epochs.append([])
+            else:
+                self.epochs[-1].append(event)
+
+    def frames(self, events: list[dict[str, Any]]) -> list[Frame]:
+        """Return the frames of an epoch's events, all of which come after the snapshot was asked for."""
+        return [*snapshot_begins(self.described), *map(self._frame, events)]
+
+    def _frame(self, event: dict[str, Any]) -> Frame:
+        if "data" in event:
+            return notified(event["data"] | {"channel": self.name})
+        if "snapshot" in event:
+            return selected(self.described, event["snapshot"])
+        return snapshot_ends(self.described)
+
+
+def test_captures_end_as_the_source_in_one_build_and_in_several(spark: SparkSession, tmp_path: Path):
+    captures = [Capture(vector) for vector in CAPTURES.values()]
+    tables = {capture.name: {"types": capture.types} for capture in captures} | {"said": {"channel": "c"}}
+    feeds = {name: SqliteCloudFeed(tmp_path / name, tables) for name in ("at_once", "in_parts")}
+    earlier = [frame for each in captures if len(each.epochs) > 1 for frame in each.frames(each.epochs[0])]
+    said = notified({"channel": "c", "type": "MESSAGE", "payload": "hello"})
+    for name, feed in feeds.items():
+        feed.connect(*earlier, said)
+        if name == "in_parts":
+            assert feed.build(spark) == {}
+        feed.connect()
+        for capture in captures:
+            frames = capture.frames(capture.epochs[-1])
+            feed.land(*frames[:-1])
+        if name == "in_parts":
+            assert feed.build(spark) == {}
+        feed.land(*(capture.frames(capture.epochs[-1])[-1] for capture in captures))
+        assert feed.build(spark) == {}
+    for name, feed in feeds.items():
+        found = {each.name: sorted(feed.rows(each.name), key=repr) for each in captures}
+        assert found == {each.name: each.expected for each in captures}, name
+        assert [row["payload"] for row in feed.rows("said")] == ["hello"]
+        assert {feed.verify(table).verdict for table in tables} == {Verdict.EQUAL}
+
+
+def test_a_table_waits_at_what_cannot_be_read_until_a_snapshot_passes_it(spark: SparkSession, tmp_path: Path):
+    foo = described("foo", {"id": "INTEGER", "n": "INT"}, ["id"])
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    head = {"channel": "foo", "type": "TABLE", "pk": ["id"]}
+    feed.connect(
+        *snapshot_begins(foo),
+        selected(foo, [[1, 5]]),
+        snapshot_ends(foo),
+        notified(head | {"payload": [{"type": "INSERT", "id": 2, "n": 6}]}),
+        notified(head | {"payload": [{"type": "UPDATE", "id": 1, "n": "six"}]}),
+        notified(head | {"payload": [{"type": "DELETE", "pv": [2]}]}),
+    )
+    held = feed.build(spark)["foo"]
+    assert "unfit_value in n: 'six' does not fit" in str(held)
+    assert sorted(feed.rows("foo"), key=repr) == [{"id": 1, "n": 5}, {"id": 2, "n": 6}]
+    wider = described("foo", {"id": "INTEGER", "n": "INT", "m": "TEXT DEFAULT 'x'"}, ["id"])
+    feed.land(*snapshot_begins(wider), selected(wider, [[1, 7, "x"]]), snapshot_ends(wider))
+    assert feed.build(spark) == {}
+    assert feed.rows("foo") == [{"id": 1, "n": 7, "m": "x"}]
+    assert feed.verify("foo").verdict is Verdict.EQUAL

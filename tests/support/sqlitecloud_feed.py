@@ -1,0 +1,115 @@
+"""A SQLite Cloud feed whose bronze is written by hand, without a socket: land epochs, build, look."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import QueryBuilder
+
+from conf.errors import SilverfoldError
+from conf.load import load_settings
+from connectors.base import Boundary, Feed, Frame, Kind, mark
+from connectors.sqlitecloud.connector import CONNECTOR
+from connectors.sqlitecloud.control import Description
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.payload import stream_of
+from pipelines.batch import Batch
+from pipelines.places import Places
+from pipelines.store import open_table
+from pipelines.verify import TableVerification, verify_table
+from pipelines.writer import BronzeWriter
+from tests.support.sqlitecloud_notices import framed, rowset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEED = "shop"
+
+
+def notified(said: Mapping[str, Any] | str) -> Frame:
+    """Return a notification as it lands."""
+    text = said if isinstance(said, str) else json.dumps(said)
+    return Frame(framed(text), Kind.DATA, Boundary.WHOLE, stream_of(text.encode()))
+
+
+def snapshot_begins(description: Description) -> list[Frame]:
+    """Return what lands before a snapshot is asked for: what describes it, and that it begins."""
+    control = Frame(description.to_json(), Kind.CONTROL, Boundary.NONE, description.table)
+    begin = mark("snapshot begin", stream=description.table)._replace(boundary=Boundary.BEGIN)
+    return [control, begin]
+
+
+def selected(description: Description, rows: Sequence[Sequence[Any]]) -> Frame:
+    """Return rows of a snapshot as they land."""
+    return Frame(rowset(description.names, rows), Kind.SNAPSHOT, Boundary.INSIDE, description.table)
+
+
+def snapshot_ends(description: Description) -> Frame:
+    """Return what lands when nothing can overtake the snapshot any more."""
+    return mark("snapshot complete", stream=description.table)._replace(boundary=Boundary.END)
+
+
+@dataclass
+class SqliteCloudFeed:
+    """One feed's warehouse.
+
+    Args:
+        tables: Settings by name.
+    """
+
+    warehouse: Path
+    tables: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    epoch: int = 0
+
+    @property
+    def places(self) -> Places:
+        """Where its tables are."""
+        return Places(str(self.warehouse))
+
+    @property
+    def feed(self) -> Feed:
+        """The feed as it is set."""
+        tables = {name: SqliteCloudTable.model_validate(given) for name, given in self.tables.items()}
+        return Feed(FEED, "sqlitecloud", "", SqliteCloudOptions.model_validate(self.options), tables)
+
+    def connect(self, *frames: Frame) -> int:
+        """Land the beginning of an epoch; return the position of the last frame."""
+        self.epoch += 1
+        return self.land(mark("opened"), *frames)
+
+    def land(self, *frames: Frame) -> int:
+        """Land frames; return the position of the last."""
+        writer = BronzeWriter(self.places.bronze(FEED), FEED, token="test")
+        batch = Batch(writer.last + 1)
+        batch.add(list(frames), self.epoch, 1_700_000_000_000_000)
+        writer.append(batch.prepare().table)
+        return writer.last
+
+    def build(self, spark: SparkSession) -> dict[str, SilverfoldError]:
+        """Apply all that has landed, as a process of its own would; return what holds which table."""
+        from jobs.build import run  # noqa: PLC0415 - tests without Spark use the rest
+        from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
+
+        settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(self.warehouse)})
+        feed_build = FeedBuild(spark, settings, CONNECTOR, self.feed)
+        feed_build.refresh()
+        return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the silver table's rows without positions, read by delta-rs."""
+        opened = open_table(self.places.silver(FEED, name))
+        assert opened is not None
+        found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
+        rows: list[dict[str, Any]] = found.drop_columns(["_position"]).to_pylist()
+        return rows
+
+    def verify(self, name: str) -> TableVerification:
+        """Hold a silver table against bronze."""
+        return verify_table(self.places, CONNECTOR, self.feed, name)
