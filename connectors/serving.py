@@ -35,6 +35,11 @@ class Server(ABC):
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    @property
+    @abstractmethod
+    def client_count(self) -> int:
+        """How many connections of clients there are."""
+
     @abstractmethod
     async def _open(self) -> None:
         """Begin to serve. Called once, in the loop."""

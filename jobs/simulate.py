@@ -22,6 +22,12 @@ from connectors.deephaven.sources import load_file
 from connectors.deephaven.tables import LiveTable
 from connectors.pace import Changing, Pace, keep_changing
 from connectors.sbe.server import MarketServer
+from connectors.serving import Server
+from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.capture import CaptureMode
+from connectors.sqlitecloud.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server import SqliteCloudServer, tls_context
+from connectors.sqlitecloud.workload import Workload
 from jobs.cli import main_of
 from jobs.logs import start_logs
 from jobs.sbe_input import framing_called
@@ -108,6 +114,57 @@ def sbe(
         stop.wait()
 
 
+@app.command()
+def sqlitecloud(
+    *,
+    database: Annotated[Path, typer.Option(metavar="FILE", help="An SQLite database. Clients know it by its name.")],
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="TCP port; 0 for any free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on. Anybody is let in.")] = "127.0.0.1",
+    changes_per_second: Annotated[
+        float, typer.Option(min=0, help="Rows changed per second, in all tables together; 0: only clients change them.")
+    ] = 10,
+    changes_for: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Be quiet after that; default: never.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Same seed and same database, same sequence of changes.")] = 0,
+    dialect: Annotated[Vocabulary, typer.Option(help="Reserved words of notifications.")] = Vocabulary.NEW,
+    capture: Annotated[
+        CaptureMode, typer.Option(help="How SQLite reports changes: net per key, or step by step.")
+    ] = CaptureMode.SESSION,
+    pacing: Annotated[
+        Pacing | None,
+        typer.Option(
+            help="How notifications are written. Official clients need safe, which on plain TCP is 50 a second. "
+            "Default: safe with a certificate, joined without."
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM file of a certificate: connections are encrypted.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM file of its key, where that is not in the same file.")
+    ] = None,
+) -> None:
+    """Serve an SQLite database as SQLite Cloud does, with pub/sub, and keep its tables changing.
+
+    The file itself is changed: by what clients send, and, unless the rate is 0, by made-up inserts, updates, deletes
+    and moves of keys in all its tables. The first line printed says where it listens, the second which address feeds
+    and clients connect to. Ends on SIGINT or SIGTERM with exit code 0.
+    """
+    start_logs("info")
+    tls = None if certificate is None else tls_context(certificate, key)
+    paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)
+    behaviour = Behaviour(capture=capture, dialect=Dialect(words=dialect), pacing=paced)
+    server = SqliteCloudServer.start({database.name: database}, port, host=host, tls=tls, behaviour=behaviour)
+    with server, stopped_by_signals() as stop:
+        changers = [Workload(server.own_session(database.name), seed)] if changes_per_second else []
+        typer.echo(f"listening on {host}:{server.port}")
+        typer.echo(server.address(database.name))
+        made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
+        typer.echo(f"quiet after {made} changes")
+        stop.wait()
+
+
 def _named_files(given: list[str]) -> Mapping[str, Path]:
     files: dict[str, Path] = {}
     for argument in given:
@@ -126,7 +183,7 @@ def _announce(server: TableServer, host: str, tables: Mapping[str, LiveTable]) -
         typer.echo(f"table {name}: {len(table)} rows, {len(table.columns)} columns")
 
 
-def _change(changers: Sequence[Changing], pace: Pace, stop: threading.Event, server: TableServer | MarketServer) -> int:
+def _change(changers: Sequence[Changing], pace: Pace, stop: threading.Event, server: Server) -> int:
     console, made = Console(), 0
     with console.status("changing") as status:
 

@@ -12,11 +12,23 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
 from connectors.sqlitecloud.capture import RowChange, SqliteValue, TableChanges
 
 _EXACT_IN_DOUBLES: Final = 1 << 53
+
+
+class Vocabulary(StrEnum):
+    """Which words are reserved."""
+
+    OLD = "old"
+    """Those until July 2025."""
+    NEW = "new"
+    """Those since."""
+    MIXED = "mixed"
+    """Some of each, for readers that take each word by itself."""
 
 
 class Words(NamedTuple):
@@ -33,11 +45,10 @@ class Words(NamedTuple):
 
 
 WORDS: Final = {
-    "old": Words(kind="type", key_names="pk", op="type", old_key="pv"),
-    "new": Words(kind="channel_type", key_names="sqlite_pk_name", op="sqlite_type", old_key="sqlite_pk_value"),
-    "mixed": Words(kind="channel_type", key_names="pk", op="type", old_key="sqlite_pk_value"),
+    Vocabulary.OLD: Words(kind="type", key_names="pk", op="type", old_key="pv"),
+    Vocabulary.NEW: Words(kind="channel_type", key_names="sqlite_pk_name", op="sqlite_type", old_key="sqlite_pk_value"),
+    Vocabulary.MIXED: Words(kind="channel_type", key_names="pk", op="type", old_key="sqlite_pk_value"),
 }
-"""``old`` until July 2025, ``new`` since; ``mixed`` is for readers that take each word by itself."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +56,14 @@ class Dialect:
     """How a server writes what the documentation leaves open.
 
     Args:
-        words: A name in `WORDS`.
+        words: The reserved words.
         old_key: Whether an UPDATE tells the old key always, or only when the key changed.
         null: Whether NULL is written, or the column left out.
         blob: How a BLOB is written; ``text`` puts a character for each byte.
         large_integers: How integers are written that a double does not hold.
     """
 
-    words: Literal["old", "new", "mixed"] = "new"
+    words: Vocabulary = Vocabulary.NEW
     old_key: Literal["changed", "always"] = "changed"
     null: Literal["null", "absent"] = "null"
     blob: Literal["base64", "hex", "text", "absent"] = "base64"

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
 
 import structlog
 
@@ -27,6 +28,7 @@ from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.database import Database
 from connectors.sqlitecloud.server_client import Clients, serve_client
 from connectors.sqlitecloud.server_state import Credentials, Served, ServedSession
+from connectors.transport import Address
 
 
 class SqliteCloudServer(Server):
@@ -77,14 +79,21 @@ class SqliteCloudServer(Server):
         """How many pub/sub connections there are."""
         return self._clients.listening_count
 
+    def address(self, database: str) -> str:
+        """Return what clients connect to, as a connection string without credentials."""
+        host = self._listening.getsockname()[0]
+        insecure = "?insecure=1" if self._tls is None else ""
+        return f"sqlitecloud://{Address(host, self.port)}/{quote(database, safe='')}{insecure}"
+
     def own_session(self, database: str) -> ServedSession:
-        """Return a session of the server's own, whose changes have the sender 0. Close it before the server.
+        """Return a session of the server's own, whose changes have the sender 0. It is closed with the server.
 
         Raises:
             SourceRefused: There is no database of that name.
         """
         session = ServedSession(self._served, own=True)
         session.use(database)
+        self._files.callback(session.close)
         return session
 
     def disconnect_all(self) -> None:

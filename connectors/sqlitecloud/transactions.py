@@ -88,7 +88,7 @@ class Transactions:
         self.connection.close(True)
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_context: str | None) -> int:
-        """Allow all but other files (VACUUM attaches a nameless one), and note the name of a savepoint as SQLite reads it."""
+        """Allow all but other files, and note savepoints as SQLite reads them. VACUUM attaches a nameless file."""
         if action == apsw.SQLITE_SAVEPOINT:
             self._named = (second or "").lower()
         return apsw.SQLITE_DENY if action == apsw.SQLITE_ATTACH and first else apsw.SQLITE_OK

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +25,7 @@ from connectors.sqlitecloud.messages import (
     Statement,
     Value,
 )
+from connectors.sqlitecloud.server import SqliteCloudServer
 
 PATIENCE = 30.0
 
@@ -31,12 +34,10 @@ class Peer:
     """One connection. Use as a context manager."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
-        self._socket = socket.create_connection((host, port), timeout=PATIENCE)
+        self.socket = socket.create_connection((host, port), timeout=PATIENCE)
         if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
-        self._cutter = FrameCutter()
-        self.received = 0
-        """Bytes, so far."""
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
+        self.cutter = FrameCutter()
 
     def __enter__(self) -> Peer:
         return self
@@ -45,10 +46,10 @@ class Peer:
         self.close()
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def send(self, octets: bytes) -> None:
-        self._socket.sendall(octets)
+        self.socket.sendall(octets)
 
     def say(self, text: str) -> None:
         """Send a request without parameters, and do not wait for its answer."""
@@ -56,15 +57,14 @@ class Peer:
 
     def message(self) -> Message | None:
         """Return the next message; None when the server has closed."""
-        while (frame := self._cutter.next_frame()) is None:
+        while (frame := self.cutter.next_frame()) is None:
             try:
-                chunk = self._socket.recv(1 << 16)
+                chunk = self.socket.recv(1 << 16)
             except ConnectionError:
                 chunk = b""
             if not chunk:
                 return None
-            self.received += len(chunk)
-            self._cutter.receive(chunk)
+            self.cutter.receive(chunk)
         return parse(frame)
 
     def ask(self, text: str, *parameters: Value) -> Any:
@@ -97,6 +97,20 @@ def pauth(port: int, ticket: PubSubOffer, tls: ssl.SSLContext | None = None) -> 
     peer.send(encode_text(ticket.octets))
     assert plain(peer.message()) == "OK"
     return peer
+
+
+def writer(server: SqliteCloudServer, tls: ssl.SSLContext | None = None) -> Peer:
+    peer = Peer(server.port, tls)
+    assert peer.ask("USE DATABASE shop.db") == "OK"
+    return peer
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what must come to be; fail the test when it does not."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def json_text(message: Message | None) -> bytes:

@@ -13,7 +13,7 @@ from connectors.sqlitecloud.messages import Command, JsonText, Rowset, ServerErr
 from connectors.sqlitecloud.server import SqliteCloudServer
 from connectors.sqlitecloud.server_state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
-from tests.support.sqlitecloud_peer import Peer
+from tests.support.sqlitecloud_peer import Peer, until
 
 
 @pytest.fixture
@@ -92,8 +92,7 @@ def test_a_transaction_lasts_over_requests_and_goes_with_its_connection(server: 
         other.ask("INSERT INTO foo(id) VALUES(1)")
         assert other.ask("SELECT count(*) FROM foo") == [(1,)]
         assert peer.ask("SELECT count(*) FROM foo") == [(0,)]
-    while server.client_count > 1:
-        pass
+    until(lambda: server.client_count == 1)
 
     assert peer.ask("INSERT INTO foo(id) VALUES(2)") == [10, 0, 2, 1, 1, 1]
     assert peer.ask("SELECT id FROM foo") == [(2,)]
@@ -123,8 +122,7 @@ def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(
 
     assert 200 < len(first.rows) < 400
     peer.close()
-    while server.client_count:  # it ends although the result never does
-        pass
+    until(lambda: server.client_count == 0)  # it ends although the result never does
 
 
 def test_what_a_client_does_not_want_is_left_out(peer: Peer) -> None:
@@ -141,7 +139,7 @@ def test_texts_end_with_a_zero_for_a_client_that_wants_it(peer: Peer) -> None:
     peer.ask("SET CLIENT KEY ZEROTEXT TO 1")
 
     peer.say("SELECT 'abc'")
-    assert peer._socket.recv(4096).endswith(b"!4 abc\x00")
+    assert peer.socket.recv(4096).endswith(b"!4 abc\x00")
     assert peer.ask("SELECT 'a' || char(0) || 'b'")[0] == 10002
 
 
@@ -206,7 +204,7 @@ def test_who_is_told_to_show_credentials_must(serve: Serve) -> None:
 
 
 def test_tables_and_their_columns_are_listed(peer: Peer) -> None:
-    assert [row[1:3] + (row[4],) for row in peer.ask("LIST TABLES")] == [("bar", "table", 1), ("foo", "table", 0)]
+    assert [(*row[1:3], row[4]) for row in peer.ask("LIST TABLES")] == [("bar", "table", 1), ("foo", "table", 0)]
     assert [row[1:5] for row in peer.ask("LIST METADATA TABLE foo")] == [
         ("id", "INTEGER", 0, 1),
         ("col1", "TEXT", 0, 0),

@@ -1,0 +1,336 @@
+"""A server's notifications: who hears what, in which words, in which order, and what a server may do wrong."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.capture import CaptureMode
+from connectors.sqlitecloud.dialect import Dialect
+from connectors.sqlitecloud.messages import PubSubOffer
+from connectors.sqlitecloud.server import SqliteCloudServer
+from tests.connectors.sqlitecloud.conftest import Serve
+from tests.support.sqlitecloud_peer import Peer, json_text, pauth, plain, until, writer
+
+LISTEN = "LISTEN TABLE foo DATABASE shop.db"
+OLD = Dialect(words="old")
+
+
+def test_a_commit_is_told_to_those_who_listen_in_the_words_of_the_samples(serve: Serve) -> None:
+    for dialect, expected in [
+        (
+            OLD,
+            '"channel":"foo","type":"TABLE","pk":["id"],"payload":[{"type":"INSERT","id":15,"col1":"test100","col2":"test101"}]}',
+        ),
+        (
+            Dialect(),
+            '"channel":"foo","channel_type":"TABLE","sqlite_pk_name":["id"],'
+            '"payload":[{"sqlite_type":"INSERT","id":15,"col1":"test100","col2":"test101"}]}',
+        ),
+    ]:
+        server = serve(Behaviour(dialect=dialect))
+        with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
+            uuid = peer.ask("GET CLIENT KEY UUID")
+            peer.ask("INSERT INTO foo VALUES(15,'test100','test101')")
+            text = json_text(heard.message()).decode()
+            peer.ask("DELETE FROM foo")
+        assert text == f'{{"sender":"{uuid}",{expected}'
+        server.close()
+
+
+def test_a_transaction_is_one_notification_for_each_table_at_its_commit(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, writer(server) as ear, ear.listen("LISTEN TABLE *", server.port) as heard:
+        peer.ask("BEGIN; INSERT INTO foo(id) VALUES(1)")
+        peer.ask(
+            "INSERT INTO bar VALUES('x', 1); INSERT INTO foo(id) VALUES(2); SAVEPOINT s; INSERT INTO foo(id) VALUES(3)"
+        )
+        ear.ask("NOTIFY nobody; LISTEN c; NOTIFY c 'before'")
+        peer.ask("ROLLBACK TO s; COMMIT")
+        ear.ask("NOTIFY c 'after'")
+        told = heard.heard(4)
+
+    assert [(each["channel"], each["channel_type"]) for each in told[:1] + told[3:]] == [("c", "MESSAGE")] * 2
+    assert {each["channel"]: len(each["payload"]) for each in told[1:3]} == {"foo": 2, "bar": 1}
+
+
+def test_what_is_rolled_back_or_fails_is_not_told(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
+        peer.ask("BEGIN; INSERT INTO foo(id) VALUES(1); ROLLBACK")
+        assert peer.ask("INSERT INTO foo(id) VALUES(2), (2)")[0] == 19
+        peer.ask("SAVEPOINT s; INSERT INTO foo(id) VALUES(3); RELEASE s")
+        (told,) = heard.heard()
+
+    assert told["payload"] == [{"sqlite_type": "INSERT", "id": 3, "col1": None, "col2": None}]
+
+
+def test_a_commit_that_fails_tells_nothing(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, peer.listen("LISTEN TABLE *", server.port) as heard:
+        peer.ask("CREATE TABLE baz(id INTEGER PRIMARY KEY, foo REFERENCES foo DEFERRABLE INITIALLY DEFERRED)")
+        peer.ask("PRAGMA foreign_keys = ON; BEGIN; INSERT INTO baz VALUES(1, 99)")
+        assert peer.ask("COMMIT") == (19, "FOREIGN KEY constraint failed")
+        peer.ask("INSERT INTO foo(id) VALUES(99); COMMIT")
+        assert peer.ask("INSERT INTO baz VALUES(2, 98)")[0] == 19
+        peer.ask("INSERT INTO foo(id) VALUES(1)")
+        told = heard.heard(3)
+
+    assert sorted((each["channel"], [row["id"] for row in each["payload"]]) for each in told) == [
+        ("baz", [1]),
+        ("foo", [1]),
+        ("foo", [99]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("capture", "entries"),
+    [
+        (CaptureMode.SESSION, [{"type": "DELETE", "pv": [1]}, {"type": "INSERT", "id": 2, "col1": "a", "col2": "z"}]),
+        (CaptureMode.HOOK_FULL, [{"type": "UPDATE", "id": 2, "col1": "a", "col2": "z", "pv": [1]}]),
+        (CaptureMode.HOOK_CHANGED, [{"type": "UPDATE", "id": 2, "col2": "z", "pv": [1]}]),
+    ],
+)
+def test_a_key_move_is_told_in_each_of_the_three_ways(
+    serve: Serve, capture: CaptureMode, entries: list[object]
+) -> None:
+    server = serve(Behaviour(capture=capture, dialect=OLD))
+    with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
+        peer.ask("INSERT INTO foo VALUES(1, 'a', 'b')")
+        peer.ask("BEGIN; SAVEPOINT s; DELETE FROM foo; ROLLBACK TO s")
+        peer.ask("UPDATE foo SET id = 2, col2 = 'z'; COMMIT")
+        told = heard.heard(2)[1]
+
+    assert sorted(told["payload"], key=str) == sorted(entries, key=str)
+
+
+def test_savepoints_of_one_name_are_undone_as_sqlite_does_it(serve: Serve) -> None:
+    server = serve(Behaviour(capture=CaptureMode.HOOK_FULL))
+    with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
+        peer.ask('BEGIN; SAVEPOINT s; INSERT INTO foo(id) VALUES(1); SAVEPOINT "S"; INSERT INTO foo(id) VALUES(2)')
+        peer.ask("RELEASE s; INSERT INTO foo(id) VALUES(3); ROLLBACK TO s -- all three")
+        peer.ask("INSERT INTO foo(id) VALUES(4); INSERT OR IGNORE INTO foo(id) VALUES(4); COMMIT")
+        (told,) = heard.heard()
+
+        assert [entry["id"] for entry in told["payload"]] == [4]
+        assert peer.ask("SELECT id FROM foo") == [(4,)]
+
+
+def test_what_a_statement_returns_is_answered_and_told(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
+        assert peer.ask("INSERT INTO foo(id) VALUES(5) RETURNING id + 1") == [(6,)]
+        assert [entry["id"] for entry in heard.heard()[0]["payload"]] == [5]
+
+
+def test_a_table_dropped_after_it_was_changed_is_not_told_and_the_server_lives(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
+        peer.ask("BEGIN; INSERT INTO foo(id) VALUES(1); DROP TABLE foo; COMMIT")
+        peer.ask("CREATE TABLE foo(k PRIMARY KEY); INSERT INTO foo VALUES('x')")
+
+        assert heard.heard()[0]["payload"] == [{"sqlite_type": "INSERT", "k": "x"}]
+
+
+def test_columns_called_like_reserved_words_and_every_kind_of_value_are_written(serve: Serve) -> None:
+    server = serve(
+        Behaviour(dialect=Dialect(words="old", old_key="always", null="absent", blob="hex", large_integers="text"))
+    )
+    with writer(server) as peer, peer.listen("LISTEN TABLE odd", server.port) as heard:
+        peer.ask('CREATE TABLE odd(type TEXT PRIMARY KEY, pv, "a""b") WITHOUT ROWID')
+        peer.ask("INSERT INTO odd VALUES('ü\"', x'00ff', 1e999), ('y', 9007199254740993, NULL)")
+        first = json_text(heard.message()).decode()
+        peer.ask("UPDATE odd SET pv = 2.0 WHERE type = 'y'")
+        second = json_text(heard.message()).decode()
+
+    assert '{"type":"INSERT","type":"ü\\"","pv":"00ff","a\\"b":9.0e+999}' in first
+    assert '{"type":"INSERT","type":"y","pv":"9007199254740993"}' in first
+    assert second.endswith('"payload":[{"type":"UPDATE","type":"y","pv":2.0,"pv":["y"]}]}')
+
+
+def test_channels_are_made_removed_and_listed(server: SqliteCloudServer) -> None:
+    with writer(server) as peer:
+        assert peer.ask("CREATE CHANNEL c1;") == "OK"
+        assert peer.ask("CREATE CHANNEL c1") == (10005, "Cannot create channel c1 because it already exists.")
+        assert peer.ask("CREATE CHANNEL ? IF NOT EXISTS;", "c1") == "OK"
+        assert peer.ask("CREATE CHANNEL ?;", "it's; two") == "OK"
+        assert peer.ask("LIST CHANNELS") == [("c1",), ("it's; two",)]
+        with peer.listen("LISTEN c1;", server.port) as heard:
+            assert peer.ask("NOTIFY c1 'it''s';") == "OK"
+            assert peer.ask("NOTIFY ? ?;", "c1", '{"a":";"}') == "OK"
+            assert peer.ask("NOTIFY c1, x") == "OK"
+            assert peer.ask("NOTIFY c1") == "OK"
+            told = heard.heard(4)
+            assert peer.ask("LIST PUBSUB CONNECTIONS")[0][2] == "c1"
+        assert peer.ask("REMOVE CHANNEL ?;", "c1") == "OK"
+        assert peer.ask("REMOVE CHANNEL c1")[0] == 10005
+        assert peer.ask("LIST CHANNELS") == [("it's; two",)]
+    assert [each.get("payload") for each in told] == ["it's", '{"a":";"}', "x", None]
+
+
+def test_nobody_hears_what_he_did_not_ask_for_or_not_any_more(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, peer.listen("LISTEN a", server.port) as heard:
+        peer.ask("LISTEN b; LISTEN TABLE foo; LISTEN TABLE FOO; LISTEN TABLE bar")
+        assert peer.ask("LIST TABLES PUBSUB") == [("bar",), ("foo",)]
+        peer.ask("UNLISTEN a; UNLISTEN TABLE bar")
+        peer.ask("NOTIFY a 1; INSERT INTO bar VALUES(1, 1); INSERT INTO foo(id) VALUES(1); NOTIFY b 2")
+        assert [each["channel"] for each in heard.heard(2)] == ["foo", "b"]
+        peer.ask("UNLISTEN TABLE *; INSERT INTO foo(id) VALUES(2); NOTIFY b 3")
+        assert heard.heard()[0]["channel"] == "b"
+        peer.ask("UNLISTEN *; NOTIFY b 4; LISTEN c; NOTIFY c 5")
+        assert heard.heard()[0]["channel"] == "c"
+
+
+@pytest.mark.parametrize("answer", ["ok", "ticket"])
+def test_only_the_first_listen_is_surely_answered_with_the_ticket(serve: Serve, answer: str) -> None:
+    server = serve(Behaviour(repeated_listen=answer))
+    with writer(server) as peer:
+        first, second = peer.ask("LISTEN a"), peer.ask("LISTEN b")
+
+    assert isinstance(first, PubSubOffer)
+    assert second == ("OK" if answer == "ok" else first)
+
+
+def test_a_ticket_opens_one_session_and_a_wrong_one_none(serve: Serve) -> None:
+    server = serve()
+    with writer(server) as peer, Peer(server.port) as other:
+        ticket = peer.ask("LISTEN a")
+        forged = ticket.octets.decode()[:-4] + "beef"
+        assert other.ask(forged)[0] == 10004
+        assert other.ask(ticket.octets.decode()) == "OK"
+        assert other.ask("LISTEN whatever") == "OK"  # this stream is the server's: its words mean nothing
+        peer.ask("NOTIFY a 'x'")
+        assert other.heard()[0]["payload"] == "x"
+    with writer(serve(Behaviour(refuse_pauth=True))) as peer:
+        assert peer.ask(peer.ask("LISTEN a").octets.decode())[0] == 10004
+
+
+def test_a_session_ends_with_its_main_connection_unless_it_wants_only_pubsub(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, writer(server) as stays:
+        ended = peer.listen("LISTEN c", server.port)
+        goes_on = stays.listen("LISTEN c", server.port)
+        assert stays.ask("PUBSUB ONLY;") == "OK"
+        stays.close()
+        peer.close()
+        assert ended.message() is None
+        with writer(server) as third:
+            third.ask("NOTIFY c 'still'")
+        assert goes_on.heard()[0]["payload"] == "still"
+        goes_on.close()
+        ended.close()
+    until(lambda: server.client_count == 0)
+
+
+def test_the_order_of_notifications_is_the_order_of_commits_of_many_writers(server: SqliteCloudServer) -> None:
+    with writer(server) as ear, ear.listen("LISTEN TABLE foo", server.port) as heard:
+        ear.ask("INSERT INTO foo VALUES(0, 0, NULL)")
+        threads = [threading.Thread(target=count_up, args=(server,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        told = heard.heard(101)[1:]
+        for thread in threads:
+            thread.join()
+
+    assert [int(each["payload"][0]["col1"]) for each in told] == list(range(1, 101))
+    assert len({each["sender"] for each in told}) == 4
+
+
+def count_up(server: SqliteCloudServer) -> None:
+    with writer(server) as peer:
+        for _ in range(25):
+            assert peer.ask("UPDATE foo SET col1 = col1 + 1")[0] == 10
+
+
+@pytest.mark.parametrize("pacing", [Pacing.JOINED, Pacing.SPLIT])
+def test_thousands_of_notifications_arrive_however_they_are_written(serve: Serve, pacing: Pacing) -> None:
+    server = serve(Behaviour(pacing=pacing))
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+        for number in range(20):
+            peer.ask(";".join(f"NOTIFY c {number * 100 + each}" for each in range(100)))
+        assert [int(each["payload"]) for each in heard.heard(2_000)] == list(range(2_000))
+
+
+def test_faults_hit_the_notifications_named(serve: Serve) -> None:
+    server = serve(
+        Behaviour(pacing=Pacing.JOINED, drop={2}, double=range(3, 4), close_pubsub_after=5, notification_frame="+")
+    )
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+        peer.ask(";".join(f"NOTIFY c {number}" for number in range(1, 8)))
+        assert [each["payload"] for each in heard.heard(5)] == ["1", "3", "3", "4", "5"]
+        assert heard.message() is None
+        assert peer.ask("PING") == "PONG"
+
+
+def test_a_notification_may_be_cut_or_announced_as_absurdly_long(serve: Serve) -> None:
+    server = serve(Behaviour(cut=2))
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+        peer.ask("NOTIFY c 1; NOTIFY c 2")
+        heard.heard()
+        assert heard.message() is None
+        assert heard.cutter.held > 40
+    server = serve(Behaviour(oversize=1))
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+        peer.ask("NOTIFY c 1")
+        assert heard.socket.recv(4096).startswith(b"#1125899906842624 {")
+
+
+def test_who_does_not_read_is_dropped_and_no_other_notices(serve: Serve) -> None:
+    server = serve(Behaviour(pacing=Pacing.JOINED, most_unsent=1 << 20))
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+        for _ in range(30):
+            assert peer.ask("NOTIFY c ?", "x" * 1_000_000) == "OK"
+        until(lambda: server.listening_count == 0)
+        told = 0
+        while heard.message() is not None:
+            told += 1
+
+    assert told < 30
+
+
+def test_who_does_not_read_may_miss_some_without_a_word(serve: Serve) -> None:
+    server = serve(Behaviour(pacing=Pacing.JOINED, slow_reader="drop", most_unsent=1 << 20))
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+        for _ in range(30):
+            assert peer.ask("NOTIFY c ?", "x" * 1_000_000) == "OK"
+        told = [""]
+        while told[-1] != "last":
+            peer.ask("NOTIFY c last")
+            told.append(heard.heard()[0]["payload"])
+
+    assert len([text for text in told if text.startswith("x")]) < 30
+
+
+def test_writers_may_be_made_to_wait_for_who_does_not_read(serve: Serve) -> None:
+    server = serve(Behaviour(pacing=Pacing.JOINED, slow_reader="stall", most_unsent=1 << 20))
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+        done = threading.Event()
+        thread = threading.Thread(
+            target=lambda: [peer.ask("NOTIFY c ?", "x" * 1_000_000) for _ in range(30)] and done.set()
+        )
+        thread.start()
+        assert not done.wait(0.5)
+        assert len(heard.heard(30)) == 30
+        assert done.wait(30)
+        thread.join()
+
+
+def test_a_server_can_be_closed_while_a_writer_waits(serve: Serve) -> None:
+    server = serve(Behaviour(slow_reader="stall", most_unsent=1))
+    with writer(server) as peer, peer.listen("LISTEN c", server.port):
+        for _ in range(20):
+            peer.say(f"NOTIFY c '{'x' * 500_000}'")
+        server.close()
+        while (message := peer.message()) is not None:
+            assert plain(message) == "OK"
+
+
+def test_connections_are_broken_when_asked_and_clients_may_come_back(server: SqliteCloudServer) -> None:
+    with writer(server) as peer:
+        ticket = peer.ask("LISTEN c")
+        with pauth(server.port, ticket) as heard:
+            server.disconnect_listeners()
+            assert heard.message() is None
+        assert peer.ask("PING") == "PONG"
+        with pauth(server.port, ticket) as again:
+            peer.ask("NOTIFY c 'back'")
+            assert again.heard()[0]["payload"] == "back"
+        server.disconnect_all()
+        assert peer.message() is None
+    assert server.client_count == 0

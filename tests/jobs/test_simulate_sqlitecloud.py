@@ -1,0 +1,99 @@
+"""The simulator of SQLite Cloud as a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import apsw
+import pytest
+import trustme
+
+from tests.jobs.test_simulate import command, line, port_of, running
+from tests.support.sqlitecloud_peer import Peer
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "my shop.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT NOT NULL, price REAL)")
+    connection.execute("INSERT INTO item VALUES(1, 'pen', 1.5), (2, 'ink', 4.0)")
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_a_users_file_keeps_it_changing_and_leaves_it_whole(shop: Path, number: signal.Signals) -> None:
+    arguments = ("--database", str(shop), "--changes-per-second", "200", "--dialect", "old")
+    with running(*arguments, connector="sqlitecloud") as process:
+        port = port_of(process)
+        assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db?insecure=1"
+        with Peer(port) as peer, peer.listen("USE DATABASE 'my shop.db'; LISTEN TABLE item;", port) as heard:
+            told = heard.heard(5)
+            assert {each["type"] for each in told} == {"TABLE"}
+            assert len(peer.ask("SELECT * FROM item")) > 0
+            process.send_signal(number)
+            assert process.wait(timeout=30) == 0
+        assert process.stdout is not None
+        assert "quiet after" in process.stdout.read()
+    assert [path.name for path in shop.parent.iterdir()] == ["my shop.db"]
+    with apsw.Connection(str(shop)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("SELECT * FROM item").fetchall() != [(1, "pen", 1.5), (2, "ink", 4.0)]
+
+
+def test_it_may_leave_all_changes_to_clients_and_encrypt(shop: Path, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
+    issued = trustme.CA().issue_cert("localhost")
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    arguments = (
+        "--database",
+        str(shop),
+        "--changes-per-second",
+        "0",
+        "--certificate",
+        str(certificate),
+        "--key",
+        str(key),
+    )
+    with running(*arguments, connector="sqlitecloud") as process:
+        port = port_of(process)
+        assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db"
+        assert line(process) == "quiet after 0 changes"
+
+
+@pytest.mark.parametrize(
+    ("contents", "options", "complaint"),
+    [
+        (None, (), "shop.txt: database: found 'no such file'"),
+        (
+            b"no database at all, but long enough to look at" * 50,
+            (),
+            "shop.txt: database: found 'file is not a database'",
+        ),
+        (b"", ("--certificate", "/no/such.pem"), "/no/such.pem: certificate: found"),
+        (b"", (), "shop.txt: database: found 'no table'"),
+    ],
+)
+def test_what_cannot_be_served_is_told_with_exit_code_2(
+    tmp_path: Path, contents: bytes | None, options: tuple[str, ...], complaint: str
+) -> None:
+    file = tmp_path / "shop.txt"
+    if contents is not None:
+        file.write_bytes(contents)
+
+    done = subprocess.run(
+        command("--database", str(file), *options, module="jobs.cli", connector="sqlitecloud"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert file.exists() == (contents is not None)
+    assert not contents or file.read_bytes() == contents
