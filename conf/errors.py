@@ -11,6 +11,7 @@
     │   ├── LocalProtocolError    our fault: a bug
     │   └── RemoteProtocolError   the peer's: reconnect
     ├── SourceRefused             the source said no: code, text
+    │   ├── UntrustedSource       its certificate is not one to trust: nothing was sent
     │   └── StatementRefused      to a statement: extended code, offset in the statement
     ├── SourceUnavailable         connect, read, write, time-out; retryable
     ├── StoreUnavailable          a Delta table cannot be read or written now; retryable
@@ -167,6 +168,18 @@ class SourceRefused(SilverfoldError):
     def __init__(self, *, code: str, text: str, stream: str | None = None) -> None:
         self.code, self.text, self.stream = code, text, stream
         super().__init__(f"{stream + ': ' if stream else ''}{code}: {text}")
+
+
+class UntrustedSource(SourceRefused):
+    """The source's certificate is expired, of another name, or of nobody we trust. Nothing was sent to it.
+
+    To try again would meet the same certificate: someone has to look.
+    """
+
+    error_class = "UNTRUSTED_SOURCE"
+
+    def __init__(self, *, text: str) -> None:
+        super().__init__(code="certificate", text=text)
 
 
 class StatementRefused(SourceRefused):

@@ -1,4 +1,4 @@
-"""A TCP connection to a source, for asyncio: read what has arrived, write what is small.
+"""A TCP connection to a source, in plain text or TLS, for asyncio: read what has arrived, write what is small.
 
 What has arrived is kept until it is read, up to a bound; beyond it the socket is left alone, and the sender waits.
 Nothing that has arrived is lost when a reader is cancelled: `Connection.arrived` hands it out.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from typing import Final, NamedTuple, cast
 
-from conf.errors import SourceUnavailable
+from conf.errors import SourceUnavailable, UntrustedSource
 
 MOST_UNREAD: Final = 1 << 20
 """Bytes that may have arrived and not been read before the socket is left alone. One more chunk may be on its way."""
@@ -47,21 +48,33 @@ def parse_address(text: str) -> Address:
     return Address(host, int(port))
 
 
-async def connect(address: Address, *, timeout: float) -> Connection:
+async def connect(
+    address: Address, *, timeout: float, tls: ssl.SSLContext | None = None, server_name: str | None = None
+) -> Connection:
     """Return an open connection: keep-alive on, small writes not delayed.
 
     Args:
-        timeout: Seconds.
+        timeout: Seconds, the TLS handshake included.
+        tls: How to encrypt, and whom to trust; None for plain text.
+        server_name: The name that the certificate must have, with ``tls``; by default the address's host.
 
     Raises:
-        SourceUnavailable: Nobody listens there, the name is not known, or it takes too long.
+        SourceUnavailable: Nobody listens there, the name is not known, it takes too long, or it does not speak TLS.
+        UntrustedSource: The certificate is not one to trust.
     """
     loop = asyncio.get_running_loop()
+    name = (server_name or address.host) if tls else None
     try:
         async with asyncio.timeout(timeout):
-            _, protocol = await loop.create_connection(Connection, address.host, address.port)
+            _, protocol = await loop.create_connection(
+                Connection, address.host, address.port, ssl=tls, server_hostname=name
+            )
     except TimeoutError:
         raise SourceUnavailable(f"{address}: no connection within {timeout:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise UntrustedSource(text=f"{address}: {error.verify_message}") from error
+    except ssl.SSLError as error:
+        raise SourceUnavailable(f"{address}: no TLS: {error.reason or error}") from error
     except OSError as error:
         raise SourceUnavailable(f"{address}: {error.strerror or error}") from error
     return protocol
@@ -76,7 +89,12 @@ class Connection(asyncio.Protocol):
         self._ended = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._closed = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        """Is done once nothing more will arrive, which a connection that is not read may learn late."""
+        self._closed = loop.create_future()
+        self._room = asyncio.Event()
+        self._room.set()
 
     async def read(self, timeout: float | None = None) -> bytes:
         """Return all that has arrived, as soon as there is any; empty when the peer has closed and all is read.
@@ -116,9 +134,21 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size() > MOST_UNSENT:
             raise SourceUnavailable("the peer does not read what it is sent")
 
+    async def send(self, message: bytes) -> None:
+        """Send bytes of any number, and wait until there is room for more.
+
+        A connection that ends meanwhile ends the wait: reading tells why.
+        """
+        self._transport.write(message)
+        await self._room.wait()
+
+    def abort(self) -> None:
+        """End the connection without waiting for its end. What has arrived can still be read."""
+        self._transport.abort()
+
     async def close(self) -> None:
         """End the connection, whatever is on its way. Safe to repeat."""
-        self._transport.abort()
+        self.abort()
         await asyncio.wait([self._closed])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -139,16 +169,30 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        """See `asyncio.Protocol`. The connection is ours to close."""
-        self._ended = True
-        self._wake()
-        return True
+        """See `asyncio.Protocol`. The connection is ours to close; one half of TLS cannot stay open."""
+        self._end()
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.BaseProtocol`."""
-        self._ended, self._error = True, self._error or exc
-        self._wake()
+        self._error = self._error or exc
+        self._end()
+        self._room.set()
         self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._room.set()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._wake()  # first: who reads knows more of how it ended
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():

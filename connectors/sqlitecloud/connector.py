@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from random import Random
 from typing import Literal
 
 from pydantic import BaseModel
@@ -53,7 +56,8 @@ class SqliteCloudConnector:
         """Return a receiver for the feed. Opens nothing yet."""
         from connectors.sqlitecloud.receiver import SqliteCloudReceiver  # noqa: PLC0415 - a build needs no sockets
 
-        return SqliteCloudReceiver(feed)
+        rng = Random()  # noqa: S311 - it spreads waits and names a channel, it keeps no secret
+        return SqliteCloudReceiver(feed, rng=rng, clock=time.monotonic, environ=os.environ)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[Address]:
+async def serving(serve: Serve, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Address]:
     """Run a peer on a free port: ``serve(reader, writer)`` for each connection, closed when it returns."""
     tasks: set[asyncio.Task[None]] = set()
 
@@ -28,7 +29,7 @@ async def serving(serve: Serve) -> AsyncIterator[Address]:
             end = writer.transport.abort if task.cancelling() else writer.close
             end()
 
-    server = await asyncio.start_server(connection, "127.0.0.1", 0)
+    server = await asyncio.start_server(connection, "127.0.0.1", 0, ssl=tls)
     try:
         yield Address(*server.sockets[0].getsockname())
     finally:

@@ -1,0 +1,97 @@
+"""Asks a server on the main connection of a session: one request at a time, each with its whole answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from conf.errors import LocalProtocolError, RemoteProtocolError, SourceUnavailable
+from connectors.sqlitecloud.line import Line
+from connectors.sqlitecloud.messages import (
+    BadFrame,
+    ChunkReceived,
+    ChunksEnded,
+    ConnectionEnded,
+    EchoAsked,
+    ListenAccepted,
+    MainEvent,
+    ReplyReceived,
+    Request,
+    RequestRefused,
+    TicketReceived,
+)
+from connectors.sqlitecloud.protocol import MainState, MainStream
+from connectors.transport import Connection
+
+Answer: TypeAlias = ReplyReceived | ChunkReceived | ChunksEnded | TicketReceived | ListenAccepted
+
+_OWED = (MainState.WAITING, MainState.CHUNKS)
+
+
+class MainLine:
+    """The main connection. Any number of tasks may ask; each waits for its turn.
+
+    What is left of an answer that nobody waits for any more is read, and dropped, before the next request is sent.
+    """
+
+    def __init__(self, connection: Connection, stream: MainStream, *, frame_timeout: float) -> None:
+        self._connection, self._stream = connection, stream
+        self._line: Line[MainEvent] = Line(connection, stream, frame_timeout=frame_timeout)
+        self._turn = asyncio.Lock()
+        self._holder: asyncio.Task[object] | None = None
+        self.bad: BadFrame | None = None
+        """What could not be read, once that ended the connection."""
+
+    async def answers(self, request: Request, patience: float | None) -> AsyncGenerator[Answer, None]:
+        """Send a request and yield its answer: one event, or chunks and their end.
+
+        Args:
+            patience: Seconds in which the answer must begin, and go on; None waits for ever.
+
+        Raises:
+            StatementRefused: The server said no. The connection goes on.
+            InvalidValue: The request cannot be written; nothing was sent.
+            LocalProtocolError: This task is still reading another answer.
+            SourceUnavailable, RemoteProtocolError, WireError: The connection is over.
+        """
+        async with self._my_turn():
+            while self._stream.state in _OWED:
+                await self._next(patience)
+            await self._connection.send(self._stream.send(request))
+            while self._stream.state in _OWED:
+                event = await self._next(patience)
+                if isinstance(event, RequestRefused):
+                    raise event.error
+                if not isinstance(event, EchoAsked):
+                    yield event
+
+    @asynccontextmanager
+    async def _my_turn(self) -> AsyncGenerator[None, None]:
+        task = asyncio.current_task()
+        if self._holder is not None and self._holder is task:
+            raise LocalProtocolError("the answer to this task's last request is still being read")
+        async with self._turn:
+            self._holder = task
+            try:
+                yield
+            finally:
+                self._holder = None
+
+    async def _next(self, patience: float | None) -> Answer | RequestRefused | EchoAsked:
+        event = await self._line.next_event(patience)
+        if isinstance(event, EchoAsked):
+            await self._connection.send(event.answer)
+        if isinstance(event, ConnectionEnded):
+            raise SourceUnavailable("the server closed the main connection")
+        if isinstance(event, BadFrame):
+            self.bad = event
+            raise broken(event)
+        return event
+
+
+def broken(event: BadFrame) -> RemoteProtocolError:
+    """Return why a connection is over on which something came that cannot be read."""
+    error = event.error
+    return error if isinstance(error, RemoteProtocolError) else RemoteProtocolError(str(error))

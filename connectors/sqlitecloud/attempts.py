@@ -1,0 +1,130 @@
+"""The snapshots of one table in an epoch: when one is due, and whether the attempt under way may become whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from connectors.backoff import Backoff
+from connectors.base import Frame, mark
+from connectors.sqlitecloud import landing
+from connectors.sqlitecloud.control import Description
+from connectors.sqlitecloud.messages import Value
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.payload import TableUpdate
+from connectors.sqlitecloud.window import SnapshotWindow
+
+AT_ONCE: Final = 3
+"""Attempts in a row that are made without waiting."""
+
+BAD_NOTIFICATION: Final = "bad_notification"
+_HOUR: Final = 3_600
+_LONG_AGO: Final = 60.0
+"""Seconds after which a snapshot that was whole counts as one that lasted: the next may be had without waiting."""
+
+
+class TableAttempts:
+    """One table. All times are seconds of one clock.
+
+    Args:
+        backoff: The waits before what is tried again.
+    """
+
+    def __init__(
+        self, stream: str, table: SqliteCloudTable, options: SqliteCloudOptions, backoff: Backoff, *, now: float
+    ) -> None:
+        self.stream, self.table = stream, table
+        self._options, self._backoff = options, backoff
+        self._wanted: float | None = now
+        self._reconciled: float | None = None
+        self._described: Description | None = None
+        self._window: SnapshotWindow | None = None
+        self._open = self._begins = False
+        self._voids = 0
+        self._stood = now
+        self.heard_at = now
+        """When it was last notified."""
+
+    @property
+    def due(self) -> float | None:
+        """When the next attempt is; None while one is under way, or none is to come."""
+        times = [time for time in (self._wanted, self._reconciled) if time is not None]
+        return None if self._open and not self._begins else min(times, default=None)
+
+    def listened(self, described: Description) -> None:
+        """Take note that the table was listened to: the first attempt without a fence reaches back to here."""
+        wanted = self._wanted
+        self._listen(described)
+        self._begins, self._wanted = True, wanted
+
+    def begin(self, described: Description) -> list[Frame]:
+        """Begin an attempt that is overlaid by what is notified from now on; return the frames that say so."""
+        self._listen(described)
+        self._begins = False
+        return landing.begun(described)
+
+    def begin_from_listening(self, described: Description) -> list[Frame]:
+        """Begin the first attempt, overlaid by all since the table was listened to, if it is still what it was then."""
+        if not self._begins or described != self._described:
+            return self.begin(described)
+        self._wanted = None
+        return [landing.control(described)]
+
+    def select(self, rows: Sequence[tuple[Value, ...]], frame: bytes) -> list[Frame]:
+        """Take a frame of the attempt's rows; return what lands."""
+        assert self._window is not None
+        self._window.select(rows)
+        frames = [landing.selected(self.stream, frame, begins=self._begins)]
+        self._begins = False
+        return frames
+
+    def notify(self, update: TableUpdate, now: float) -> list[Frame]:
+        """Take a notification of the table; return the mark that a snapshot is due for it, if that is news."""
+        self.heard_at = now
+        if self._window is None:
+            return []
+        if self._open:
+            self._window.notify(update)
+            return []
+        return [] if self._window.knows(update) else self.need("other columns", now)
+
+    def distrust(self, now: float) -> list[Frame]:
+        """Take note that a notification of the table could not be decoded; return as `notify`."""
+        if self._open and self._window is not None:
+            self._window.void = self._window.void or BAD_NOTIFICATION
+            return []
+        return self.need(BAD_NOTIFICATION, now)
+
+    def need(self, reason: str, now: float) -> list[Frame]:
+        """Let a snapshot be due, unless one is on its way; not at once, if there was one just before."""
+        if self._open or self._wanted is not None:
+            return []
+        if now - self._stood > _LONG_AGO:
+            self._backoff.reset()
+        wait = self._backoff.next_wait()
+        self._wanted = now + wait
+        return [mark("snapshot due", stream=self.stream, reason=reason, next_in=round(wait, 3))]
+
+    def close(self, now: float) -> list[Frame]:
+        """End the window; return the mark that the snapshot is complete, or void."""
+        assert self._window is not None
+        reason = self._window.close()
+        if reason is not None:
+            return self.give_up(reason, now)
+        self._open, self._voids, self._stood = False, 0, now
+        hours = self._options.reconcile_hours
+        self._reconciled = now + hours * _HOUR if hours else None
+        return [landing.complete(self.stream)]
+
+    def give_up(self, reason: str, now: float) -> list[Frame]:
+        """End the attempt, whatever its window says; return the mark."""
+        self._open = self._begins = False
+        self._voids += 1
+        wait = 0.0 if self._voids < AT_ONCE else self._backoff.next_wait()
+        self._wanted = now + wait
+        return [landing.void(self.stream, reason, attempts=self._voids, wait=wait)]
+
+    def _listen(self, described: Description) -> None:
+        self._window = SnapshotWindow(described, self.table, self._options)
+        self._described, self._open = described, True
+        self._wanted = self._reconciled = None

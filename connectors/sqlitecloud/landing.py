@@ -1,0 +1,83 @@
+"""What lands of an epoch, frame by frame; bodies as they came.
+
+==========================  ==========================================================================================
+data, ``whole``             a notification; ``stream`` is the table's name, or ``notify:`` and the channel's
+control                     before each attempt at a snapshot: the table's columns and key (`control.Description`)
+snapshot, ``inside``        a frame of the SELECT's answer, its end included; ``begin`` for the first one of the epoch
+                            without a fence, whose window goes back to where the table was listened to
+``snapshot begin``          ``begin``: from here on notifications overlay the snapshot that is asked for now
+``snapshot complete``       ``end``, at the end of the window: with what overlays it, the snapshot is the table
+``snapshot void``           why it is not; another attempt follows, at once or after ``next_in`` seconds
+``logged in``               the session's uuid, and where
+``listening``               to what; from here on nothing is missed
+``snapshot due``            why a table is read again
+``table left out``          why a table of the database is not read
+``unknown stream``          once for each in an epoch: nothing is known of it but what is notified
+``bad notification``        it lands in its table's stream, which is read again: it cannot be decoded
+``bad frame``               what is no frame, or no notification of anything: its beginning, in base64
+``no canary``               the server refuses the channel that tells whether notifications still come
+==========================  ==========================================================================================
+
+Marks are logged when they have landed. The secret of PAUTH never lands.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Final
+
+from conf.errors import SilverfoldError, WireError
+from connectors.base import Boundary, Frame, Kind, mark
+from connectors.sqlitecloud.control import Description
+from connectors.sqlitecloud.messages import BadFrame, Notification
+
+_KEPT: Final = 1 << 16
+"""Bytes of a bad frame of which a mark keeps a copy."""
+
+
+def notified(stream: str, notification: Notification) -> Frame:
+    """Return the frame of a notification: an update of its own."""
+    return Frame(notification.frame, Kind.DATA, Boundary.WHOLE, stream)
+
+
+def begun(described: Description) -> list[Frame]:
+    """Return the frames by which an attempt starts over: only what lands from here on overlays it."""
+    begin = mark("snapshot begin", stream=described.table)._replace(boundary=Boundary.BEGIN)
+    return [control(described), begin]
+
+
+def control(described: Description) -> Frame:
+    """Return the frame that tells a table's columns and key."""
+    return Frame(described.to_json(), Kind.CONTROL, stream=described.table)
+
+
+def selected(stream: str, frame: bytes, *, begins: bool) -> Frame:
+    """Return a frame of a snapshot's rows."""
+    return Frame(frame, Kind.SNAPSHOT, Boundary.BEGIN if begins else Boundary.INSIDE, stream)
+
+
+def complete(stream: str) -> Frame:
+    """Return the frame that ends a snapshot, which is whole."""
+    return mark("snapshot complete", stream=stream)._replace(boundary=Boundary.END)
+
+
+def void(stream: str, reason: str, *, attempts: int, wait: float) -> Frame:
+    """Return the mark of a snapshot that does not come to what the table is."""
+    return mark("snapshot void", stream=stream, reason=reason, attempts=attempts, next_in=round(wait, 3))
+
+
+def bad_notification(stream: str, error: WireError) -> Frame:
+    """Return the mark of a notification that lands, and cannot be decoded."""
+    return mark("bad notification", stream=stream, error_class=error.error_class, reason=str(error))
+
+
+def bad_frames(frames: Sequence[BadFrame]) -> list[Frame]:
+    """Return the marks of what ended the session, because it could not be read."""
+    return [bad_frame(bad.frame, bad.error) for bad in frames]
+
+
+def bad_frame(octets: bytes, error: SilverfoldError) -> Frame:
+    """Return the mark of what cannot be read, or is of nothing."""
+    body = b64encode(octets[:_KEPT]).decode("ascii")
+    return mark("bad frame", error_class=error.error_class, reason=str(error), size=len(octets), body=body)

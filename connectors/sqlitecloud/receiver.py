@@ -1,0 +1,139 @@
+"""Lands a database's notifications and snapshots: connects, listens, and only then reads the tables.
+
+A session is an epoch. Nothing tells what was missed between two of them, so each begins with a snapshot of every table.
+Tables are listened to by name, or all of them at once (``all_tables``). Then every table that has a key is read, also
+one that the feed has no silver table for, and one that comes later: what is in bronze can become silver whenever a
+table is configured for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
+from connectors.backoff import Backoff
+from connectors.base import Feed, FrameSink, Resume, mark
+from connectors.sqlitecloud import landing
+from connectors.sqlitecloud.client import Client, connect
+from connectors.sqlitecloud.control import Description
+from connectors.sqlitecloud.describing import describe, list_tables
+from connectors.sqlitecloud.epoch import Epoch
+from connectors.sqlitecloud.live import LiveEpoch
+from connectors.sqlitecloud.naming import ALL
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.places import connection_settings
+from connectors.sqlitecloud.settings import ConnectionSettings
+
+_PASSES: Final = frozenset({"5", "6", "10006"})
+"""Codes of a no that passes: busy, locked, and a cluster without a leader."""
+
+_FAREWELL: Final = 1.0
+"""Seconds for removing our channel when we are stopped."""
+
+
+class SqliteCloudReceiver:
+    """A `connectors.base.Receiver`.
+
+    Args:
+        feed: With `SqliteCloudOptions` and `SqliteCloudTable`.
+        rng: Spreads what is tried again, and names our channel.
+        clock: Seconds, of any origin.
+        environ: Where secrets may be.
+    """
+
+    def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float], environ: Mapping[str, str]) -> None:
+        assert isinstance(feed.options, SqliteCloudOptions)
+        self._feed, self._options = feed, feed.options
+        self._rng, self._clock, self._environ = rng, clock, environ
+        settings = [(name, table) for name, table in feed.tables.items() if isinstance(table, SqliteCloudTable)]
+        self._tables = {table.stream(name): table for name, table in settings if not table.is_channel}
+        self._channels = sorted({table.channel for _, table in settings if table.is_channel})
+        self._own = f"silverfold-{rng.getrandbits(64):016x}"
+
+    async def run(self, sink: FrameSink, resume: Resume) -> None:
+        """Run one epoch; see `connectors.base.Receiver`. There is nothing to resume: tables are read anew.
+
+        Raises:
+            ConfigError: A secret, or a file of certificates, is not there.
+            SourceRefused: The login, a table or a channel is refused; a table has no key.
+        """
+        settings, options = connection_settings(self._feed, self._environ), self._options
+        opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
+        try:
+            async with await opening as db:
+                await self._converse(db, settings, sink)
+        except StatementRefused as refused:
+            if refused.code in _PASSES:
+                raise SourceUnavailable(str(refused)) from refused
+            raise
+
+    async def _converse(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> None:
+        epoch = Epoch(self._tables, self._options, channel=self._own, backoff=self._backoff, clock=self._clock)
+        try:
+            channel = await self._listen(db, epoch, settings, sink)
+            await LiveEpoch(db, epoch, sink, self._options, channel=channel, clock=self._clock).run()
+        except asyncio.CancelledError:
+            await sink.land(epoch.hear(db.arrived()))
+            await self._say_farewell(db)
+            raise
+        except SilverfoldError:
+            await sink.land([*epoch.hear(db.arrived()), *landing.bad_frames(db.bad_frames)])
+            raise
+
+    async def _listen(self, db: Client, epoch: Epoch, settings: ConnectionSettings, sink: FrameSink) -> str | None:
+        """Listen to all that is wanted; return our own channel, if there is one."""
+        uuid = await db.uuid()
+        await sink.land([mark("logged in", uuid=uuid, host=settings.host, database=settings.database)])
+        described = await self._describe(db, epoch, sink)
+        for name in [ALL] if self._options.all_tables else sorted(described):
+            await db.listen_table(name)
+        for name in self._channels:
+            await db.listen(name)
+        channel = await self._listen_to_own(db, sink)
+        for name, description in described.items():
+            table = epoch.add(name)
+            if not self._options.fence:
+                table.listened(description)
+        tables = ALL if self._options.all_tables else sorted(described)
+        await sink.land([mark("listening", tables=tables, channels=self._channels)])
+        return channel
+
+    async def _describe(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:
+        """Return what there is to be listened to. Raises SourceRefused for a table of the feed that cannot be."""
+        names = await list_tables(db) if self._options.all_tables else []
+        described: dict[str, Description] = {}
+        for name in sorted({*names, *self._tables}):
+            try:
+                described[name] = await describe(db, name, epoch.settings_of(name))
+            except SourceRefused as refused:
+                may_come = self._options.all_tables and refused.code == "no-table"
+                if isinstance(refused, StatementRefused) or (name in self._tables and not may_come):
+                    raise
+                await sink.land([mark("table left out", stream=name, reason=str(refused))])
+        return described
+
+    async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:
+        """Make a channel and listen to it. Without a fence it may be refused: then there is no canary either."""
+        if not self._options.fence and not self._options.canary_seconds:
+            return None
+        try:
+            await db.create_channel(self._own, if_not_exists=True)
+            await db.listen(self._own)
+        except StatementRefused as refused:
+            if self._options.fence:
+                raise
+            await sink.land([mark("no canary", code=refused.code, text=refused.text)])
+            return None
+        return self._own
+
+    async def _say_farewell(self, db: Client) -> None:
+        with suppress(SilverfoldError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await db.remove_channel(self._own)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._feed.reconnect.first, self._feed.reconnect.longest, self._rng)

@@ -1,0 +1,34 @@
+"""Makes what encrypts a session's connections of its settings."""
+
+from __future__ import annotations
+
+import ssl
+
+from conf.errors import ConfigError
+from connectors.sqlitecloud.settings import Tls
+
+
+def tls_context(settings: Tls) -> ssl.SSLContext:
+    """Return whom to trust, and how to show who we are. One context serves both connections of a session.
+
+    Raises:
+        ConfigError: A file of certificates is missing, or holds none.
+    """
+    try:
+        context = ssl.create_default_context(cafile=settings.root_certificate)
+    except OSError as error:
+        raise _unusable("root_certificate", settings.root_certificate, error) from error
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.client_certificate is not None:
+        try:
+            context.load_cert_chain(settings.client_certificate, settings.client_certificate_key)
+        except OSError as error:
+            raise _unusable("client_certificate", settings.client_certificate, error) from error
+    return context
+
+
+def _unusable(key: str, path: str | None, error: OSError) -> ConfigError:
+    allowed = f"a PEM file that can be used: {error.strerror or error}"
+    return ConfigError(file="connection string", key=key, found=path, allowed=allowed)

@@ -1,0 +1,281 @@
+"""The receiver when something is lost: the epoch ends with its reason, what had come has landed, the next one is whole.
+
+And when a snapshot does not come to what the table is: another attempt follows in the same epoch.
+"""
+
+import asyncio
+import json
+
+import pytest
+
+from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
+from connectors.base import Resume
+from connectors.sqlitecloud import live
+from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.capture import CaptureMode
+from connectors.sqlitecloud.encode import encode_error, encode_json, encode_rowset
+from connectors.sqlitecloud.messages import Column, Rowset, ServerError
+from connectors.sqlitecloud.options import SqliteCloudTable
+from connectors.sqlitecloud.server import SqliteCloudServer
+from tests.support.scsp_peer import OK, Peer, scripted
+from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
+
+XINFO = Rowset(
+    tuple(map(Column, ("name", "type", "notnull", "pk", "hidden"))),
+    [("id", "INTEGER", 0, 1, 0), ("a", "TEXT", 0, 0, 0)],
+)
+
+
+def run(use, *arguments, **options):
+    async def running():
+        async with receiving(*arguments, **options) as at:
+            return await use(at)
+
+    return asyncio.run(running())
+
+
+def one_epoch(path, behaviour, **options):
+    """Run an epoch to its end, then one with a server that behaves; return both sinks, and what ended the first."""
+
+    async def running():
+        sink, second = Sink(), Sink()
+        with (
+            SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server,
+            pytest.raises((SourceUnavailable, RemoteProtocolError)) as raised,
+        ):
+            await asyncio.wait_for(receiver_at(url(server), **options).run(sink, Resume(1)), 30)
+        with SqliteCloudServer.start({"shop.db": path}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server:
+            again = asyncio.create_task(receiver_at(url(server), **options).run(second, Resume(2)))
+            while not second.marks("snapshot complete"):
+                await asyncio.sleep(0.01)
+            again.cancel()
+            await asyncio.wait([again])
+        return sink, raised.value, second
+
+    return asyncio.run(running())
+
+
+@pytest.mark.parametrize("request_number", range(1, 11))
+def test_the_end_of_the_main_connection_at_any_request_ends_the_epoch(request_number, tmp_path):
+    path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY)", "INSERT INTO foo VALUES (1)")
+    behaviour = Behaviour(pacing=Pacing.JOINED, close_main_at=request_number)
+    sink, error, second = one_epoch(path, behaviour, canary_seconds=0.05)
+    assert isinstance(error, SourceUnavailable)
+    assert second.folded("foo") == [{"id": 1}]
+    if request_number <= 7:
+        assert not sink.marks("snapshot complete")
+
+
+def test_the_end_of_the_main_connection_inside_a_result_ends_the_epoch_and_the_chunks_have_landed(tmp_path):
+    rows = [f"INSERT INTO foo VALUES ({n})" for n in range(9)]
+    path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY)", *rows)
+    behaviour = Behaviour(pacing=Pacing.JOINED, close_main_after_chunk=2)
+    sink, error, _ = one_epoch(path, behaviour, max_rows=2)
+    assert isinstance(error, SourceUnavailable)
+    assert sink.outline("foo") == [
+        "fence low",
+        "control",
+        "snapshot begin, begin",
+        "snapshot, inside",
+        "snapshot, inside",
+    ]
+
+
+@pytest.mark.parametrize("switch", [{"close_pubsub_after": 1}, {"refuse_pauth": True}, {"cut": 1}, {"oversize": 1}])
+def test_whatever_ends_the_pubsub_connection_ends_the_epoch(switch, tmp_path):
+    path = database(tmp_path)
+    sink, error, second = one_epoch(path, Behaviour(pacing=Pacing.JOINED, **switch))
+    assert isinstance(error, SourceUnavailable | RemoteProtocolError)
+    assert not sink.marks("snapshot complete")
+    assert second.marks("snapshot complete")
+    bad = [mark["reason"] for mark in sink.marks("bad frame")]
+    expected = {"cut": "truncated", "oversize": "too_large"}
+    assert [reason.partition(":")[0].partition(" ")[0] for reason in bad] == [
+        expected[k] for k in switch if k in expected
+    ]
+
+
+def test_a_fence_that_does_not_come_back_ends_the_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "RETURN_WITHIN", 0.2)
+    sink, error, _ = one_epoch(database(tmp_path), Behaviour(pacing=Pacing.JOINED, drop={1}))
+    assert isinstance(error, SourceUnavailable)
+    assert "low: what was said on our own channel did not come back" in str(error)
+    assert sink.outline("foo") == []
+
+
+def test_a_canary_that_does_not_come_back_ends_the_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "RETURN_WITHIN", 0.2)
+    behaviour = Behaviour(pacing=Pacing.JOINED, drop=range(3, 100))
+    sink, error, _ = one_epoch(database(tmp_path), behaviour, canary_seconds=0.05)
+    assert "canary: what was said on our own channel did not come back" in str(error)
+    assert sink.marks("snapshot complete")
+
+
+def test_canaries_that_come_back_let_the_epoch_go_on(tmp_path):
+    async def use(at):
+        await at.until(lambda: sum(b"canary" in frame.body for frame in at.sink.frames) >= 3)
+        return at.running.done()
+
+    assert run(use, database(tmp_path), canary_seconds=0.02) is False
+
+
+def test_a_table_without_a_key_is_refused_at_the_start_unless_its_settings_name_one(tmp_path):
+    path = database(tmp_path, "CREATE TABLE foo(a, b TEXT)", "INSERT INTO foo VALUES (1, 'x')")
+
+    async def use(at):
+        return await at.ended()
+
+    async def complete(at):
+        await at.complete()
+        return at.sink.folded("foo", SqliteCloudTable(keys=("b",)))
+
+    refused = run(use, path)
+    assert isinstance(refused, SourceRefused)
+    assert str(refused).startswith("foo: no-key: the table has no primary key")
+    assert not refused.retryable
+    assert run(complete, path, {"foo": SqliteCloudTable(keys=("b",))}) == [{"a": "1", "b": "x"}]
+
+
+def test_a_table_that_is_not_there_is_refused_at_the_start(tmp_path):
+    async def use(at):
+        return await at.ended()
+
+    error = run(use, database(tmp_path), {"bar": SqliteCloudTable()})
+    assert str(error) == "bar: no-table: the database has no such table"
+
+
+def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted(tmp_path):
+    path = database(tmp_path)
+
+    async def use(at):
+        await at.complete()
+        await at.db.exec("DROP TABLE foo")
+        await at.until(lambda: at.sink.marks("table left out", "foo"))
+        await at.db.exec("CREATE TABLE foo(k TEXT PRIMARY KEY)")
+        await at.db.exec("INSERT INTO foo VALUES ('x')")
+        await at.until(lambda: b'"k"' in b"".join(f.body for f in at.sink.frames if f.kind == "control"))
+        begun = len(at.sink.marks("snapshot complete"))
+        await at.complete(count=begun + 1)
+        return at.sink
+
+    sink = run(use, path, all_tables=True, reconcile_hours=0.2 / 3600)
+    assert sink.folded("foo") == [{"k": "x"}]
+
+
+def test_a_key_that_moves_in_the_window_without_all_columns_voids_the_attempt_and_the_next_one_is_whole(tmp_path):
+    rows = [f"INSERT INTO foo VALUES ({n}, 'a', 'b')" for n in range(50)]
+    path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a, b)", *rows)
+    behaviour = Behaviour(pacing=Pacing.JOINED, capture=CaptureMode.HOOK_CHANGED, delay=0.02)
+
+    async def use(at):
+        await at.until(lambda: at.sink.marks("fence low"))
+        await at.db.exec("UPDATE foo SET id = 100 WHERE id = 7")
+        await at.complete()
+        return at.sink
+
+    sink = run(use, path, behaviour=behaviour, max_rows=1)
+    (void,) = sink.marks("snapshot void")
+    assert (void["reason"], void["attempts"]) == ("partial_move", 1)
+    assert sink.folded("foo") == stored(path)
+
+
+def test_attempts_that_are_void_again_and_again_are_reported_and_go_on():
+    refuse = encode_error(ServerError(1, 1, -1, "no such function: f"))
+    peer = Peer({"SELECT name, type": encode_rowset(XINFO), "SELECT": refuse})
+    sink = receive_from(peer, lambda sink: len(sink.marks("snapshot void")) >= 5)
+    attempts = [(mark["attempts"], mark["next_in"] > 0) for mark in sink.marks("snapshot void")][:5]
+    assert attempts == [(1, False), (2, False), (3, True), (4, True), (5, True)]
+    assert sink.marks("snapshot void")[0]["reason"] == "1: no such function: f"
+
+
+def receive_from(peer, enough, says=(), **options):
+    """Receive from a scripted peer until enough has landed; the fence channel answers itself."""
+
+    async def running():
+        sink = Sink()
+        async with scripted(peer) as address:
+            task = asyncio.create_task(
+                receiver_at(address, fence=False, settle_seconds=0.02, **options).run(sink, Resume(1))
+            )
+            said = list(says)
+            async with asyncio.timeout(30):
+                while not enough(sink):
+                    if said and said[0][0](sink):
+                        peer.say(said.pop(0)[1])
+                    if task.done():
+                        task.result()
+                    await asyncio.sleep(0.005)
+            task.cancel()
+            await asyncio.wait([task])
+        return sink
+
+    return asyncio.run(running())
+
+
+def said(**members):
+    return json.dumps({"sender": "0", **members}).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "landed"),
+    [
+        (said(channel="foo", channel_type="TABLE", sqlite_pk_name=["id"]), ["data, whole", "bad notification"]),
+        (b"no JSON", []),
+    ],
+    ids=["of the table", "of nobody knows what"],
+)
+def test_a_notification_that_cannot_be_decoded_lands_and_the_table_is_read_again_in_the_same_epoch(text, landed):
+    empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
+    peer = Peer({"SELECT name, type": encode_rowset(XINFO), "SELECT": empty})
+    sink = receive_from(
+        peer,
+        lambda sink: len(sink.marks("snapshot complete")) == 2,
+        [(lambda sink: sink.marks("snapshot complete"), text)],
+    )
+    first = ["control", "snapshot, begin", "snapshot complete, end"]
+    again = ["control", "snapshot begin, begin", "snapshot, inside", "snapshot complete, end"]
+    assert sink.outline("foo") == [*first, *landed, "snapshot due", *again]
+    assert len(sink.marks("bad frame")) == (not landed)
+    assert len([asked for asked in peer.asked if asked.startswith("AUTH")]) == 1
+
+
+def test_an_update_of_a_row_that_is_nowhere_voids_the_attempt():
+    empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
+    lost = said(
+        channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[{"sqlite_type": "UPDATE", "id": 1}]
+    )
+    peer = Peer({"SELECT name, type": encode_rowset(XINFO), "SELECT": empty}, pauth=OK + encode_json(lost))
+    sink = receive_from(peer, lambda sink: sink.marks("snapshot complete"))
+    assert [mark["reason"] for mark in sink.marks("snapshot void")] == ["unexplained_update"]
+    assert sink.outline("foo")[:4] == ["data, whole", "control", "snapshot, begin", "snapshot void"] or (
+        sink.outline("foo")[:4] == ["control", "data, whole", "snapshot, begin", "snapshot void"]
+    )
+
+
+def test_a_server_without_the_privilege_for_a_channel_is_received_without_a_canary():
+    empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
+    refuse = encode_error(ServerError(10004, 0, -1, "no privilege"))
+    peer = Peer({"SELECT name, type": encode_rowset(XINFO), "SELECT": empty, "CREATE CHANNEL": refuse})
+    sink = receive_from(peer, lambda sink: sink.marks("snapshot complete"), canary_seconds=5)
+    assert [mark["text"] for mark in sink.marks("no canary")] == ["no privilege"]
+
+
+def test_a_busy_database_at_the_start_is_tried_again_and_a_wrong_password_is_not():
+    async def ending(answers):
+        async with scripted(Peer(answers)) as address:
+            try:
+                await receiver_at(address).run(Sink(), Resume(1))
+            except (SourceUnavailable, SourceRefused) as error:
+                return error
+
+    refused = asyncio.run(ending({"AUTH": encode_error(ServerError(10004, 0, -1, "wrong password"))}))
+    assert (type(refused).__name__, refused.retryable) == ("StatementRefused", False)
+    locked = asyncio.run(
+        ending(
+            {
+                "LISTEN": encode_error(ServerError(5, 5, -1, "database is locked")),
+                "SELECT name, type": encode_rowset(XINFO),
+            }
+        )
+    )
+    assert (type(locked).__name__, locked.retryable) == ("SourceUnavailable", True)

@@ -1,0 +1,174 @@
+"""Runs a receiver against a server of a database file, and keeps what lands in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import apsw
+
+from conf.model import Reconnect
+from connectors.base import Boundary, ControlFrame, Feed, Frame, Kind, Resume
+from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.client import Client, connect
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.plain import SqliteCloudPlainReader
+from connectors.sqlitecloud.receiver import SqliteCloudReceiver
+from connectors.sqlitecloud.server import SqliteCloudServer
+from pipelines.table_fold import TableFold
+
+PATIENCE = 30.0
+JOINED = Behaviour(pacing=Pacing.JOINED)
+FOO = {"foo": SqliteCloudTable()}
+
+
+@dataclass
+class Sink:
+    """Keeps what lands."""
+
+    frames: list[Frame] = field(default_factory=list)
+
+    async def land(self, frames: list[Frame]) -> None:
+        self.frames += frames
+        await asyncio.sleep(0)
+
+    async def flush(self) -> int:
+        return len(self.frames) - 1
+
+    def outline(self, stream: str) -> list[str]:
+        """What landed of a stream, in order: marks by name, other frames by kind; and the boundary, if it has one."""
+        return [_spelt(frame) for frame in self.frames if frame.stream == stream]
+
+    def marks(self, name: str, stream: str | None = None) -> list[dict[str, Any]]:
+        """The details of the marks of a name, of one stream or of any."""
+        found = [
+            json.loads(frame.body)
+            for frame in self.frames
+            if frame.kind is Kind.MARK and (stream is None or frame.stream == stream)
+        ]
+        return [details for details in found if details["mark"] == name]
+
+    def folded(self, stream: str, table: SqliteCloudTable | None = None) -> list[dict[str, Any]]:
+        """The rows that the last whole snapshot comes to, with all notifications since it began."""
+        reader = SqliteCloudPlainReader(stream, table or SqliteCloudTable(), SqliteCloudOptions())
+        fold = TableFold(())
+        begin = end = -1
+        for at, frame in enumerate(self.frames):
+            if frame.stream == stream and frame.boundary is Boundary.END:
+                end = at
+            if frame.stream == stream and frame.boundary is Boundary.BEGIN and at < self._last_end(stream):
+                begin = at
+        assert -1 < begin < end, "no snapshot is whole"
+        for at, frame in enumerate(self.frames):
+            if frame.stream != stream:
+                continue
+            if frame.kind is Kind.CONTROL and at < end:
+                reader.control(ControlFrame(at, 1, stream, frame.body))
+                fold = TableFold(reader.keys)
+            elif frame.kind is Kind.SNAPSHOT and begin <= at < end:
+                fold.apply(reader.changes(1, [(at, frame.body)]))
+        for at, frame in enumerate(self.frames):
+            if frame.stream == stream and frame.kind is Kind.DATA and at > begin:
+                fold.apply(reader.changes(1, [(at, frame.body)]))
+        return sorted(fold.all_rows(), key=str)
+
+    def _last_end(self, stream: str) -> int:
+        ends = [at for at, f in enumerate(self.frames) if f.stream == stream and f.boundary is Boundary.END]
+        return max(ends, default=-1)
+
+
+def _spelt(frame: Frame) -> str:
+    what = json.loads(frame.body)["mark"] if frame.kind is Kind.MARK else frame.kind.value
+    return what if frame.boundary is Boundary.NONE else f"{what}, {frame.boundary.value}"
+
+
+def database(folder: Path, *statements: str) -> Path:
+    """Make a file; by default with an empty table foo of two columns beside its key."""
+    path = folder / "shop.db"
+    connection = apsw.Connection(str(path))
+    for statement in statements or ("CREATE TABLE foo(id INTEGER PRIMARY KEY, a TEXT, b TEXT)",):
+        connection.execute(statement)
+    connection.close()
+    return path
+
+
+def stored(path: Path, table: str = "foo") -> list[dict[str, Any]]:
+    """The rows of a table of the file."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    cursor = connection.execute(f"SELECT * FROM {table}")
+    names = [name for name, *_ in connection.execute(f"SELECT name FROM pragma_table_info('{table}')")]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor]
+    connection.close()
+    return sorted(rows, key=str)
+
+
+def url(server: SqliteCloudServer) -> str:
+    return f"sqlitecloud://u:p@127.0.0.1:{server.port}/shop.db?insecure=1"
+
+
+def receiver_at(
+    address: str, tables: Mapping[str, SqliteCloudTable] | None = None, **options: Any
+) -> SqliteCloudReceiver:
+    reconnect = Reconnect(first=0.01, longest=0.02)
+    settings = SqliteCloudOptions(**{"canary_seconds": 0, **options})
+    feed = Feed("shop", "sqlitecloud", address, settings, FOO if tables is None else tables, reconnect=reconnect)
+    return SqliteCloudReceiver(feed, rng=Random(1), clock=time.monotonic, environ={})
+
+
+@dataclass
+class Receiving:
+    """A receiver at work."""
+
+    sink: Sink
+    db: Client
+    """Another session, to write with."""
+    server: SqliteCloudServer
+    running: asyncio.Task[None]
+
+    async def until(self, met: Callable[[], object]) -> None:
+        """Wait until something is the case, or the receiver has ended: then raise why."""
+        async with asyncio.timeout(PATIENCE):
+            while not met():
+                if self.running.done():
+                    self.running.result()
+                await asyncio.sleep(0.005)
+
+    async def complete(self, stream: str = "foo", count: int = 1) -> None:
+        await self.until(lambda: len(self.sink.marks("snapshot complete", stream)) >= count)
+
+    async def heard(self, stream: str, count: int) -> None:
+        await self.until(lambda: self.sink.outline(stream).count("data, whole") >= count)
+
+    async def ended(self) -> BaseException | None:
+        """Wait until the receiver has ended; return why."""
+        await asyncio.wait([self.running], timeout=PATIENCE)
+        return self.running.exception()
+
+
+@asynccontextmanager
+async def receiving(
+    path: Path,
+    tables: Mapping[str, SqliteCloudTable] | None = None,
+    *,
+    behaviour: Behaviour = JOINED,
+    **options: Any,
+) -> AsyncIterator[Receiving]:
+    """Serve the file, and receive from it until the block ends."""
+    with SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server:
+        sink = Sink()
+        async with await connect(url(server)) as db:
+            running = asyncio.create_task(receiver_at(url(server), tables, **options).run(sink, Resume(1)))
+            try:
+                yield Receiving(sink, db, server, running)
+            finally:
+                running.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await running
