@@ -19,6 +19,7 @@ from connectors.base import Connector, Feed
 CONNECTORS: Final = {
     "deephaven": "connectors.deephaven.connector",
     "sbe": "connectors.sbe.connector",
+    "sqlitecloud": "connectors.sqlitecloud.connector",
 }
 """Name → module; its ``CONNECTOR`` is the connector."""
 
