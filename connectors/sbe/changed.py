@@ -31,7 +31,7 @@ def what_changed(before: bytes, now: Schema) -> dict[str, Any]:
     """Return the versions, whether messages that landed before are misread by the new schema, and what changed.
 
     Args:
-        before: The earlier one's XML. If it cannot be read alone, as when it includes files, that is all that is said.
+        before: The earlier one's XML. If it cannot be read, that is all that is said.
     """
     try:
         old = load_schema(before, file="the last schema")

@@ -184,6 +184,24 @@ def test_an_epoch_begins_with_the_schema_unless_it_landed_before():
     }
 
 
+def test_a_schema_lands_with_the_files_it_includes_and_is_compared_with_its_next(tmp_path: Path):
+    schema = tmp_path / "order.xml"
+    types = b'<types xmlns:v="urn:venue"><type name="Tag" primitiveType="uint16" v:note="a &lt; b"/></types>'
+    (tmp_path / "types.xml").write_bytes(types)
+    include = b'<x:include xmlns:x="http://www.w3.org/2001/XInclude" href="types.xml"/></sbe:messageSchema>'
+    schema.write_bytes(TEXTS[0].replace(b"</sbe:messageSchema>", include))
+    before, first = schema_text(str(schema)), feed_schema(str(schema))
+    (tmp_path / "types.xml").write_bytes(types.replace(b"uint16", b"uint32"))
+
+    assert b"include" not in before
+    assert load_schema(before).encodings == first.encodings
+    assert load_schema(before).messages == first.messages
+    assert what_changed(before, feed_schema(str(schema)))["changes"] == [
+        "schema: version not raised, descriptions differ (R7): version 0 became version 0",
+        "Tag: unused encoding changed (R97): scalar became scalar",
+    ]
+
+
 def test_a_schema_that_misreads_what_landed_before_is_told_to_break():
     retyped = TEXTS[0].replace(b'name="qty" id="2" type="uint16"', b'name="qty" id="2" type="int16"')
 
