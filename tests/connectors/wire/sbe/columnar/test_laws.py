@@ -13,6 +13,7 @@ from tests.support.sbe_columns import assert_columns_as_single
 from tests.support.sbe_messages import messages
 from tests.support.sbe_schemas import schemas
 from tests.support.sbe_sources import SOURCES, Damage, damaged, damages
+from tests.support.tries import half
 
 options = st.builds(
     ColumnOptions,
@@ -24,6 +25,7 @@ options = st.builds(
 
 
 @pytest.mark.parametrize("source", SOURCES)
+@half
 @given(damage=st.lists(damages, max_size=12), chosen=options, copies=st.sampled_from([0, 1, 5]))
 def test_columns_hold_what_single_messages_hold(source: str, damage: list[Damage], chosen: ColumnOptions, copies: int):
     schema, bodies = SOURCES[source]
@@ -39,6 +41,7 @@ def test_any_bytes_are_rows_or_errors(bodies: list[bytes], chosen: ColumnOptions
     assert_columns_as_single(schema, [known[5][:12] + body for body in bodies], chosen)
 
 
+@half
 @given(xml=schemas(), chosen=options, tolerant=st.booleans(), copies=st.sampled_from([1, 9]), data=st.data())
 def test_columns_of_any_schema_hold_what_single_messages_hold(
     xml: bytes, chosen: ColumnOptions, tolerant: bool, copies: int, data: st.DataObject
