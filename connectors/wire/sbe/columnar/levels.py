@@ -40,8 +40,8 @@ class Level:
 
     def chunk(self, message: Longs, start: Longs, block_length: Longs) -> Longs:
         """Add blocks; return their columns, in which all nested parts are absent."""
-        columns = np.full((self.width, len(message)), ABSENT, np.int64)
-        columns[0], columns[1], columns[2] = message, start, block_length
+        columns = np.empty((self.width, len(message)), np.int64)
+        columns[0], columns[1], columns[2], columns[FIRST_GROUP:] = message, start, block_length, ABSENT
         self._chunks.append(columns)
         return columns
 
