@@ -31,7 +31,7 @@ _LOST = -1
 class Entries(NamedTuple):
     """What dimensions say."""
 
-    count: int
+    number: int
     block_length: int
 
 
@@ -71,9 +71,9 @@ def read_dense(state: State, level: Level, message: int, said: Entries, parts: D
     if starts is None:
         state.give_up(message)
         return
-    state.weigh(said.count, level.body.content_length)
-    cursor, owner = starts[:-1], np.full(said.count, message, np.int64)
-    columns = level.chunk(owner, cursor, np.full(said.count, said.block_length, np.int64))
+    state.weigh(said.number, level.body.content_length)
+    cursor, owner = starts[:-1], np.full(said.number, message, np.int64)
+    columns = level.chunk(owner, cursor, np.full(said.number, said.block_length, np.int64))
     cursor = cursor + said.block_length
     for number, group in parts.groups:
         read, first_block = group.dimensions.read(state.octets, cursor), cursor + group.dimensions.size
@@ -100,16 +100,16 @@ def _starts(octets: Octets, span: tuple[int, int], said: Entries, parts: Dense) 
     """
     at, last = span
     starts = [at]
-    while len(starts) <= said.count:
+    while len(starts) <= said.number:
         window = np.arange(at, min(at + _WINDOW, last))
         follow = _ends(octets, window, last, said.block_length, parts).tolist()
         base, reach = at, at + len(follow)
-        while at < reach and len(starts) <= said.count:
+        while at < reach and len(starts) <= said.number:
             at = follow[at - base]
             if at == _LOST:
                 return None
             starts.append(at)
-        if at >= last and len(starts) <= said.count:
+        if at >= last and len(starts) <= said.number:
             return None
     return np.array(starts, np.int64)
 

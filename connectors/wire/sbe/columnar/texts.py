@@ -97,9 +97,12 @@ def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> 
     if lengths is None:
         bounds = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     else:
-        rows = rows[np.arange(width) < lengths[:, None]]
         bounds = np.zeros(count + 1, np.int32)
         np.cumsum(lengths, out=bounds[1:])
+        kept = rows != 0
+        if np.count_nonzero(kept) != bounds[-1]:  # there is more behind a NUL, or in what is missing
+            kept = np.arange(width) < lengths[:, None]
+        rows = rows[kept]
     buffers = [validity(missing), pa.py_buffer(bounds), pa.py_buffer(rows)]
     return pa.Array.from_buffers(pa.binary(), count, buffers)
 
