@@ -111,3 +111,22 @@ def test_a_message_that_says_it_has_more_small_entries_than_it_has_is_an_error(c
     columns = assert_columns_as_single(DENSE, [lying, body])
 
     assert columns.errors["reason"].to_pylist() == [reason]
+
+
+@pytest.mark.parametrize(
+    ("place", "octets", "reason"),
+    [(-2, b"\xff\0", "truncated"), (-4, b"\xff\0", "count-range"), (-2, b"\2\0", "truncated")],
+)
+def test_the_last_of_many_small_entries_may_not_reach_into_the_next_message(place: int, octets: bytes, reason: str):
+    schema = message_of(
+        '<group name="g" id="1"><field name="a" id="2" type="uint16"/>'
+        '<group name="i" id="3"><field name="b" id="4" type="uint8"/></group>'
+        '<data name="d" id="5" type="text"/></group>'
+    )
+    body = encode(schema, "M", {"g": [{"a": 1, "i": [], "d": ""}] * 900})
+    lying = bytearray(body)
+    lying[place : place + 2 or None] = octets
+
+    columns = assert_columns_as_single(schema, [bytes(lying), body])
+
+    assert columns.errors["reason"].to_pylist() == [reason]
