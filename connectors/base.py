@@ -306,6 +306,17 @@ class Problem(NamedTuple):
     allowed: str
 
 
+class SourceChange(NamedTuple):
+    """What became of a source's schema since a control frame of it landed."""
+
+    summary: str
+    """In one line, such as from which version to which."""
+    changes: Sequence[str]
+    """Each in one line."""
+    breaks: bool
+    """What landed before would be misread."""
+
+
 class Connector(Protocol):
     """One per folder, one line in the registry."""
 
@@ -348,6 +359,13 @@ class Connector(Protocol):
 
     def problems(self, feed: Feed) -> Iterable[Problem]:
         """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""
+
+    def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
+        """Return how the schema that the settings name differs from the one that landed last; None if it does not.
+
+        Args:
+            told: As `Resume.told`.
+        """
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from conf.errors import ConfigError
+from conf.errors import ConfigError, SilverfoldError
 from conf.model import Settings
 from conf.validate import together
 from connectors.base import Connector, Feed, Keeps
@@ -23,15 +23,23 @@ def config() -> None:
 def check(ctx: typer.Context) -> None:
     """Check every setting of every file, and list the feeds found.
 
-    Nothing is connected to and no table is opened. Exit code 2 with every mistake on a line of its own: file, key,
-    what was found, what is allowed.
+    No source is connected to. Of a feed whose schema is in a file, bronze is asked which schema landed last, and what
+    changed since is told.
+
+    Exit code 2 with every mistake on a line of its own: file, key, what was found, what is allowed; 1 when a schema
+    changed so that what landed before would be misread.
     """
     run = invocation(ctx)
     settings = run.settings()
+    breaks = False
     for connector, feed in opened(run, settings):
         typer.echo(_described(connector, feed))
+        breaks |= _tell_change(run, settings, connector, feed)
     count = len(settings.feeds)
-    typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: no mistakes")
+    found = "what landed would be misread" if breaks else "no mistakes"
+    typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: {found}")
+    if breaks:
+        raise typer.Exit(1)
 
 
 _KEPT = {Keeps.STATE: "keys: {keys}", Keeps.CHANGES: "every change", Keeps.ROWS: "every row as it came"}
@@ -48,6 +56,24 @@ def opened(run: Invocation, settings: Settings) -> list[tuple[Connector, Feed]]:
     if mistakes:
         raise together(mistakes)
     return feeds
+
+
+def _tell_change(run: Invocation, settings: Settings, connector: Connector, feed: Feed) -> bool:
+    """Print what changed since frames landed, if anything; return whether that breaks what landed."""
+    if connector.continuity != "resume":
+        return False
+    from pipelines.bronze import last_told  # noqa: PLC0415 - few feeds have anything to be asked of the store
+
+    try:
+        told = last_told(run.places(settings).bronze(feed.name))
+    except SilverfoldError as error:
+        typer.echo(f"  what landed cannot be looked at: {error}")
+        return False
+    change = None if told is None else connector.changed(feed, told)
+    if change is None:
+        return False
+    typer.echo("\n    ".join((f"  {change.summary}", *change.changes)))
+    return change.breaks
 
 
 def _described(connector: Connector, feed: Feed) -> str:

@@ -45,6 +45,17 @@ def last_source_positions(table: DeltaTable) -> dict[str, str]:
     return known
 
 
+def last_told(place: Place) -> bytes | None:
+    """Return the body of the last control frame for the feed itself, not for a stream; None when there is none.
+
+    Reads the control frames of the whole table.
+    """
+    told = None
+    for frame in read_frames(place, kind=Kind.CONTROL):
+        told = frame.body if frame.stream is None else told
+    return told
+
+
 def read_small_columns(place: Place, after: int = -1) -> Iterator[pa.RecordBatch]:
     """Yield `SMALL_COLUMNS` of every frame with a position above ``after``, in order. No body is read.
 

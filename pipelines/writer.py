@@ -21,7 +21,7 @@ from deltalake import (
 )
 
 from conf.errors import Fenced, StoreUnavailable
-from connectors.base import Kind, Resume
+from connectors.base import Resume
 from pipelines.bronze_table import app_id, create, last_epoch
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
@@ -60,12 +60,9 @@ class BronzeWriter:
 
     def resume(self) -> Resume:
         """Return what had landed before. Reads small columns of all files, and the bodies of control frames."""
-        from pipelines.bronze import last_source_positions, read_frames  # noqa: PLC0415 - pandas; few receivers need it
+        from pipelines.bronze import last_source_positions, last_told  # noqa: PLC0415 - pandas; few receivers need it
 
-        told = None
-        for frame in read_frames(self._place, kind=Kind.CONTROL):
-            told = frame.body if frame.stream is None else told
-        return Resume(self.epoch, last_source_positions(self._table), told)
+        return Resume(self.epoch, last_source_positions(self._table), last_told(self._place))
 
     def refresh(self) -> None:
         """Read the log anew before the next commit: after a compaction, older log files will be dropped."""

@@ -64,6 +64,9 @@ class DeephavenConnector:
             if table.on_unexplained != "count":  # a net row does not say what it was made of
                 yield Problem(f"tables.{name}.on_unexplained", table.on_unexplained, "count")
 
+    def changed(self, feed: Feed, told: bytes) -> None:
+        """Return nothing: a table says what it has whenever it is subscribed, the settings do not."""
+
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
         from connectors.deephaven.receiver import DeephavenReceiver  # noqa: PLC0415 - a build needs no sockets

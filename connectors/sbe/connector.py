@@ -11,11 +11,12 @@ from pydantic import BaseModel
 
 from conf.errors import SchemaError, SourceRefused
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, SourceChange, Watch
+from connectors.sbe.changed import source_change
 from connectors.sbe.checks import problems_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.places import parse_place
-from connectors.sbe.schemas import BUILTIN, feed_schema, stream_of, template_of
+from connectors.sbe.schemas import BUILTIN, feed_schema, schema_text, stream_of, template_of
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class SbeConnector:
         for name, table in feed.tables.items():
             assert isinstance(table, SbeTable)
             yield from problems_of(schema, name, table)
+
+    def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
+        """Return what the schema file says otherwise than the schema that landed. Raises SchemaError."""
+        named = _options(feed).schema_
+        return None if schema_text(named) == told else source_change(told, feed_schema(named))
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

@@ -68,7 +68,8 @@ class SbeDecoder:
             schema = feed_schema(self.feed.options.schema_)
             return ChangeReader(schema, table, layout_of(schema, schema.templates[int(cut.stream)], table))
         except (SchemaError, KeyError) as error:
-            raise SchemaDrift(f"template {cut.stream} cannot be read any more: {error}", table=cut.stream) from error
+            name = next(name for name, settings in self.feed.tables.items() if settings == table)
+            raise SchemaDrift(f"template {cut.stream} cannot be read any more: {error}", table=name) from error
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ data frame              one message, header and body, without framing; ``stream`
 ``schema changed``      what differs from the schema that landed last, and whether it misreads older messages
 ``unknown template``    once for each in an epoch: its messages land, and are decoded once a schema has the template
 ``newer version``       once in an epoch: messages are newer than the schema; what it knows of them is read
-``deprecated``          once for each element of a template: messages come whose version has it as deprecated
+``deprecated``          once for each element of a template: messages come whose version has it as deprecated, or,
+                        of an enum's values and a set's choices, that hold it
 ``sequence gap``        numbers of packets do not follow each other
 ``part of a message``   once for each place: the file ends inside a message; it is read again from there
 ``bad bytes``           what cannot be cut into messages, its beginning in base64; the epoch is over
@@ -28,6 +29,7 @@ from connectors.base import Boundary, Frame, Kind, mark
 from connectors.sbe.changed import what_changed
 from connectors.sbe.messages import BadBytes, MessageReceived, SequenceGap
 from connectors.sbe.protocol import Session
+from connectors.wire.sbe.deprecated import DeprecatedValues
 from connectors.wire.sbe.header import Header
 from connectors.wire.sbe.model import Body, Message, Schema
 
@@ -48,6 +50,7 @@ class Landing:
 
     def __init__(self, schema: Schema, session: Session, *, places: bool, told: set[str]) -> None:
         self._schema, self._session, self._places, self._told = schema, session, places, told
+        self._values = DeprecatedValues(schema, told)
         self._unknown: set[str] = set()
         self._seen: set[tuple[str, int]] = set()
         self._newer = self._grows = False
@@ -105,8 +108,7 @@ class Landing:
                 self._newer = True
                 version, known = header.version, self._schema.version
                 yield mark("newer version", template=template.name, version=version, schema_version=known)
-            if (template.name, header.version) not in self._seen:
-                yield from self._deprecated(template, header.version)
+            yield from self._deprecated(template, header.version, event.body)
         place = event.place if self._places else None
         yield Frame(event.body, Kind.DATA, Boundary.WHOLE, stream, place)
 
@@ -123,11 +125,14 @@ class Landing:
                 version=header.version,
             )
 
-    def _deprecated(self, template: Message, version: int) -> Iterator[Frame]:
-        self._seen.add((template.name, version))
-        elements = [name for name in deprecated(template, template.name, version) if name not in self._told]
-        self._told.update(elements)
+    def _deprecated(self, template: Message, version: int, body: bytes) -> Iterator[Frame]:
+        elements = self._values.found(template.name, body)
+        if (template.name, version) not in self._seen:
+            self._seen.add((template.name, version))
+            known = deprecated(template, template.name, version)
+            elements = [*(name for name in known if name not in self._told), *elements]
         if elements:
+            self._told.update(elements)
             yield mark("deprecated", template=template.name, version=version, elements=elements)
 
     def _part(self, event: BadBytes) -> Iterator[Frame]:

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from conf.errors import SchemaError
+from connectors.wire.sbe.document import includes_files, whole_text
 from connectors.wire.sbe.model import Message, Schema
 from connectors.wire.sbe.schema import load_schema
 
@@ -15,17 +16,23 @@ BUILTIN = "builtin"
 
 
 def schema_text(schema: str) -> bytes:
-    """Return the XML of a name or path. Raises SchemaError when there is no such file."""
+    """Return the XML of a name or path, with all it includes. Raises SchemaError when it cannot be read."""
     if schema == BUILTIN:
         return (files("connectors.sbe") / "market.xml").read_bytes()
     try:
-        return Path(schema).read_bytes()
+        text = Path(schema).read_bytes()
     except OSError as error:
         raise SchemaError(f"cannot be read: {error.strerror}", file=schema) from error
+    return whole_text(Path(schema)) if _is_part(text, schema) else text
+
+
+@lru_cache(maxsize=16)
+def _is_part(text: bytes, schema: str) -> bool:
+    return includes_files(text, file=schema)
 
 
 def feed_schema(schema: str) -> Schema:
-    """Return the schema of a name or path, read anew when the file has changed.
+    """Return the schema of a name or path, read anew when the file, or one that it includes, has changed.
 
     Raises:
         SchemaError: The file is missing or wrong; ``errors`` has all that is.

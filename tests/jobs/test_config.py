@@ -3,7 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from connectors.base import Frame, Kind
 from jobs.cli import main
+from tests.support.sbe_feed import SbeFeed
+
+EVOLUTION = Path(__file__).parents[1] / "golden" / "sbe" / "evolution"
 
 GOOD = """
 connector = "deephaven"
@@ -144,6 +148,67 @@ def test_what_an_sbe_feed_names_must_be_in_its_schema(capsys, tmp_path, setting,
     code, _, err = check(capsys, tmp_path, stream=STREAM.replace(setting, instead, 1))
     assert told in err
     assert code == 2
+
+
+def landed(tmp_path: Path, version: int) -> SbeFeed:
+    """Land a schema, as the receiver of feed ``stream`` does, and configure the feed."""
+    feed = SbeFeed(tmp_path / "lake", {})
+    feed.land_frames(Frame((EVOLUTION / f"order-v{version}.xml").read_bytes(), Kind.CONTROL))
+    (tmp_path / "settings.toml").write_text(f'warehouse = "{tmp_path}/lake"\n')
+    return feed
+
+
+def orders(schema: Path) -> str:
+    return f"""
+connector = "sbe"
+address = "file:/data/frames.bin"
+options = {{ schema = "{schema}", framing = "sofh" }}
+
+[tables.Order]
+"""
+
+
+def test_what_changed_in_a_schema_since_it_landed_is_told(capsys, tmp_path):
+    landed(tmp_path, 0)
+    code, out, err = check(capsys, tmp_path, stream=orders(EVOLUTION / "order-v1.xml"))
+    assert out == (
+        "stream: sbe at file:/data/frames.bin\n"
+        "  Order: Order, every row as it came\n"
+        "  schema changed since it landed: version 0 → 1\n"
+        "    Order.price: field added at the end (R20): nothing became int32 at 6, since 1\n"
+        "    Order.legs.ratio: field added at the end (R20): nothing became uint8 at 2, since 1\n"
+        f"1 feed, warehouse {tmp_path}/lake: no mistakes\n"
+    )
+    assert (code, err) == (0, "")
+
+
+def test_a_schema_that_misreads_what_landed_is_no_right_answer(capsys, tmp_path):
+    landed(tmp_path, 1)
+    retyped = tmp_path / "retyped.xml"
+    retyped.write_text(
+        (EVOLUTION / "order-v1.xml").read_text("utf-8").replace('id="2" type="uint16"', 'id="2" type="int16"'), "utf-8"
+    )
+    code, out, _ = check(capsys, tmp_path, stream=orders(retyped))
+    assert "\n  schema changed since it landed, and misreads what landed: version 1 → 1\n    schema: version not" in out
+    assert out.endswith(f"1 feed, warehouse {tmp_path}/lake: what landed would be misread\n")
+    assert code == 1
+
+
+@pytest.mark.parametrize("schema", ["order-v2.xml", "said.xml"])
+def test_a_schema_that_says_the_same_as_what_landed_is_not_told(capsys, tmp_path, schema):
+    landed(tmp_path, 2)
+    same = tmp_path / schema
+    same.write_bytes((EVOLUTION / "order-v2.xml").read_bytes() + (b"<!-- by us -->\n" if schema == "said.xml" else b""))
+    code, out, _ = check(capsys, tmp_path, stream=orders(same))
+    assert "changed" not in out
+    assert code == 0
+
+
+def test_a_store_that_does_not_answer_is_no_mistake_of_the_settings(capsys, tmp_path):
+    (landed(tmp_path, 2).warehouse / "bronze" / "stream" / "_delta_log" / f"{0:020}.json").write_text("{")
+    code, out, _ = check(capsys, tmp_path, stream=orders(EVOLUTION / "order-v2.xml"))
+    assert f"\n  what landed cannot be looked at: {tmp_path}/lake/bronze/stream: " in out
+    assert code == 0
 
 
 def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp_path):

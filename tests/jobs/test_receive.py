@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from connectors.deephaven.server import TableServer
+from jobs.cli import main
 from jobs.demo_tables import TABLES
 from pipelines.places import Places
 from tests.support.landing import landed, marks
@@ -135,12 +136,13 @@ def test_the_second_receiver_of_a_feed_fences_the_first(conf, places, table):
     assert replay(frames, "baskets").keys() == table.rows().keys()
 
 
-def test_a_wrong_setting_is_exit_code_2(conf):
-    (conf / "feeds/market.toml").write_text('connector = "deephaven"\n[tables.baskets]\nsource = "B"\n')
-    with started(conf) as process:
-        code, logged = ended(process)
-    assert code == 2
-    assert "address" in logged
+def test_a_wrong_setting_is_exit_code_2(tmp_path, capsys):
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "feeds/market.toml").write_text('connector = "deephaven"\n[tables.baskets]\nsource = "B"\n')
+    with pytest.raises(SystemExit) as left:
+        main(["--conf", str(tmp_path), "receive", "market"])
+    assert left.value.code == 2
+    assert "address" in capsys.readouterr().err
 
 
 def test_a_store_that_cannot_be_opened_is_exit_code_3(conf):

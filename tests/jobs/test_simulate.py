@@ -24,6 +24,7 @@ from connectors.wire.framing.cutter import frames_of
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.framed import cutter_for
+from jobs.cli import main
 
 BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES
 
@@ -36,16 +37,18 @@ def trades(tmp_path: Path) -> Path:
     return path
 
 
-def command(*arguments: str, module: str = "jobs.simulate", connector: str = "deephaven") -> list[str]:
-    subcommand = ["simulate"] if module == "jobs.cli" else []
-    return [sys.executable, "-m", module, *subcommand, connector, *arguments]
+def exits(*arguments: str) -> int | str | None:
+    """Return the exit code of the command in this process: for what it says without serving anything."""
+    with pytest.raises(SystemExit) as left:
+        main(["simulate", *arguments])
+    return left.value.code
 
 
 @contextmanager
 def running(*arguments: str, connector: str = "deephaven") -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        command(*arguments, connector=connector),
+        [sys.executable, "-m", "jobs.simulate", connector, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -135,44 +138,27 @@ def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_s
         (["--table", "a=x.csv", "--buffer-size", "10"], "--buffer-size"),
     ],
 )
-def test_wrong_use_is_told_with_exit_code_2(arguments: list[str], complaint: str) -> None:
-    done = subprocess.run(
-        command(*arguments, module="jobs.cli"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    assert done.returncode == 2
-    assert complaint in done.stderr
+def test_wrong_use_is_told_with_exit_code_2(
+    arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert exits("deephaven", *arguments) == 2
+    assert complaint in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("framing", "complaint"), [("soph", "Did you mean 'sofh'"), ("whole", "whole is for one message, there are many")]
 )
-def test_a_framing_that_cannot_be_sent_is_told_with_exit_code_2(framing: str, complaint: str) -> None:
-    done = subprocess.run(
-        command("--framing", framing, module="jobs.cli", connector="sbe"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    assert done.returncode == 2
-    assert complaint in done.stderr
+def test_a_framing_that_cannot_be_sent_is_told_with_exit_code_2(
+    framing: str, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert exits("sbe", "--framing", framing) == 2
+    assert complaint in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_told_with_exit_code_3(trades: Path) -> None:
-    with running("--table", f"trades={trades}") as process:
-        port = port_of(process)
-        done = subprocess.run(
-            command("--table", f"trades={trades}", "--port", str(port)),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 3
-        assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+def test_a_port_in_use_is_told_with_exit_code_3(trades: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert exits("deephaven", "--table", f"trades={trades}", "--port", str(port)) == 3
+    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err

@@ -11,6 +11,8 @@ import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element as XmlElement
+from xml.etree.ElementTree import tostring
 from xml.sax import SAXException, handler
 
 from defusedxml.common import DefusedXmlException
@@ -70,6 +72,33 @@ def read_document(source: Path | bytes, *, file: str = "") -> Element:
     return root
 
 
+def includes_files(contents: bytes, *, file: str) -> bool:
+    """Tell whether a schema is but a part of one. Raises SchemaError when it is not XML."""
+    return _includes_any(_parse(contents, file))
+
+
+def _includes_any(element: Element) -> bool:
+    return any(_is_include(child) or _includes_any(child) for child in element.children)
+
+
+def whole_text(path: Path) -> bytes:
+    """Return a schema with all it includes as one document, in which comments are lost. Raises as `read_document`."""
+    whole: bytes = tostring(_written(read_document(path)), "utf-8")
+    return whole
+
+
+def _is_include(element: Element) -> bool:
+    return element.tag == "include" and element.namespace == _XINCLUDE
+
+
+def _written(element: Element) -> XmlElement:
+    tag = f"{{{element.namespace}}}{element.tag}" if element.namespace else element.tag
+    written = XmlElement(tag, {**element.attributes, **element.foreign})
+    written.text = element.text
+    written.extend(map(_written, element.children))
+    return written
+
+
 class _Includes:
     """The files one schema includes: none outside the folder of the first, and not without end."""
 
@@ -98,7 +127,7 @@ class _Includes:
 def _include(element: Element, includes: _Includes, *opened: Path) -> None:
     """Replace the includes below ``element``, which stands in the last of the files that are open."""
     for index, child in enumerate(element.children):
-        if child.tag != "include" or child.namespace != _XINCLUDE:
+        if not _is_include(child):
             _include(child, includes, *opened)
             continue
         path = includes.path(child, opened)

@@ -15,7 +15,7 @@ from conf.errors import InvalidValue
 from connectors.wire.sbe.blocks import null_test
 from connectors.wire.sbe.model import Array, ByteOrder, Enum, Primitive, Scalar, Set
 from connectors.wire.sbe.primitives import FLOATS, TRAITS, fits, held
-from connectors.wire.sbe.text import DEFAULT_CHARSET, codec
+from connectors.wire.sbe.text import DEFAULT_CHARSET, codec, encoded_text
 from connectors.wire.sbe.values import Fault, SetValue
 
 Put: TypeAlias = Callable[[Any], Any]
@@ -149,7 +149,7 @@ def encoded(value: Any, charset: str, name: str | None) -> bytes:
     if name is None:
         raise refuse("charset", f"charset {charset} is not known")
     try:
-        return value.encode(name)
+        return encoded_text(value, charset, name)
     except UnicodeError:
         raise refuse("charset", f"{value!r} cannot be written in {charset}") from None
 

@@ -64,6 +64,15 @@ def newer_values(message: Message, values: Mapping[str, Any], version: int) -> I
                     yield leaf.element, f"{name} exists since version {since}, the message is of version {version}"
 
 
+def deprecated_values(message: Message, values: Mapping[str, Any], version: int) -> Iterator[str]:
+    """Yield the path of each enum value and set bit that is deprecated in the acting version; some of them twice."""
+    for leaf in _leaves(message, values, message.name):
+        if isinstance(leaf.encoding, Enum | Set):
+            for name, since in _versions(leaf.encoding, leaf.value, leaf.encoding.deprecated_values):
+                if since <= version:
+                    yield f"{leaf.element}.{name}"
+
+
 def _deprecated(body: Body, values: Mapping[str, Any], path: str) -> Iterator[tuple[str, int]]:
     """Yield the deprecated bodies and data that have values, and since when they are."""
     if body.deprecated is not None:

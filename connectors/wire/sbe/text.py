@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -13,38 +14,62 @@ TextMode: TypeAlias = Literal["strict", "bytes", "replace"]
 DEFAULT_CHARSET = "US-ASCII"
 """Of char and char arrays (SBE 1.0, section 2.5). Data without a charset are bytes."""
 
-_UTF_16 = frozenset({"utf-16", "utf_16", "utf16"})
+_MARK = "\ufeff"
+_LITTLE = {"utf-16": (codecs.BOM_UTF16_LE, "utf-16-le"), "utf-32": (codecs.BOM_UTF32_LE, "utf-32-le")}
+"""Charsets whose text may begin with a byte order mark: that of little-endian, and how text behind it is read."""
 
 
 def codec(charset: str) -> str | None:
-    """Return Python's name of a charset, None when it has none. UTF-16 is big-endian, as its RFC 2781 has it."""
+    """Return Python's name of a charset, None when it has none. Without a mark, UTF-16 and UTF-32 are big-endian."""
     name = charset.lower()
-    if name in _UTF_16:
-        return "utf-16-be"
     try:
         bytes(4).decode(name)  # empty bytes would not even look for it
     except (LookupError, UnicodeError):
         return None
-    return name
+    return f"{codecs.lookup(name).name}-be" if _may_be_marked(name) else name
+
+
+def encoded_text(value: str, charset: str, name: str) -> bytes:
+    """Return text in a charset, ``name`` being its `codec`; a mark that is part of the text gets one before it."""
+    marked = value.startswith(_MARK) and _may_be_marked(charset)
+    return f"{_MARK}{value}".encode(name) if marked else value.encode(name)
+
+
+def _may_be_marked(charset: str) -> bool:
+    return codecs.lookup(charset).name in _LITTLE
 
 
 def text_reader(charset: str, mode: TextMode) -> Callable[[Buffer], str | bytes]:
-    """Return a function from bytes to text; in mode ``strict`` it raises UnicodeError for what is none."""
+    """Return a function from bytes to text; in mode ``strict`` it raises UnicodeError for what is none.
+
+    A byte order mark is obeyed, and no part of the text (RFC 2781, section 4.3; Unicode, section 3.10).
+    """
     name = codec(charset)
     if name is None:
         return _refuse if mode == "strict" else bytes
+    text = _marked_text(charset, name) if _may_be_marked(charset) else lambda raw, errors: str(raw, name, errors)
     if mode == "replace":
-        return lambda raw: str(raw, name, "replace")
+        return lambda raw: text(raw, "replace")
     if mode == "strict":
-        return lambda raw: str(raw, name)
+        return lambda raw: text(raw, "strict")
 
     def read(raw: Buffer) -> str | bytes:
         try:
-            return str(raw, name)
+            return text(raw, "strict")
         except UnicodeError:
             return bytes(raw)
 
     return read
+
+
+def _marked_text(charset: str, name: str) -> Callable[[Buffer, str], str]:
+    mark, other = _LITTLE[codecs.lookup(charset).name]
+
+    def text(raw: Buffer, errors: str) -> str:
+        found = other if bytes(raw[: len(mark)]) == mark else name
+        return str(raw, found, errors).removeprefix(_MARK)
+
+    return text
 
 
 def _refuse(_raw: Buffer) -> str:
@@ -64,8 +89,14 @@ def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | b
 
 def plain_codec(charset: str, mode: TextMode) -> str | None:
     """Return Python's name of a charset if char arrays in it are read by nothing but that, up to the first NUL byte."""
-    name = codec(charset) if mode == "strict" else None
+    name = data_codec(charset, mode)
     return None if name is None or name.startswith(("utf-16", "utf-32")) else name
+
+
+def data_codec(charset: str, mode: TextMode) -> str | None:
+    """Return Python's name of a charset if bytes are read as text by nothing but that."""
+    name = codec(charset) if mode == "strict" else None
+    return None if name is None or _may_be_marked(charset) else name
 
 
 def _until_nul(text: str | bytes) -> str | bytes:

@@ -37,6 +37,7 @@ MAX_EMPTY_ENTRIES = 65_536
 """Most entries that take no bytes at all to believe in one message: its size does not bound their number."""
 
 _COUNTS = ("numGroups", "numVarDataFields")
+_new = tuple.__new__
 
 
 class Dimensions(NamedTuple):
@@ -79,7 +80,7 @@ class DimensionsReader:
             detail = f"{count} entries, allowed are {self._minimum} to {self._maximum}"
             raise Fault(InvalidValue, "count-range", detail, offset)
         if self._plain:
-            return Dimensions(block_length, count, start)
+            return _new(Dimensions, (block_length, count, start, None, None))
         named = dict(zip(self._names, values, strict=True))
         return Dimensions(block_length, count, start, named.get(_COUNTS[0]), named.get(_COUNTS[1]))
 

@@ -16,7 +16,7 @@ from connectors.wire.sbe.blocks import BlockOptions, BlockSource
 from connectors.wire.sbe.model import Body, Buffer, Data, Field, Group, Message, Role
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.roles import RoleReader
-from connectors.wire.sbe.text import codec, text_reader
+from connectors.wire.sbe.text import data_codec, text_reader
 
 Whole: TypeAlias = "Callable[[Buffer, int], dict[str, Any] | None]"
 """From a message and the end of its root block to its values; None for a message of another form."""
@@ -152,6 +152,6 @@ class _WholeSource:
     def _value(self, data: Data) -> str:
         if data.charset is None:
             return "bytes(body[at:end])"
-        if self._options.text == "strict" and (name := codec(data.charset)) is not None:
+        if (name := data_codec(data.charset, self._options.text)) is not None:
             return f"str(body[at:end], {name!r})"
         return f"{self._name_of(text_reader(data.charset, self._options.text))}(body[at:end])"

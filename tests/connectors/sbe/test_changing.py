@@ -29,6 +29,7 @@ from tests.support.sbe import message_of
 from tests.support.sbe_feed import table
 from tests.support.sbe_messages import messages
 from tests.support.sbe_schemas import schemas
+from tests.support.tries import a_third, half
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sbe"
 MARKET = feed_schema("builtin")
@@ -94,6 +95,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
+@half
 @given(st.lists(st.tuples(st.integers(0, len(QUOTE) - 1), st.integers(0, 255)), max_size=3), st.integers(0, len(QUOTE)))
 def test_any_message_becomes_what_it_is_read_as_plainly(settings, mutations, length):
     body = bytearray(QUOTE)
@@ -110,6 +112,7 @@ def paths(body: Body) -> list[str]:
     return ["", *(f"{name}.{path}" if path else name for name, path in inside)]
 
 
+@a_third
 @given(st.data())
 def test_messages_of_any_schema_become_what_they_are_read_as_plainly(data):
     schema = load_schema(data.draw(schemas()), file="drawn")

@@ -95,6 +95,63 @@ def test_deprecated_elements_in_use_are_told_once_for_all_epochs():
     assert shown(second) == [("1", "whole", 41)]
 
 
+SIDES = """<messageSchema id="5" version="4" byteOrder="littleEndian"><types>
+<composite name="messageHeader"><type name="blockLength" primitiveType="uint16"/>
+<type name="templateId" primitiveType="uint16"/><type name="schemaId" primitiveType="uint16"/>
+<type name="version" primitiveType="uint16"/></composite>
+<composite name="groupSizeEncoding"><type name="blockLength" primitiveType="uint16"/>
+<type name="numInGroup" primitiveType="uint8"/></composite>
+<composite name="note"><type name="length" primitiveType="uint8"/>
+<type name="varData" length="0" primitiveType="uint8" characterEncoding="UTF-8"/></composite>
+<enum name="Side" encodingType="uint8"><validValue name="Buy">1</validValue>
+<validValue name="Cross" deprecated="3">2</validValue><validValue name="Sell" deprecated="4">3</validValue></enum>
+<set name="Marks" encodingType="uint8"><choice name="late">0</choice><choice name="old" deprecated="2">1</choice></set>
+<composite name="Leg"><type name="n" primitiveType="uint16"/><ref name="marks" type="Marks"/></composite></types>
+<message name="Order" id="1"><field name="n" id="1" type="uint16"/><field name="side" id="2" type="Side"/>
+<group name="legs" id="3"><field name="leg" id="4" type="Leg"/><data name="note" id="5" type="note"/></group>
+<group name="fees" id="6"><field name="fee" id="7" type="uint16"/></group>
+<data name="memo" id="8" type="note"/></message>
+<message name="Ping" id="2"><field name="n" id="1" type="uint16"/></message></messageSchema>"""
+
+
+def order(side: str, *marks: set[str]) -> bytes:
+    legs = [{"leg": {"n": 7, "marks": each}, "note": "n"} for each in marks]
+    return encode(SIDED, "Order", {"n": 1, "side": side, "legs": legs, "fees": [{"fee": 2}], "memo": "m"})
+
+
+SIDED = load_schema(SIDES.encode())
+
+
+def test_deprecated_values_and_choices_that_messages_hold_are_told_once_for_all_epochs():
+    told, ping = set[str](), encode(SIDED, "Ping", {"n": 1})
+    first = [order("Buy", {"late"}), ping, order("Sell", {"late"}, {"late", "old"}), order("Sell", {"old"})]
+
+    frames = landing(SIDED, told=told).receive(framed(*first))
+    again = landing(SIDED, told=told).receive(framed(*first, order("Cross"), order("Cross")))
+
+    assert [name for name in shown(frames) if isinstance(name, str)] == ["deprecated"]
+    assert shown(frames)[2] == "deprecated"
+    assert json.loads(frames[2].body) == {
+        "mark": "deprecated",
+        "template": "Order",
+        "version": 4,
+        "elements": ["Order.side.Sell", "Order.legs.leg.marks.old"],
+    }
+    assert [json.loads(frame.body)["elements"] for frame in again if frame.kind == "mark"] == [["Order.side.Cross"]]
+
+
+def test_a_value_that_is_deprecated_later_than_its_message_was_written_is_not_told():
+    older = order("Sell")[:6] + b"\x03\x00" + order("Sell")[8:]
+
+    assert shown(landing(SIDED).receive(framed(older))) == [("1", "whole", len(older))]
+
+
+def test_a_message_that_cannot_be_read_lands_and_tells_nothing_of_its_values():
+    broken = order("Sell", {"old"})[:14]
+
+    assert shown(landing(SIDED).receive(framed(broken))) == [("1", "whole", 14)]
+
+
 def test_what_is_deprecated_later_than_a_message_was_written_is_not_told():
     xml = TEXTS[3].replace(b'name="price"', b'deprecated="2" name="price"')
 
@@ -125,6 +182,24 @@ def test_an_epoch_begins_with_the_schema_unless_it_landed_before():
             "Order.memo: data added at the end (R65): nothing became UTF-8 after a uint8 length, since 2",
         ],
     }
+
+
+def test_a_schema_lands_with_the_files_it_includes_and_is_compared_with_its_next(tmp_path: Path):
+    schema = tmp_path / "order.xml"
+    types = b'<types xmlns:v="urn:venue"><type name="Tag" primitiveType="uint16" v:note="a &lt; b"/></types>'
+    (tmp_path / "types.xml").write_bytes(types)
+    include = b'<x:include xmlns:x="http://www.w3.org/2001/XInclude" href="types.xml"/></sbe:messageSchema>'
+    schema.write_bytes(TEXTS[0].replace(b"</sbe:messageSchema>", include))
+    before, first = schema_text(str(schema)), feed_schema(str(schema))
+    (tmp_path / "types.xml").write_bytes(types.replace(b"uint16", b"uint32"))
+
+    assert b"include" not in before
+    assert load_schema(before).encodings == first.encodings
+    assert load_schema(before).messages == first.messages
+    assert what_changed(before, feed_schema(str(schema)))["changes"] == [
+        "schema: version not raised, descriptions differ (R7): version 0 became version 0",
+        "Tag: unused encoding changed (R97): scalar became scalar",
+    ]
 
 
 def test_a_schema_that_misreads_what_landed_before_is_told_to_break():

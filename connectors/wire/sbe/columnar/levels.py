@@ -7,6 +7,8 @@ length. `ABSENT` stands for what a message does not have.
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 
 from connectors.wire.sbe.columnar.octets import Bools, Longs
@@ -31,21 +33,23 @@ class Level:
         self.width = self._first_data + 2 * len(body.data)
         self.rows = np.empty((self.width, 0), np.int64)
         """After `settle`."""
+        self.lines = array("q")
+        """Rows that were added one by one, one behind another; see `line`."""
+        self._absent = (ABSENT,) * (self.width - FIRST_GROUP)
         self._chunks: list[Longs] = []
-        self._lines: list[list[int]] = []
 
     def chunk(self, message: Longs, start: Longs, block_length: Longs) -> Longs:
         """Add blocks; return their columns, in which all nested parts are absent."""
-        columns = np.full((self.width, len(message)), ABSENT, np.int64)
-        columns[0], columns[1], columns[2] = message, start, block_length
+        columns = np.empty((self.width, len(message)), np.int64)
+        columns[0], columns[1], columns[2], columns[FIRST_GROUP:] = message, start, block_length, ABSENT
         self._chunks.append(columns)
         return columns
 
-    def line(self, message: int, start: int, block_length: int) -> list[int]:
-        """Add one block; return its line, in which all nested parts are absent."""
-        line = [message, start, block_length, *[ABSENT] * (self.width - FIRST_GROUP)]
-        self._lines.append(line)
-        return line
+    def line(self, message: int, start: int, block_length: int) -> int:
+        """Add one block, in which all nested parts are absent; return where its row begins in `lines`."""
+        at = len(self.lines)
+        self.lines.extend((message, start, block_length, *self._absent))
+        return at
 
     def run(self, message: int, start: int, block_length: int, count: int) -> None:
         """Add blocks of one message, one behind another, without nested parts."""
@@ -56,15 +60,22 @@ class Level:
             first = np.arange(count, dtype=np.int64) * block_length + start
             self.chunk(np.full(count, message, np.int64), first, np.full(count, block_length, np.int64))
 
+    def runs(self, message: Longs, start: Longs, block_length: Longs, count: Longs) -> None:
+        """Add many such runs, in which all nested parts are absent."""
+        last = np.cumsum(count)
+        number = np.arange(last[-1] if len(last) else 0) - np.repeat(last - count, count)
+        lengths = np.repeat(block_length, count)
+        self.chunk(np.repeat(message, count), np.repeat(start, count) + lengths * number, lengths)
+
     def place(self, data: int) -> int:
         """Return the column that holds the offset of the data of this number. The one behind it holds the length."""
         return self._first_data + 2 * data
 
     def settle(self, bad: Bools) -> None:
         """Order all rows as they are on the wire, without those of bad messages."""
-        if self._lines:
-            self._chunks.append(np.array(self._lines, np.int64).T)
-            self._lines = []
+        if self.lines:
+            self._chunks.append(np.frombuffer(self.lines, np.int64).reshape(-1, self.width).T)
+            self.lines = array("q")
         chunks = [chunk for chunk in (self.rows, *self._chunks) if chunk.shape[1]]
         self._chunks = []
         rows = np.concatenate(chunks, axis=1) if len(chunks) > 1 else chunks[0] if chunks else self.rows

@@ -58,7 +58,7 @@ def array_of(
         np.copyto(copy, values, casting="unsafe")
     if null is not None:
         missing = nulls(copy, null, missing)
-    return pa.Array.from_buffers(kind, len(values), [_validity(missing), buffer])
+    return pa.Array.from_buffers(kind, len(values), [validity(missing), buffer])
 
 
 def _memory(count: int, dtype: np.dtype[Any]) -> tuple[pa.Buffer, npt.NDArray[Any]]:
@@ -68,10 +68,11 @@ def _memory(count: int, dtype: np.dtype[Any]) -> tuple[pa.Buffer, npt.NDArray[An
 
 def struct_of(columns: list[pa.Array], kind: pa.DataType, count: int, missing: Bools | None = None) -> pa.Array:
     """Return structs of the columns, which may be none; NULL where they are missing."""
-    return pa.Array.from_buffers(kind, count, [_validity(missing)], children=columns)
+    return pa.Array.from_buffers(kind, count, [validity(missing)], children=columns)
 
 
-def _validity(missing: Bools | None) -> pa.Buffer | None:
+def validity(missing: Bools | None) -> pa.Buffer | None:
+    """Return Arrow's bitmap of what is there; None when nothing is missing."""
     return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 

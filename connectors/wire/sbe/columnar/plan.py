@@ -26,6 +26,8 @@ class GroupPlan:
         self.since = group.since_version
         roles = group.dimensions.roles
         self.minimum, self.maximum = roles["numInGroup"].minimum, roles["numInGroup"].maximum
+        self.counts_parts = bool({"numGroups", "numVarDataFields"}.intersection(roles))
+        """Entries say how many parts they have."""
         self.dimensions = RoleColumns(roles, group.dimensions.size, order)
         self.single = DimensionsReader(group.dimensions, order)
         self.entry = BodyPlan(group, order)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from connectors.wire.sbe.columnar.octets import Longs, Octets, gather
+from connectors.wire.sbe.columnar.octets import Longs, Octets, gather, stride_of
 from connectors.wire.sbe.model import ByteOrder, Role
 from connectors.wire.sbe.primitives import TRAITS
 
@@ -37,13 +37,18 @@ class RoleColumns:
 
     def read(self, octets: Octets, start: Longs) -> dict[str, Longs]:
         """Return each member of the composites at ``start``; numbers above those of int64 are cut to its last."""
-        rows = gather(octets, start, self.size)
         columns = {name: np.full(len(start), value, np.int64) for name, value in self._constants.items()}
         if self._dtype.names:
-            fields = rows.reshape(-1).view(self._dtype)
+            fields = self._fields(octets, start)
             for name in self._dtype.names:
                 columns[name] = _longs(fields[name])
         return columns
+
+    def _fields(self, octets: Octets, start: Longs) -> npt.NDArray[Any]:
+        stride = stride_of(start)
+        if stride:
+            return np.ndarray((len(start),), self._dtype, octets, int(start[0]), (stride,))
+        return gather(octets, start, self.size).reshape(-1).view(self._dtype)
 
 
 def _longs(values: npt.NDArray[Any]) -> Longs:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.numeric import either
+from connectors.wire.sbe.columnar.numeric import either, validity
 from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import Array, Data, Scalar
@@ -71,9 +71,8 @@ class FixedText:
         if self._null is not None:
             null = octets[:, 0] == self._null
             missing = either(null, missing)
-        lengths = np.full(blocks.count, self._width, np.int64) if self._whole else _until_nul(octets)
-        starts = np.arange(blocks.count, dtype=np.int64) * self._width
-        return self._texts.make(blocks, slices(octets.reshape(-1), starts, lengths, missing))
+        lengths = None if self._whole else _until_nul(octets)
+        return self._texts.make(blocks, heads(octets, lengths, missing))
 
 
 class DataValues:
@@ -88,6 +87,24 @@ class DataValues:
         """Return the column. Absent data have a negative length."""
         absent = lengths < 0
         return self._texts.make(blocks, slices(blocks.octets, starts, lengths, absent if absent.any() else None))
+
+
+def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> pa.Array:
+    """Return the first bytes of each row as binary values, NULL where missing; without lengths all of them."""
+    count, width = rows.shape
+    if missing is not None:
+        lengths = np.where(missing, 0, width if lengths is None else lengths)
+    if lengths is None:
+        bounds = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    else:
+        bounds = np.zeros(count + 1, np.int32)
+        np.cumsum(lengths, out=bounds[1:])
+        kept = rows != 0
+        if np.count_nonzero(kept) != bounds[-1]:  # there is more behind a NUL, or in what is missing
+            kept = np.arange(width) < lengths[:, None]
+        rows = rows[kept]
+    buffers = [validity(missing), pa.py_buffer(bounds), pa.py_buffer(rows)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
 
 
 def slices(octets: Octets, starts: Longs, lengths: Longs, missing: Bools | None = None) -> pa.Array:
@@ -110,12 +127,17 @@ def slices(octets: Octets, starts: Longs, lengths: Longs, missing: Bools | None 
     return pieces.take(pa.array(2 * places, mask=missing))
 
 
-def _until_nul(octets: Octets) -> Longs:
-    """Return the length of each row up to its first NUL."""
-    if octets.all():
-        return np.full(len(octets), octets.shape[1], np.int64)
-    lengths, going = np.zeros(len(octets), np.int64), np.ones(len(octets), np.bool_)
-    for column in octets.T:
+def _until_nul(rows: Octets) -> Longs | None:
+    """Return the length of each row up to its first NUL; None when there is none."""
+    others = int(np.count_nonzero(rows))
+    if others == rows.size:
+        return None
+    count, width = rows.shape
+    lengths: Longs = np.strings.str_len(rows.view(f"S{width}").reshape(-1))
+    if int(lengths.sum()) == others:  # NULs stand at the ends only
+        return lengths
+    lengths, going = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    for column in rows.T:
         going &= column != 0
         lengths += going
     return lengths

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from connectors.wire.sbe.columnar.dense import Entries, dense, dense_parts, read_dense
 from connectors.wire.sbe.columnar.headers import NOT_SAID
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
 from connectors.wire.sbe.columnar.octets import ALL, CLAMP, Bools, Longs, Places, where
@@ -20,6 +21,9 @@ from connectors.wire.sbe.columnar.single import FEW, Shape, Single
 from connectors.wire.sbe.columnar.state import State
 from connectors.wire.sbe.skip import Skipper
 from connectors.wire.sbe.values import Fault
+
+_LARGE = 1 << 12
+"""Bytes from which on even few messages are walked together: they may have entries that can be found at once."""
 
 Parts: TypeAlias = Sequence[GroupPlan] | Sequence[DataPlan]
 Skip: TypeAlias = Callable[[Single, BodyPlan, Shape, int], int]
@@ -55,7 +59,7 @@ class Walk:
     def messages(self, plan: BodyPlan, level: Level, shapes: Shapes) -> None:
         """Walk through all messages, the cursors being at their root blocks."""
         which = np.arange(len(self._state.version))
-        if len(which) >= FEW:
+        if len(which) >= FEW or len(self._state.octets) > _LARGE * len(which):
             self._bodies(plan, level, which, shapes)
             return
         for message in which.tolist():
@@ -166,16 +170,17 @@ class Walk:
             state.count_empty(which[empty], count[empty])
             kept = state.good(which)
             which, count, block_length = which[kept], count[kept], block_length[kept]
-        last = np.cumsum(count)
         state.weigh(int(count.sum()), level.body.content_length)
-        number = np.arange(last[-1] if len(last) else 0) - np.repeat(last - count, count)
-        lengths, cursor = np.repeat(block_length, count), state.cursor[which]
-        level.chunk(np.repeat(which, count), np.repeat(cursor, count) + lengths * number, lengths)
+        cursor = state.cursor[which]
+        level.runs(which, cursor, block_length, count)
         state.cursor[which] = cursor + block_length * count
 
     def _entries(self, group: GroupPlan, level: Level, which: Longs, count: Longs, shapes: Shapes) -> None:
         """Note entries that have parts of their own: the first of all messages, then the second, and so on."""
         state, done = self._state, 0
+        if not group.counts_parts:
+            others = self._dense_entries(group, level, which, count, shapes.block_length)
+            which, count, shapes = which[others], count[others], shapes.of(others)
         while True:
             more = where((count > done) & ~state.bad[which])
             which, count, shapes = which[more], count[more], shapes.of(more)
@@ -189,6 +194,17 @@ class Walk:
             done += 1
         for index, message in enumerate(which.tolist()):
             self._alone(message, group.entry, level, int(count[index]) - done, shapes.one(index))
+
+    def _dense_entries(self, group: GroupPlan, level: Level, which: Longs, count: Longs, block_length: Longs) -> Places:
+        """Note the entries of messages that have many small ones; return the places of the other messages."""
+        state, others = self._state, np.ones(len(which), np.bool_)
+        for index in dense(count, state.end[which] - state.cursor[which]).tolist():
+            message = int(which[index])
+            parts = dense_parts(group.entry, int(state.version[message]))
+            if parts is not None:
+                others[index] = False
+                read_dense(state, level, message, Entries(int(count[index]), int(block_length[index])), parts)
+        return where(others)
 
     def _data(self, datum: DataPlan, which: Longs) -> tuple[Longs, Longs]:
         """Return offset and length of the data whose length comes next."""

@@ -18,6 +18,8 @@ from connectors.wire.sbe.model import Body, Composite, Encoding, Enum, Schema, S
 
 _ORDERS = {"<": "littleEndian", ">": "bigEndian"}
 _BEHIND_MESSAGES = 2
+_REMOVED = frozenset({"R12", "R25", "R45", "R55", "R69", "R83", "R90"})
+"""Rules that are broken by nothing but removing something."""
 
 
 def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed: bool = True) -> Comparison:
@@ -116,10 +118,20 @@ def _named(encoding: Encoding) -> Iterator[str]:
 
 def _advice(schema: Schema, findings: Sequence[Finding]) -> dict[str, str]:
     """Return what to do instead, for each message with a breaking finding."""
-    broken = (finding for finding in findings if finding.worst is Severity.BREAKING)
-    names = (name for finding in broken for name in _messages_of(finding))
-    text = "Give the changed layout a new template id, and keep the old one as it was, deprecated"
-    return dict.fromkeys(names, f"{text} from version {schema.version}.")
+    rules: dict[str, set[str]] = {}
+    for finding in findings:
+        if finding.worst is Severity.BREAKING:
+            for name in _messages_of(finding):
+                rules.setdefault(name, set()).add(finding.rule)
+    return {name: f"{_instead(broken)}, deprecated from version {schema.version}." for name, broken in rules.items()}
+
+
+def _instead(rules: set[str]) -> str:
+    if rules <= _REMOVED:
+        return "Keep what was removed"
+    if rules == {"R13"}:
+        return "Keep the old template id beside the new one"
+    return "Give the changed layout a new template id, and keep the old one as it was"
 
 
 def _messages_of(finding: Finding) -> Iterator[str]:

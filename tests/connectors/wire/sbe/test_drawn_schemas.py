@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from conf.errors import WireError
 from connectors.wire.sbe.decode import Decoded, decode
@@ -16,9 +16,7 @@ from tests.support.sbe_drawing import Kind
 from tests.support.sbe_messages import comparable, messages
 from tests.support.sbe_schemas import schemas
 from tests.support.sbe_versions import as_shown_by, cut_down, known_at
-
-a_third = settings(max_examples=max(12, settings().max_examples // 3))
-"""A schema and its messages take long to draw, and each has many parts."""
+from tests.support.tries import a_third
 
 
 @a_third

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from conf.errors import InvalidValue
+from connectors.wire.sbe.columnar.decode import decode_columns
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.encode import encode
 from tests.support.sbe import assert_reads_and_writes, frame, message_of
@@ -93,6 +94,46 @@ def test_charsets_go_by_the_names_of_java(charset, raw, value):
     schema = message_of('<data name="d" id="1" type="d"/>', types)
 
     assert_reads_and_writes(schema, frame(f"{len(raw) // 2:02x} {raw}", block_length=0), {"d": value})
+
+
+@pytest.mark.parametrize(
+    ("charset", "raw", "value"),
+    [
+        ("UTF-16", "feff00e9", "é"),
+        ("UTF-16", "fffee900", "é"),
+        ("UTF_16", "fffefffee900", "\ufeffé"),
+        ("UTF-16", "feff", ""),
+        ("UTF-16LE", "fffee900", "\ufeffé"),
+        ("UTF-16BE", "feff00e9", "\ufeffé"),
+        ("UTF-32", "000000e9", "é"),
+        ("UTF-32", "fffe0000e9000000", "é"),
+    ],
+)
+def test_a_byte_order_mark_is_obeyed_where_the_charset_leaves_the_order_open(charset, raw, value):
+    octets = bytes.fromhex(raw)
+    schema = message_of(
+        '<field name="t" id="1" type="t"/><data name="d" id="2" type="d"/>',
+        f'<type name="t" primitiveType="char" length="{len(octets)}" characterEncoding="{charset}"/>'
+        '<composite name="d"><type name="length" primitiveType="uint8"/>'
+        f'<type name="varData" primitiveType="uint8" length="0" characterEncoding="{charset}"/></composite>',
+    )
+    body = frame(f"{raw} {len(octets):02x} {raw}", block_length=len(octets))
+
+    rows = decode_columns(schema, [body, body]).rows["M"].table.to_pylist()
+
+    modes = ("strict", "strict", "replace", "bytes")
+    assert [decode(schema, body, text=mode).values for mode in modes] == 4 * [{"t": value, "d": value}]
+    assert rows == 2 * [{"t": value, "d": value}]
+
+
+def test_text_that_begins_with_a_mark_is_written_so_that_it_is_read_back():
+    types = (
+        '<composite name="d"><type name="length" primitiveType="uint8"/>'
+        '<type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-16"/></composite>'
+    )
+    schema = message_of('<data name="d" id="1" type="d"/>', types)
+
+    assert_reads_and_writes(schema, frame("06 feff feff 0041", block_length=0), {"d": "\ufeffA"})
 
 
 def test_a_charset_nobody_knows_is_an_error_of_the_value():

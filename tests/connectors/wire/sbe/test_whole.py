@@ -14,6 +14,7 @@ from connectors.wire.sbe.encode import encode
 from connectors.wire.sbe.model import Schema
 from tests.support.sbe import frame, message_of
 from tests.support.sbe_sources import SOURCES, Damage, damaged, damages
+from tests.support.tries import half
 
 
 def outcome(reader: MessageReader, body: bytes) -> Decoded | str:
@@ -24,6 +25,7 @@ def outcome(reader: MessageReader, body: bytes) -> Decoded | str:
 
 
 @pytest.mark.parametrize("source", SOURCES)
+@half
 @given(damage=damages, strict=st.booleans())
 def test_a_reader_that_has_seen_messages_reads_as_one_that_has_not(source: str, damage: Damage, strict: bool):
     schema, bodies = SOURCES[source]

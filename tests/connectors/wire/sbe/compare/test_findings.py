@@ -17,6 +17,8 @@ RAISED = ['version="1"', 'version="2"']
 FEES = '<group name="fees" id="30" sinceVersion="2"><field name="fee" id="31" type="uint16"/></group>'
 CEASES = "Give the changed layout a new template id, and keep the old one as it was, deprecated from version 2."
 
+KEEP = "Keep what was removed, deprecated from version 2."
+
 
 def change(*new: list[str], old: Edits = ()) -> Comparison:
     """Compare the base, edited, with itself as version 2 after further edits."""
@@ -60,7 +62,25 @@ def test_an_encoding_is_told_once_with_all_that_use_it():
     assert (finding.rule, finding.path, finding.message) == ("R83", "Side.Sell", "Order")
     assert (finding.old, finding.new) == ("Sell = 'S'", None)
     assert finding.used_by == ("Order.side", "Ping.side")
-    assert found.advice == {"Order": CEASES, "Ping": CEASES}
+    assert found.advice == {"Order": KEEP, "Ping": KEEP}
+
+
+PING = '<message name="Ping" id="2" blockLength="16"><field name="ts" id="1" type="uint64"/></message>'
+
+
+@pytest.mark.parametrize(
+    ("edit", "advice"),
+    [
+        ([PING, ""], KEEP),
+        (
+            [PING, PING.replace('id="2"', 'id="9"')],
+            "Keep the old template id beside the new one, deprecated from version 2.",
+        ),
+        ([PING, PING.replace("uint64", "uint32")], CEASES),
+    ],
+)
+def test_what_to_do_depends_on_what_was_broken(edit: list[str], advice: str):
+    assert change(edit).advice == {"Ping": advice}
 
 
 @pytest.mark.parametrize(

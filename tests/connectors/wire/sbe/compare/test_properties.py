@@ -13,10 +13,12 @@ from connectors.wire.sbe.schema import load_schema
 from tests.support.sbe_edits import edit
 from tests.support.sbe_evolution import GOLDEN, counted
 from tests.support.sbe_proof import Proof, prove
+from tests.support.tries import half
 
 BASE = (GOLDEN / "rich.xml").read_text("utf-8")
 
 
+@half
 @given(data=st.data(), profile=st.sampled_from(["classic", "counted"]), count=st.integers(1, 4))
 def test_what_is_not_breaking_is_read_as_it_was_written(data: st.DataObject, profile: Profile, count: int):
     text, renamed = edit(BASE, data.draw, count)
@@ -34,6 +36,7 @@ def test_what_is_not_breaking_is_read_as_it_was_written(data: st.DataObject, pro
     assert compare(new, loaded(text, profile)).findings == ()
 
 
+@half
 @given(data=st.data(), counts=st.tuples(st.integers(0, 6), st.integers(0, 6)), framed=st.booleans())
 def test_any_two_schemas_can_be_compared(data: st.DataObject, counts: tuple[int, int], framed: bool):
     one, other = (edit(BASE, data.draw, count)[0] for count in counts)

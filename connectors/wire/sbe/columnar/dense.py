@@ -1,0 +1,144 @@
+"""Finds many small entries of one message: where each would end is computed for every byte at which one may begin.
+
+That makes following them one look-up each, instead of one reading each. For groups whose entries have nothing inside
+but flat groups and data; a wrong count or length ends the chain.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
+from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets
+from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
+from connectors.wire.sbe.columnar.state import State
+
+_MANY = 64
+"""Entries from which on it pays."""
+_SMALL = 64
+"""Bytes of an entry up to which it pays."""
+_FEW = 400
+"""Below so many messages it pays: with more, it is faster to go through the first entries of all, then the second."""
+_LARGEST_PART = 32
+"""Bytes of dimensions or of a length that are looked for."""
+_WINDOW = 1 << 15
+"""Bytes looked at together."""
+_LOST = -1
+
+
+class Entries(NamedTuple):
+    """What dimensions say."""
+
+    number: int
+    block_length: int
+
+
+class Dense(NamedTuple):
+    """What the entries of a group have behind their blocks, in messages of one version."""
+
+    groups: tuple[tuple[int, GroupPlan], ...]
+    """With the number of each in the body."""
+    data: tuple[tuple[int, DataPlan], ...]
+
+
+def dense_parts(entry: BodyPlan, version: int) -> Dense | None:
+    """Return the parts of entries that can be found so; None when some of them have parts of their own.
+
+    Where dimensions count parts, or parts need no bytes, they are none.
+    """
+    groups = tuple((number, group) for number, group in enumerate(entry.groups) if group.since <= version)
+    data = tuple((number, datum) for number, datum in enumerate(entry.data) if datum.since <= version)
+    for _, group in groups:
+        if group.counts_parts or min(group.entry.first_group, group.entry.first_data) <= version:
+            return None
+    sizes = [group.dimensions.size for _, group in groups] + [datum.length.size for _, datum in data]
+    return Dense(groups, data) if all(0 < size <= _LARGEST_PART for size in sizes) else None
+
+
+def dense(counts: Longs, octets: Longs) -> Longs:
+    """Return for which messages it pays that have so many entries in at most so many bytes."""
+    if len(counts) == 0 or int(counts.sum()) > _FEW * int(counts.max()):
+        return np.empty(0, np.int64)
+    return np.flatnonzero((counts >= _MANY) & (octets >= counts) & (octets <= counts * _SMALL))
+
+
+def read_dense(state: State, level: Level, message: int, said: Entries, parts: Dense) -> None:
+    """Note all entries of a message whose first is at its cursor, and move that behind them."""
+    first, last = int(state.cursor[message]), int(state.end[message])
+    starts = _starts(state.octets, (first, last), said, parts)
+    if starts is None:
+        state.give_up(message)
+        return
+    state.weigh(said.number, level.body.content_length)
+    cursor, owner = starts[:-1], np.full(said.number, message, np.int64)
+    columns = level.chunk(owner, cursor, np.full(said.number, said.block_length, np.int64))
+    cursor = cursor + said.block_length
+    for number, group in parts.groups:
+        read, first_block = group.dimensions.read(state.octets, cursor), cursor + group.dimensions.size
+        entries, length = read["numInGroup"], read["blockLength"]
+        if state.count_empty_of(message, int(entries[length == 0].sum())) < 0:
+            state.give_up(message)
+            return
+        columns[FIRST_GROUP + number] = entries
+        state.weigh(int(entries.sum()), group.entry.body.content_length)
+        level.groups[number].runs(owner, first_block, length, entries)
+        cursor = first_block + entries * length
+    for number, datum in parts.data:
+        place, length = level.place(number), datum.length.read(state.octets, cursor)["length"]
+        columns[place], columns[place + 1] = cursor + datum.offset, length
+        cursor = cursor + datum.offset + length
+    state.cursor[message] = starts[-1]
+
+
+def _starts(octets: Octets, span: tuple[int, int], said: Entries, parts: Dense) -> Longs | None:
+    """Return where entries begin and the last one ends; None when they cannot be there.
+
+    Args:
+        span: Where the first one begins, and where the message ends.
+    """
+    at, last = span
+    starts = [at]
+    while len(starts) <= said.number:
+        window = np.arange(at, min(at + _WINDOW, last))
+        follow = _ends(octets, window, last, said.block_length, parts).tolist()
+        base, reach = at, at + len(follow)
+        while at < reach and len(starts) <= said.number:
+            at = follow[at - base]
+            if at == _LOST:
+                return None
+            starts.append(at)
+        if at >= last and len(starts) <= said.number:
+            return None
+    return np.array(starts, np.int64)
+
+
+def _ends(octets: Octets, start: Longs, last: int, block_length: int, parts: Dense) -> Longs:
+    """Return where entries would end that begin at each place; `_LOST` where none can."""
+    cursor = start + block_length
+    lost = cursor > last
+    for _, group in parts.groups:
+        cursor, lost = _behind_group(octets, cursor, lost, last, group)
+    for _, datum in parts.data:
+        cursor, lost = _behind_data(octets, cursor, lost, last, datum)
+    return np.where(lost, _LOST, cursor)
+
+
+def _behind_group(octets: Octets, cursor: Longs, lost: Bools, last: int, group: GroupPlan) -> tuple[Longs, Bools]:
+    size = group.dimensions.size
+    lost = lost | (cursor + size > last)
+    read = group.dimensions.read(octets, np.where(lost, 0, cursor))
+    count, length = read["numInGroup"], np.minimum(read["blockLength"], last)
+    lost |= (count < group.minimum) | (count > group.maximum)
+    count = np.minimum(count, last)
+    cursor = cursor + size + np.where(lost, 0, count * length)
+    return cursor, lost | (cursor > last)
+
+
+def _behind_data(octets: Octets, cursor: Longs, lost: Bools, last: int, datum: DataPlan) -> tuple[Longs, Bools]:
+    lost = lost | (cursor + datum.length.size > last)
+    length = datum.length.read(octets, np.where(lost, 0, cursor))["length"]
+    lost |= (length < datum.minimum) | (length > datum.maximum)
+    cursor = cursor + datum.offset + np.where(lost, 0, np.minimum(length, last))
+    return cursor, lost | (cursor > last)

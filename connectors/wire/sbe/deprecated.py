@@ -1,0 +1,104 @@
+"""Looks for deprecated values of enums and choices of sets in messages, at little cost.
+
+A message is read no further than they can be found, and not at all once every one of its template has been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from conf.errors import WireError
+from connectors.wire.sbe.decode import MessageReader
+from connectors.wire.sbe.model import (
+    Body,
+    Buffer,
+    Composite,
+    Encoding,
+    Enum,
+    Field,
+    Group,
+    Message,
+    Presence,
+    Schema,
+    Set,
+)
+from connectors.wire.sbe.review import deprecated_values
+
+
+class DeprecatedValues:
+    """The deprecated values and choices that have not been seen so far, by template.
+
+    Args:
+        told: Paths of those that need not be looked for, such as ``Order.side.Sell``.
+    """
+
+    def __init__(self, schema: Schema, told: Collection[str]) -> None:
+        possible = {message.name: set(_in_body(message, message.name)) for message in schema.messages.values()}
+        self._left = {name: paths.difference(told) for name, paths in possible.items()}
+        messages = [_root(message) for message in schema.messages.values() if self._left[message.name]]
+        self._reader = MessageReader(
+            replace(
+                schema,
+                messages={message.name: message for message in messages},
+                templates={message.id: message for message in messages},
+            ),
+            text="bytes",
+        )
+
+    def found(self, message: str, body: Buffer) -> list[str]:
+        """Return the paths of those that a message holds and no earlier one did, deprecated in its version.
+
+        What cannot be read holds none.
+        """
+        left = self._left[message]
+        if not left:
+            return []
+        try:
+            decoded = self._reader.read(body)
+        except WireError:
+            return []
+        there = dict.fromkeys(deprecated_values(decoded.message, decoded.values, decoded.header.version))
+        new = [path for path in there if path in left]
+        left.difference_update(new)
+        return new
+
+
+def _in_body(body: Body, path: str) -> Iterator[str]:
+    for field in body.fields:
+        yield from _in_field(field, path)
+    for group in body.groups:
+        yield from _in_body(group, f"{path}.{group.name}")
+
+
+def _in_field(field: Field, path: str) -> Iterator[str]:
+    if field.presence is not Presence.CONSTANT:
+        yield from _in_encoding(field.encoding, f"{path}.{field.name}")
+
+
+def _in_encoding(encoding: Encoding, path: str) -> Iterator[str]:
+    match encoding:
+        case Composite():
+            for member in encoding.members:
+                yield from _in_encoding(member.encoding, f"{path}.{member.name}")
+        case Enum():
+            yield from (f"{path}.{encoding.values[raw]}" for raw in encoding.deprecated_values)
+        case Set():
+            yield from (f"{path}.{encoding.choices[bit]}" for bit in encoding.deprecated_values)
+
+
+def _root(message: Message) -> Message:
+    """Return a message without the fields that hold none, and nothing behind the last group that does."""
+    groups = message.groups
+    while groups and not any(_in_body(groups[-1], "")):
+        groups = groups[:-1]
+    return replace(message, fields=_fields(message), groups=tuple(map(_entries, groups)), data=())
+
+
+def _entries(group: Group) -> Group:
+    """Return a group without the fields that hold none; what follows its blocks has to be passed."""
+    return replace(group, fields=_fields(group), groups=tuple(map(_entries, group.groups)))
+
+
+def _fields(body: Body) -> tuple[Field, ...]:
+    return tuple(field for field in body.fields if any(_in_field(field, "")))
