@@ -44,6 +44,7 @@ def test_the_wheel_ships_every_file_of_the_packages_and_nothing_else(tmp_path):
     assert {"conf/base.toml", "conf/local.toml", "conf/databricks.toml", "conf/README.md"} <= shipped
     assert {"connectors/deephaven/schema.xml", "connectors/deephaven/PROTOCOL.md"} <= shipped
     assert {"connectors/sbe/market.xml", "connectors/sbe/PROTOCOL.md"} <= shipped
+    assert "connectors/sqlitecloud/PROTOCOL.md" in shipped
 
 
 def test_ci_runs_the_readmes_test_command():

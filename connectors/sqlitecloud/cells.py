@@ -16,14 +16,17 @@ from typing import Final, NoReturn
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.messages import SIGNED_64, RawText, Value
 
-_INTEGER, _FLOAT, _NULL, _TEXT, _ZERO_TEXT, _BLOB = b":,_+!$"
+_TEXT, _INTEGER, _NULL, _FLOAT, _ZERO_TEXT, _BLOB = b"+:_,!$"
 
 _SMALL: Final = {b"%d" % number: number for number in range(10_000)}
 """Numbers that come most often: looked up, they need no check."""
 
+_PLAIN: Final = b"0123456789.eE+-"
+"""Of a float that Python reads as ``strtod`` does, if it reads it at all."""
+
 _WHOLE: Final = re.compile(rb"-?[0-9]{1,19}")
-_REAL: Final = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
-_HEX: Final = re.compile(rb"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?", re.IGNORECASE)
+_NAMED: Final = re.compile(rb"[+-]?(?:inf(?:inity)?|nan)", re.IGNORECASE)
+_HEX: Final = re.compile(rb"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]{1,6})?", re.IGNORECASE)
 _LENGTH: Final = re.compile(rb"[0-9]{1,19}")
 
 
@@ -32,7 +35,7 @@ def read_values(octets: bytes, at: int, count: int, reason: str) -> tuple[list[V
 
     Args:
         at: Offset of the first.
-        reason: Of the error when the bytes end too early, or begin no value: ``bad_rowset``.
+        reason: Of the error when the bytes end too early, or begin no value.
 
     Raises:
         InvalidValue: Also ``bad_number`` and ``missing_nul``.
@@ -43,34 +46,29 @@ def read_values(octets: bytes, at: int, count: int, reason: str) -> tuple[list[V
         space = find(b" ", at)
         if space <= at:
             _no_value(octets, at, reason)
-        kind = octets[at]
-        number = small(octets[at + 1 : space])
-        begin = space + 1
+        kind, token, end = octets[at], octets[at + 1 : space], space + 1
         if kind == _INTEGER:
-            append(_integer(octets, at, space) if number is None else number)
-            at = begin
-            continue
-        if kind == _NULL:
-            if begin != at + 2:
-                raise InvalidValue("null has no value", offset=at, reason="bad_number")
+            number = small(token)
+            append(_integer(token, at) if number is None else number)
+        elif kind == _FLOAT:
+            append(_float(token, at))
+        elif kind == _NULL and not token:
             append(None)
-            at = begin
-            continue
-        if kind == _FLOAT:
-            append(_float(octets, at, space))
-            at = begin
-            continue
-        end = begin + (_length(octets, at, space, reason) if number is None else number)
-        if end > size:
-            raise InvalidValue(f"{end - size} bytes are missing at the end of a value", offset=at, reason=reason)
-        if kind == _TEXT:
-            append(_text(octets[begin:end]))
-        elif kind == _BLOB:
-            append(octets[begin:end])
-        elif kind == _ZERO_TEXT:
-            append(_text(_without_nul(octets, begin, end)))
         else:
-            _no_value(octets, at, reason)
+            length = small(token)
+            end += _length(octets, at, token, reason) if length is None else length
+            if end > size:
+                raise InvalidValue(f"{end - size} bytes are missing at the end of a value", offset=at, reason=reason)
+            body = octets[space + 1 : end]
+            if kind == _BLOB:
+                append(body)
+            else:
+                if kind != _TEXT:
+                    body = _without_nul(octets, at, body, reason)
+                try:
+                    append(body.decode())
+                except UnicodeDecodeError:
+                    append(RawText(body))
         at = end
     return values, at
 
@@ -84,48 +82,40 @@ def read_count(octets: bytes, at: int, reason: str) -> tuple[int, int]:
     return int(found), space + 1
 
 
-def _text(octets: bytes) -> str | RawText:
-    try:
-        return octets.decode()
-    except UnicodeDecodeError:
-        return RawText(octets)
-
-
-def _without_nul(octets: bytes, begin: int, end: int) -> bytes:
-    if end == begin or octets[end - 1] != 0:
-        raise InvalidValue("a zero-terminated text does not end with a zero byte", offset=begin, reason="missing_nul")
-    return octets[begin : end - 1]
-
-
-def _length(octets: bytes, at: int, space: int, reason: str) -> int:
-    found = octets[at + 1 : space]
-    if not _LENGTH.fullmatch(found):
+def _without_nul(octets: bytes, at: int, body: bytes, reason: str) -> bytes:
+    if octets[at] != _ZERO_TEXT:
         _no_value(octets, at, reason)
-    return int(found)
+    if not body.endswith(b"\0"):
+        raise InvalidValue("a zero-terminated text does not end with a zero byte", offset=at, reason="missing_nul")
+    return body[:-1]
 
 
-def _integer(octets: bytes, at: int, space: int) -> int:
-    found = octets[at + 1 : space]
-    number = int(found) if _WHOLE.fullmatch(found) else None
+def _length(octets: bytes, at: int, token: bytes, reason: str) -> int:
+    if not _LENGTH.fullmatch(token):
+        _no_value(octets, at, reason)
+    return int(token)
+
+
+def _integer(token: bytes, at: int) -> int:
+    if token.isdigit() and len(token) < 19:
+        return int(token)
+    number = int(token) if _WHOLE.fullmatch(token) else None
     if number is None or number not in SIGNED_64:
-        raise InvalidValue(f"{found[:24]!r} is not an integer of 64 bits", offset=at, reason="bad_number")
+        raise InvalidValue(f"{token[:24]!r} is not an integer of 64 bits", offset=at, reason="bad_number")
     return number
 
 
-def _float(octets: bytes, at: int, space: int) -> float:
-    found = octets[at + 1 : space]
-    if _REAL.fullmatch(found):
-        return float(found)
-    if _HEX.fullmatch(found):
-        return _from_hex(found.decode())
-    raise InvalidValue(f"{found[:24]!r} is not a number", offset=at, reason="bad_number")
-
-
-def _from_hex(text: str) -> float:
+def _float(token: bytes, at: int) -> float:
     try:
-        return float.fromhex(text)
-    except OverflowError:
-        return -math.inf if text.startswith("-") else math.inf
+        if not token.translate(None, _PLAIN) or _NAMED.fullmatch(token):
+            return float(token)
+        if _HEX.fullmatch(token):
+            return float.fromhex(token.decode())
+    except ValueError:
+        pass
+    except OverflowError:  # of the second: strtod gives infinity
+        return -math.inf if token.startswith(b"-") else math.inf
+    raise InvalidValue(f"{token[:24]!r} is not a number", offset=at, reason="bad_number")
 
 
 def _no_value(octets: bytes, at: int, reason: str) -> NoReturn:

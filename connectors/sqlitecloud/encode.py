@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
 
 import lz4.block
 
@@ -23,9 +24,11 @@ from connectors.sqlitecloud.messages import (
 
 OK: Final = b"+2 OK"
 
+_LEAST, _MOST = SIGNED_64[0], SIGNED_64[-1]
+
 
 def encode_text(text: str | bytes) -> bytes:
-    """Return a frame ``+``. Any bytes may be in it."""
+    """Return a frame ``+``. Any bytes may be in it; text that cannot be UTF-8 raises InvalidValue, here and below."""
     return _sized(b"+", _octets(text))
 
 
@@ -69,24 +72,15 @@ def encode_value(value: Value, *, zero_terminated: bool = False) -> bytes:
 
     Raises:
         InvalidValue: An integer beyond 64 bits, a float that is no number, a text that cannot be UTF-8, or that has a
-            NUL and is to be zero-terminated.
+            NUL and is to be zero-terminated; what is no value of SQLite.
     """
-    if value is None:
-        return b"_ "
-    if isinstance(value, bytes):
-        return _sized(b"$", value)
-    if isinstance(value, int):
-        return _integer(value)
-    if isinstance(value, float):
-        return _float(value)
-    text = value.octets if isinstance(value, RawText) else value
-    return encode_zero_text(text) if zero_terminated else encode_text(text)
+    return _values((value,), zero_terminated)
 
 
 def encode_array(items: Iterable[Value], *, zero_terminated: bool = False) -> bytes:
     """Return a frame ``=``. Raises InvalidValue as `encode_value` does."""
-    values = [encode_value(item, zero_terminated=zero_terminated) for item in items]
-    return _sized(b"=", b"%d " % len(values) + b"".join(values))
+    values = list(items)
+    return _sized(b"=", b"%d " % len(values) + _values(values, zero_terminated))
 
 
 def encode_statement(statement: Statement) -> bytes:
@@ -108,7 +102,7 @@ def encode_rowset(rowset: Rowset, *, zero_terminated: bool = False, compressed: 
     """
     data = _columns(rowset.columns, rowset.version, zero_terminated) + _rows(rowset.rows, zero_terminated)
     shape = b"0:%d %d %d " % (rowset.version, len(rowset.rows), len(rowset.columns))
-    return _compressed(b"*", shape, data) if compressed else _sized(b"*", shape + data)
+    return _compressed(b"*", shape, data) if compressed and data else _sized(b"*", shape + data)
 
 
 def encode_chunk(chunk: RowsetChunk, *, zero_terminated: bool = False, compressed: bool = False) -> bytes:
@@ -119,17 +113,17 @@ def encode_chunk(chunk: RowsetChunk, *, zero_terminated: bool = False, compresse
     """
     data = _columns(chunk.columns or (), chunk.version, zero_terminated) + _rows(chunk.rows, zero_terminated)
     shape = b"%d:%d %d %d " % (chunk.index, chunk.version, len(chunk.rows), chunk.width)
-    return _compressed(b"/", shape, data) if compressed else _sized(b"/", shape + data)
+    return _compressed(b"/", shape, data) if compressed and data else _sized(b"/", shape + data)
 
 
 def _columns(columns: Sequence[Column], version: int, zero_terminated: bool) -> bytes:
     """Names first, then, in version 2, each property of all columns."""
     lists = list(zip(*columns, strict=True))[: None if version == 2 else 1]
-    return b"".join(encode_value(part, zero_terminated=zero_terminated) for each in lists for part in each)
+    return b"".join(_values(each, zero_terminated) for each in lists)
 
 
 def _rows(rows: Iterable[Sequence[Value]], zero_terminated: bool) -> bytes:
-    return b"".join(encode_value(value, zero_terminated=zero_terminated) for row in rows for value in row)
+    return _values(chain.from_iterable(rows), zero_terminated)
 
 
 def _compressed(kind: bytes, shape: bytes, data: bytes) -> bytes:
@@ -141,19 +135,35 @@ def _sized(kind: bytes, body: bytes) -> bytes:
     return b"%s%d %s" % (kind, len(body), body)
 
 
+def _values(values: Iterable[Value], zero_terminated: bool) -> bytes:
+    writers = _ZERO_TERMINATED if zero_terminated else _WRITERS
+    try:
+        return b"".join([writers[type(value)](value) for value in values])
+    except KeyError as error:
+        raise InvalidValue(f"{error} is no type of SQLite's values", reason="bad_type") from None
+
+
+def _null(_value: None) -> bytes:
+    return b"_ "
+
+
+def _blob(value: bytes) -> bytes:
+    return _sized(b"$", value)
+
+
 def _integer(value: int) -> bytes:
-    if value not in SIGNED_64:
+    if not _LEAST <= value <= _MOST:
         raise InvalidValue("an integer needs more than 64 bits", reason="bad_number")
     return b":%d " % value
 
 
 def _float(value: float) -> bytes:
     """Infinity is written as a number above all doubles, which every client reads, as SQLite's JSON functions do."""
+    if math.isfinite(value):
+        return b",%s " % repr(value).encode()
     if math.isnan(value):
         raise InvalidValue("NaN is no value of SQLite", reason="bad_number")
-    if math.isinf(value):
-        return b",9.0e+999 " if value > 0 else b",-9.0e+999 "
-    return b",%s " % repr(value).encode()
+    return b",9.0e+999 " if value > 0 else b",-9.0e+999 "
 
 
 def _octets(text: str | bytes) -> bytes:
@@ -161,3 +171,19 @@ def _octets(text: str | bytes) -> bytes:
         return text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError as error:
         raise InvalidValue(f"a text cannot be UTF-8: {error.reason}", reason="not_utf8") from None
+
+
+_WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
+    type(None): _null,
+    bool: _integer,
+    int: _integer,
+    float: _float,
+    str: encode_text,
+    RawText: lambda value: encode_text(value.octets),
+    bytes: _blob,
+}
+_ZERO_TERMINATED: Final[dict[type, Callable[[Any], bytes]]] = {
+    **_WRITERS,
+    str: encode_zero_text,
+    RawText: lambda value: encode_zero_text(value.octets),
+}

@@ -65,7 +65,7 @@ class FrameCutter:
         self._limit = max_frame_bytes
         self._buffer = bytearray()
         self._at = 0
-        self._body = self._end = 0
+        self._body = self._end = 0  # in the buffer, of the frame that begins at _at; 0 until its header is read
         self._eof = False
         self._error: WireError | None = None
 
@@ -82,8 +82,7 @@ class FrameCutter:
         """Take bytes as they arrived. Chunk boundaries carry no meaning."""
         if self._at:
             del self._buffer[: self._at]
-            self._body, self._end = max(self._body - self._at, 0), max(self._end - self._at, 0)
-            self._at = 0
+            self._at = self._end = 0
         self._buffer += chunk
 
     def receive_eof(self) -> None:

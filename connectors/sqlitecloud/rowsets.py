@@ -35,6 +35,7 @@ _MOST_EXPANDED: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
+    at: int
     begins: int
     """Offset of what follows."""
     index: int
@@ -101,7 +102,7 @@ def _shape(octets: bytes, at: int) -> _Shape:
     if found is None:
         detail = f"{octets[at : at + 24]!r} is not INDEX:VERSION ROWS COLUMNS with a version 1 or 2"
         raise InvalidValue(detail, offset=at, reason=_BAD)
-    shape = _Shape(found.end(), *(int(number) for number in found.groups()))
+    shape = _Shape(at, found.end(), *(int(number) for number in found.groups()))
     if shape.width == 0:
         raise InvalidValue("a rowset has at least one column", offset=at, reason=_BAD)
     return shape
@@ -109,14 +110,14 @@ def _shape(octets: bytes, at: int) -> _Shape:
 
 def _rowset(octets: bytes, shape: _Shape) -> Rowset:
     if shape.index != 0:
-        raise InvalidValue(f"a whole rowset has the index {shape.index}", offset=None, reason=_BAD)
+        raise InvalidValue(f"a whole rowset has the index {shape.index}", offset=shape.at, reason=_BAD)
     columns, rows = _contents(octets, shape, named=True)
     return Rowset(columns, rows, shape.version)
 
 
 def _chunk(octets: bytes, shape: _Shape) -> RowsetChunk:
     if shape.index == 0:
-        raise InvalidValue("chunks count from 1", offset=None, reason=_BAD)
+        raise InvalidValue("chunks count from 1", offset=shape.at, reason=_BAD)
     columns, rows = _contents(octets, shape, named=shape.index == 1)
     return RowsetChunk(shape.index, shape.version, columns or None, shape.width, rows)
 
@@ -129,27 +130,27 @@ def _contents(octets: bytes, shape: _Shape, *, named: bool) -> tuple[tuple[Colum
         detail = f"{shape.rows} rows of {width} columns cannot be in {len(octets) - at} bytes"
         raise InvalidValue(detail, offset=at, reason=_BAD)
     heads, at = read_values(octets, at, width * lists, _BAD)
-    columns = tuple(_column(heads[place::width]) for place in range(width)) if named else ()
+    columns = tuple(_column(heads[place::width], shape.begins) for place in range(width)) if named else ()
     values, at = read_values(octets, at, width * shape.rows, _BAD)
     if at != len(octets):
         raise InvalidValue(f"{len(octets) - at} bytes follow the last value", offset=at, reason=_BAD)
     return columns, list(zip(*[iter(values)] * width, strict=True))
 
 
-def _column(parts: list[Value]) -> Column:
-    name, declared_type, database, table, origin = [_name(part) for part in (*parts[:5], *[None] * 4)][:5]
+def _column(parts: list[Value], at: int) -> Column:
+    name, declared_type, database, table, origin = [_name(part, at) for part in (*parts[:5], *[None] * 4)][:5]
     if name is None:
-        raise InvalidValue("a column has no name", offset=None, reason=_BAD)
-    return Column(name, declared_type, database, table, origin, *[_flag(part) for part in parts[5:]])
+        raise InvalidValue("a column has no name", offset=at, reason=_BAD)
+    return Column(name, declared_type, database, table, origin, *[_flag(part, at) for part in parts[5:]])
 
 
-def _name(part: Value) -> str | None:
+def _name(part: Value, at: int) -> str | None:
     if not isinstance(part, str | None):
-        raise InvalidValue("a name of a column is not text", offset=None, reason=_BAD)
+        raise InvalidValue("a name of a column is not text", offset=at, reason=_BAD)
     return part
 
 
-def _flag(part: Value) -> bool:
+def _flag(part: Value, at: int) -> bool:
     if not isinstance(part, int) or part not in (0, 1):
-        raise InvalidValue("a property of a column is not 0 or 1", offset=None, reason=_BAD)
+        raise InvalidValue("a property of a column is not 0 or 1", offset=at, reason=_BAD)
     return part == 1
