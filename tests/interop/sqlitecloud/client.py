@@ -8,6 +8,7 @@ import sys
 import time
 
 import sqlitecloud
+from sqlitecloud.client import SQLiteCloudClient
 from sqlitecloud.datatypes import SQLITECLOUD_PUBSUB_SUBJECT as SUBJECT
 from sqlitecloud.pubsub import SQLiteCloudPubSub
 
@@ -26,7 +27,8 @@ def until(seen, count):
 
 
 def listening(kind, name):
-    connection, seen = connected(), []
+    client, seen = SQLiteCloudClient(connection_str=ADDRESS), []
+    connection = client.open_connection()
     pubsub = SQLiteCloudPubSub()
 
     def heard(_connection, result, _data):
@@ -35,7 +37,7 @@ def listening(kind, name):
     if kind is SUBJECT.CHANNEL:
         pubsub.create_channel(connection, name, if_not_exists=True)
     pubsub.listen(connection, kind, name, heard)
-    return connection, pubsub, seen
+    return client, connection, pubsub, seen
 
 
 def written_and_read():
@@ -57,28 +59,27 @@ def written_and_read():
 
 
 def tables():
-    connection, pubsub, seen = listening(SUBJECT.TABLE, "foo")
+    client, connection, pubsub, seen = listening(SUBJECT.TABLE, "foo")
     for number in range(500):
-        connection.execute("INSERT INTO foo VALUES(?, ?, ?)", (number, "x" * (7 * number), None))
+        client.exec_statement("INSERT INTO foo VALUES(?, ?, ?)", (number, "x" * (7 * number), None), connection)
     until(seen, 500)
     ids = [message["payload"][0]["id"] for message in seen]
     texts = sum(len(message["payload"][0]["col1"]) for message in seen)
     pubsub.unlisten(connection, SUBJECT.TABLE, "foo")
-    connection.execute("DELETE FROM foo")
+    client.exec_query("DELETE FROM foo", connection)
     time.sleep(0.5)
     return {"ids": ids, "texts": texts, "after_unlisten": len(seen) - 500, "envelope": sorted(seen[0])}
 
 
 def channels():
-    connection, pubsub, seen = listening(SUBJECT.CHANNEL, "c1")
+    client, connection, pubsub, seen = listening(SUBJECT.CHANNEL, "c1")
     pubsub.notify_channel(connection, "c1", "x y")
     until(seen, 1)
-    connections = pubsub.list_connections(connection).get_result()
+    connections = [row["chname"] for row in pubsub.list_connections(connection)]
     pubsub.set_pubsub_only(connection)
-    other = connected()
-    pubsub.notify_channel(other, "c1", "still there")
+    pubsub.notify_channel(client.open_connection(), "c1", "still there")
     until(seen, 2)
-    return {"payloads": [message["payload"] for message in seen], "listed": "c1" in str(connections)}
+    return {"payloads": [message["payload"] for message in seen], "listed": "c1" in connections}
 
 
 print(json.dumps({"sql": written_and_read(), "tables": tables(), "channels": channels()}))
