@@ -16,7 +16,8 @@ from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.attempts import TableAttempts
 from connectors.sqlitecloud.messages import Notification
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.payload import ChannelMessage, message_stream, read_notification, stream_of
+from connectors.sqlitecloud.payload import ChannelMessage, read_notification, stream_of
+from connectors.sqlitecloud.saying import message_stream
 
 
 class Epoch:
