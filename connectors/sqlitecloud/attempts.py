@@ -40,6 +40,8 @@ class TableAttempts:
         self._described: Description | None = None
         self._window: SnapshotWindow | None = None
         self._open = self._begins = False
+        self.attempt = 0
+        """Counts the attempts: what landed before the last one began says nothing about it."""
         self._voids = 0
         self._stood = now
         self.heard_at = now
@@ -50,6 +52,11 @@ class TableAttempts:
         """When the next attempt is; None while one is under way, or none is to come."""
         times = [time for time in (self._wanted, self._reconciled) if time is not None]
         return None if self._open and not self._begins else min(times, default=None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether notifications are part of a window, so that they must be read as they come."""
+        return self._open
 
     def listened(self, described: Description) -> None:
         """Take note that the table was listened to: the first attempt without a fence reaches back to here."""
@@ -127,4 +134,5 @@ class TableAttempts:
     def _listen(self, described: Description) -> None:
         self._window = SnapshotWindow(described, self.table, self._options)
         self._described, self._open = described, True
+        self.attempt += 1
         self._wanted = self._reconciled = None
