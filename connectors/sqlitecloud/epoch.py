@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from conf.errors import WireError
 from connectors.backoff import Backoff
-from connectors.base import Frame, mark
+from connectors.base import Boundary, Frame, Kind, mark
 from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.attempts import TableAttempts
+from connectors.sqlitecloud.landed import message_stream
 from connectors.sqlitecloud.messages import Notification
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import ChannelMessage, TableUpdate, read_notification, stream_of
-from connectors.sqlitecloud.unchecked import Unchecked, named_table
-from connectors.sqlitecloud.landed import message_stream
+from connectors.sqlitecloud.unchecked import Unchecked, Unread, named_table
 
 
 class Epoch:
@@ -91,15 +91,20 @@ class Epoch:
     def hear(self, notifications: Iterable[Notification]) -> list[Frame]:
         """Take notifications, in order; return the frames to land, each notification's own first."""
         frames: list[Frame] = []
-        by_name, unchecked = self._by_name, self._unchecked
+        by_name, whole, new = self._by_name, Boundary.WHOLE, tuple.__new__
+        later: list[Unread] = []
+        room = self._unchecked.room
         for notification in notifications:
-            name = named_table(notification.text)
-            table = None if name is None else by_name.get(name)
-            if table is None or table.is_open or unchecked.is_full:
+            text, frame = notification
+            begins = named_table(text)
+            table = None if begins is None else by_name.get(begins[1])
+            if table is None or table.is_open or room <= 0:
                 frames += self._read(notification)
-            else:
-                unchecked.add(table, notification.text)
-                frames.append(landing.notified(table.stream, notification))
+                continue
+            room -= len(text)
+            later.append((table, table.attempt, text))
+            frames.append(new(Frame, (frame, Kind.DATA, whole, table.stream, None)))
+        self._unchecked.add(later)
         return frames
 
     def check(self, count: int) -> list[Frame] | None:
@@ -145,9 +150,8 @@ class Epoch:
 
     def _unreadable(self, notification: Notification, error: WireError) -> list[Frame]:
         """Land what cannot be decoded where it belongs. What belongs nowhere may be of any table."""
-        try:
-            stream = stream_of(notification.text)
-        except WireError:
+        stream = _stream(notification.text)
+        if stream is None:
             frames = [landing.bad_frame(notification.frame, error)]
             touched = list(self._tables.values())
         else:
@@ -155,3 +159,12 @@ class Epoch:
             touched = [table for table in self._tables.values() if table.stream == stream]
         now = self._clock()
         return [*frames, *(frame for table in touched for frame in table.distrust(now))]
+
+
+def _stream(text: bytes) -> str | None:
+    """Return the stream of a text that cannot be decoded; None when it does not tell that either."""
+    try:
+        begins = named_table(text)
+        return begins[1].decode() if begins else stream_of(text)
+    except (WireError, UnicodeDecodeError):
+        return None

@@ -1,8 +1,8 @@
 """One epoch on a session that stands: lands what is heard without pause, and reads tables when they are due.
 
-Four tasks, of which the first to fail ends the epoch: one hears, one looks at what was heard, one reads tables one after
-another, one makes sure that both connections still live. What is said on our own channel comes back among the notifications: there it tells
-how a snapshot stands to them (a fence), and that they still come at all (a canary).
+Four tasks, of which the first to fail ends the epoch: one hears, one looks at what has landed, one reads tables one
+after another, one makes sure that both connections still live. What is said on our own channel comes back among the
+notifications: there it tells how a snapshot stands to them (a fence), and that they still come at all (a canary).
 """
 
 from __future__ import annotations

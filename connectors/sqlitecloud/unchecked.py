@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
 
 from connectors.sqlitecloud.attempts import TableAttempts
 
@@ -21,43 +22,38 @@ _BEGINS: Final = re.compile(
 )
 
 
-def named_table(text: bytes) -> bytes | None:
-    """Return the name, in UTF-8, of the table that a text is of; None where its beginning does not tell.
-
-    Of each member the first counts, and the newer name before the older, as in `payload.read_notification`.
-    """
-    found = _BEGINS.match(text)
-    return found[1] if found else None
+named_table: Final = _BEGINS.match
+"""Returns a match whose group 1 is the name, in UTF-8, of the table that a text is of; None where its beginning does
+not tell. Of each member the first counts, and the newer name before the older, as in `payload.read_notification`."""
 
 
-class Landed(NamedTuple):
-    """A notification that has landed and was not read."""
-
-    table: TableAttempts
-    attempt: int
-    """`TableAttempts.attempt` when it landed."""
-    text: bytes
+Unread: TypeAlias = tuple[TableAttempts, int, bytes]
+"""A table, its `TableAttempts.attempt` when the notification landed, and the notification's text."""
 
 
 class Unchecked:
     """Notifications that wait to be read whole, in order."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Landed] = deque()
+        self._waiting: deque[Unread] = deque()
         self._bytes = 0
 
     @property
-    def is_full(self) -> bool:
-        """Whether what comes must be read at once."""
-        return self._bytes >= MOST_BYTES
+    def room(self) -> int:
+        """Bytes that may be added. Without any, what comes must be read at once."""
+        return MOST_BYTES - self._bytes
 
-    def add(self, table: TableAttempts, text: bytes) -> None:
-        """Let a notification wait that has landed."""
-        self._waiting.append(Landed(table, table.attempt, text))
-        self._bytes += len(text)
+    def add(self, landed: Sequence[Unread]) -> None:
+        """Let notifications wait that have landed."""
+        self._waiting.extend(landed)
+        self._bytes += _size(landed)
 
-    def take(self, count: int) -> list[Landed]:
+    def take(self, count: int) -> list[Unread]:
         """Take so many out, the oldest first; fewer where there are no more."""
         taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
-        self._bytes -= sum(len(landed.text) for landed in taken)
+        self._bytes -= _size(taken)
         return taken
+
+
+def _size(unread: Iterable[Unread]) -> int:
+    return sum([len(text) for _, _, text in unread])
