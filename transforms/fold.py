@@ -103,8 +103,8 @@ def _counted(key: T.StructType) -> dict[str, Column]:
 def _said(letter: Column, *, by_sequence: bool) -> Column:
     """Join the letters of a key's changes in their order. One that came twice in the source's order is told once."""
     told = F.struct((F.col("sequence") if by_sequence else F.col("order")).alias("at"), letter.alias("letter"))
-    listed = F.array_sort(F.collect_set(told) if by_sequence else F.collect_list(told))
-    return F.array_join(F.transform(listed, lambda one: one["letter"]), "")
+    listed = F.sort_array(F.collect_set(told) if by_sequence else F.collect_list(told))  # array_sort is interpreted
+    return F.array_join(listed["letter"], "")
 
 
 def _order(*, by_sequence: bool, replaces: bool) -> Column:

@@ -109,18 +109,22 @@ def merge(
     partial, guards = PRESENT in net.columns, EXPECTS in net.columns
     assignments = [f"t.{quoted(c)} = {_now(c, 't' if partial else None)}" for c in values]
     inserting = [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
-    newer = f"WHEN MATCHED AND s.{POSITION} > t.{POSITION}"
-    begins = f"WHEN NOT MATCHED AND s.{OP} IN ({', '.join(repr(op) for op in inserting)})"
-    patched, begun = (f"AND {_failing(rules, columns, stood=row)} THEN" for row in ("t" if partial else None, None))
+    newer, begins = f"s.{POSITION} > t.{POSITION}", f"s.{OP} IN ({', '.join(map(repr, inserting))})"
+    ends = _guarded_end(newer) if guards else f"{newer} AND s.{OP} = '{DELETE}'"
+    comes = f"({begins} OR s.{EXPECTS})" if guards else begins
+    rightly = f"{begins} AND s.{EXPECTS} IS NOT TRUE" if guards else begins
+    patched, begun = (_failing(rules, columns, stood=row) for row in ("t" if partial else None, None))
+    failing = [
+        f"WHEN MATCHED AND {newer} AND {patched} THEN UPDATE SET t.{POSITION} = {_raising(EXPECTATION)}",
+        f"WHEN NOT MATCHED AND {rightly} AND {begun} THEN INSERT ({POSITION}) VALUES ({_raising(EXPECTATION)})",
+    ]
     clauses = [
         _taken(identity),
-        f"{newer} AND NOT s.{EXPECTS} THEN UPDATE SET t.{POSITION} = {_raising(UNEXPLAINED)}" if guards else "",
-        f"{newer} AND s.{OP} = '{DELETE}' THEN DELETE",
-        f"{newer} {patched} UPDATE SET t.{POSITION} = {_raising(EXPECTATION)}" if rules else "",
-        f"{newer} THEN UPDATE SET {', '.join([*assignments, f't.{POSITION} = s.{POSITION}'])}",
-        f"WHEN NOT MATCHED AND s.{EXPECTS} THEN {_inserting(UNEXPLAINED)}" if guards else "",
-        f"{begins} {begun} {_inserting(EXPECTATION)}" if rules else "",
-        f"{begins} THEN {_insert(columns)}",
+        f"WHEN MATCHED AND {ends} THEN DELETE",
+        failing[0] if rules else "",
+        f"WHEN MATCHED AND {newer} THEN UPDATE SET {', '.join([*assignments, f't.{POSITION} = s.{POSITION}'])}",
+        failing[1] if rules else "",
+        f"WHEN NOT MATCHED AND {comes} THEN {_insert(columns, guards=guards)}",
     ]
     on = f"{same_key(keys)} AND {between(bounds, 't')}"
     statement = f"MERGE INTO {target} AS t USING {{source}} AS s ON {on} {' '.join(clauses)}"
@@ -220,8 +224,13 @@ def _raising(marker: str) -> str:
     return f"CAST(raise_error('{marker}') AS BIGINT)"
 
 
-def _inserting(marker: str) -> str:
-    return f"INSERT ({POSITION}) VALUES ({_raising(marker)})"
+def _guarded_end(newer: str) -> str:
+    """Return the condition of a delete, which fails of any row that stands where none is expected.
+
+    In the condition, not in a clause of its own: a clause more makes every MERGE dearer. Spark works conditions out for
+    rows without a match too, so what may fail is asked last.
+    """
+    return f"IF({newer}, s.{OP} = IF(NOT s.{EXPECTS}, raise_error('{UNEXPLAINED}'), '{DELETE}'), FALSE)"
 
 
 def _failing(rules: Sequence[str], columns: Sequence[str], *, stood: str | None) -> str:
@@ -248,6 +257,8 @@ def same_key(keys: Sequence[str]) -> str:
     return " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
 
 
-def _insert(columns: Sequence[str]) -> str:
-    names = [*(quoted(name) for name in columns), POSITION]
-    return f"INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{name}' for name in names)})"
+def _insert(columns: Sequence[str], *, guards: bool = False) -> str:
+    """Return the action that inserts; with ``guards`` it fails of a row that is expected to stand."""
+    names = [quoted(name) for name in columns]
+    position = f"IF(s.{EXPECTS}, {_raising(UNEXPLAINED)}, s.{POSITION})" if guards else f"s.{POSITION}"
+    return f"INSERT ({', '.join([*names, POSITION])}) VALUES ({', '.join([*(f's.{n}' for n in names), position])})"

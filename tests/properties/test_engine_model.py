@@ -1,6 +1,7 @@
 """Random histories of any source through the whole engine, against a dictionary, at every committed version.
 
-Many small histories, one to a lane, live in one table: they are landed, cut and applied together.
+Many small histories, one to a lane, live in a table, and two tables in a feed: they are landed, cut and applied
+together.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
-from tests.support.told import COLUMNS, FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
+from tests.support.told import COLUMNS, FEED, STREAM, ToldConnector, ToldFeed, ToldHistory, ToldOptions, ToldTable
 
 LANES = 30
 KEYS = range(4)
@@ -79,31 +80,38 @@ class Source:
         self._told = after(self._told, changes, columns=COLUMNS)
         self.at[self.history.update(changes)] = self._told
 
-    def snapshot(self) -> None:
-        """Land a snapshot as of now, among its rows an update that came meanwhile."""
+    def snapshot(self, *, whole: bool) -> Iterator[None]:
+        """Land a snapshot as of now, among its rows an update that came meanwhile; or the beginning of one."""
         self.history.begin_snapshot()
         rows = [Change(0, "snapshot", key, cells) for key, cells in self.truth.items()]
         self.rng.shuffle(rows)
         half = len(rows) // 2
         self.history.snapshot_rows(rows[:half])
+        yield
         self.history.update(self.change())
-        self.history.snapshot_rows(rows[half:])
-        self._told = self.truth
-        self.at[self.history.end_snapshot()] = self._told
+        if whole:
+            self.history.snapshot_rows(rows[half:])
+            self._told = self.truth
+            self.at[self.history.end_snapshot()] = self._told
 
-    def epoch(self, *, build: Callable[[], None]) -> None:
-        """Connect; updates the snapshot has too; the snapshot; updates; one that is torn; some nobody hears of."""
-        self.history.connect()
+    def epoch(self, *, whole: bool) -> Iterator[None]:
+        """Live through an epoch, frame by frame: between them other tables may speak, and builds may run.
+
+        Updates the snapshot has too; the snapshot, before whose end the source may be lost; updates, or the table once
+        more; an update that is torn; some nobody hears of.
+        """
         for _ in range(self.rng.randint(0, 2)):
             self.history.update(self.change())
-        self.snapshot()
-        for _ in range(self.rng.randint(1, 3)):
+            yield
+        yield from self.snapshot(whole=whole)
+        for _ in range(self.rng.randint(1, 3) if whole else 0):
+            yield
             self.tell(self.change(moves=self.rng.random() < 0.7))
             if self.spoilt and self.rng.random() < 0.4:
                 self.at[self.history.raw(b"{")] = self._told
-            if self.rng.random() < 0.4:
-                build()
-        if self.rng.random() < 0.5:
+            if self.rng.random() < 0.2:
+                yield from self.snapshot(whole=True)
+        if whole and self.rng.random() < 0.5:
             self.history.torn(self.change())
         self.change(moves=True)
 
@@ -125,11 +133,18 @@ class Engine:
     """Builds of one feed, by processes that come and go and die, every cut applied once or twice."""
 
     def __init__(
-        self, spark: SparkSession, warehouse: Path, rng: random.Random, connector: ToldConnector, table: ToldTable
+        self,
+        spark: SparkSession,
+        warehouse: Path,
+        rng: random.Random,
+        connector: ToldConnector,
+        table: ToldTable,
+        *,
+        tables: Sequence[str] = (STREAM,),
     ) -> None:
         self.spark, self.rng, self.connector = spark, rng, connector
         self.places = Places(str(warehouse))
-        self.feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
+        self.feed = Feed(FEED, FEED, "unused", ToldOptions(), dict.fromkeys(tables, table))
         local = load_settings(None, "local", {})
         cut = CutLimits(max_frames=rng.choice([3, 200]))
         self.settings = local.model_copy(update={"warehouse": str(warehouse), "build": Build(cut=cut)})
@@ -158,10 +173,10 @@ class Engine:
         feed_build.refresh()
         assert run(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
 
-    def committed(self) -> dict[int, list[tuple[Any, ...]]]:
+    def committed(self, table: str = STREAM) -> dict[int, list[tuple[Any, ...]]]:
         """Return the rows of each committed version, by the position it stands at."""
-        place = self.places.silver(FEED, STREAM)
-        cuts = read_cuts(self.places, FEED)
+        place = self.places.silver(FEED, table)
+        cuts = [cut for cut in read_cuts(self.places, FEED) if cut.table == table]
         return {cut.last_position: rows_of(place, "true", version=cut.delta_version) for cut in cuts}
 
     def aside(self, position: int) -> list[tuple[Any, ...]]:
@@ -170,10 +185,10 @@ class Engine:
         place = self.places.aside(FEED, STREAM)
         return [] if open_table(place) is None else rows_of(place, in_force)
 
-    def as_of(self, position: int) -> list[tuple[Any, ...]]:
+    def as_of(self, position: int, table: str) -> list[tuple[Any, ...]]:
         """Return the rows that stood at a position, told by the history table."""
         stood = f"__START_AT <= {position} AND (__END_AT IS NULL OR __END_AT > {position})"
-        return rows_of(self.places.history(FEED, STREAM), stood)
+        return rows_of(self.places.history(FEED, table), stood)
 
 
 def applied_twice(apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,28 +215,36 @@ def rows(state: State) -> list[tuple[Any, ...]]:
 @given(st.integers(0, 2**32))
 def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
+    history = ToldTable(source="T", stored_as_scd_type=2)
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(spark, Path(folder), rng, ToldConnector(), ToldTable(source="T", stored_as_scd_type=2))
-        source = Source(rng, ToldHistory(engine.places))
-        live(engine, source)
+        engine = Engine(spark, Path(folder), rng, ToldConnector(), history, tables=("t", "u"))
+        feed = ToldFeed(engine.places)
+        sources = {name: Source(rng, ToldHistory(engine.places, feed=feed, stream=name)) for name in ("t", "u")}
+        live(engine, list(sources.values()))
 
-        assert engine.committed() == {at: rows(source.at[at]) for at in engine.committed()}
-        assert {at: engine.as_of(at) for at in source.at} == {at: rows(state) for at, state in source.at.items()}
-        for verify in (verify_table, verify_history):
-            found = verify(engine.places, engine.connector, engine.feed, STREAM)
-            assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
+        for name, source in sources.items():
+            stood = {at: rows(state) for at, state in source.at.items()}
+            assert engine.committed(name) == {at: stood[at] for at in engine.committed(name)}
+            assert {at: engine.as_of(at, name) for at in stood} == stood
+            for verify in (verify_table, verify_history):
+                found = verify(engine.places, engine.connector, engine.feed, name)
+                assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
 
 
-def live(engine: Engine, source: Source) -> None:
-    """Let the source live through an epoch or two, and builds with it."""
-
-    def build() -> None:
-        source.history.land()
-        engine.build()
-
-    for _ in range(source.rng.randint(1, 2)):
-        source.epoch(build=build)
-    source.history.land()
+def live(engine: Engine, sources: Sequence[Source]) -> None:
+    """Let the tables of a feed live through an epoch or two, each at its own pace, and builds with them."""
+    rng, feed = engine.rng, sources[0].history
+    for left in reversed(range(rng.randint(1, 2))):
+        feed.connect()
+        living = [source.epoch(whole=not left or rng.random() < 0.7) for source in sources]
+        while living:
+            one = rng.choice(living)
+            if next(one, "over") == "over":
+                living.remove(one)
+            if rng.random() < 0.2 / len(sources):
+                feed.land()
+                engine.build()
+    feed.land()
     engine.build(lives=True)
 
 
@@ -237,7 +260,7 @@ def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(sp
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(spark, Path(folder), rng, ToldConnector(), table)
         source = Source(rng, ToldHistory(engine.places), spoilt=True)
-        live(engine, source)
+        live(engine, [source])
 
         (reached,) = [max(engine.committed())]
         assert engine.committed() == {at: rows(meeting(source.at[at])) for at in engine.committed()}

@@ -199,8 +199,8 @@ CONNECTOR = ToldConnector()
 
 
 @dataclass
-class ToldHistory:
-    """Frames of one stream, landed call by call."""
+class ToldFeed:
+    """Frames of a feed's streams, landed call by call, in the order in which they were told."""
 
     places: Places
     epoch: int = 0
@@ -211,31 +211,7 @@ class ToldHistory:
     def connect(self) -> None:
         """Begin an epoch."""
         self.epoch += 1
-        self._add(mark("opened", epoch=self.epoch))
-
-    def update(self, changes: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
-        """Land one update in one frame; return its position."""
-        return self._add(Frame(body_of(changes, sequences), Kind.DATA, Boundary.WHOLE, STREAM))
-
-    def raw(self, body: bytes) -> int:
-        """Land an update that says anything."""
-        return self._add(Frame(body, Kind.DATA, Boundary.WHOLE, STREAM))
-
-    def torn(self, changes: Sequence[Change]) -> int:
-        """Land the beginning of an update that never ends."""
-        return self._add(Frame(body_of(changes), Kind.DATA, Boundary.BEGIN, STREAM))
-
-    def begin_snapshot(self) -> int:
-        """Begin a snapshot."""
-        return self._add(Frame(b"", Kind.SNAPSHOT, Boundary.BEGIN, STREAM))
-
-    def snapshot_rows(self, rows: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
-        """Land rows of the snapshot."""
-        return self._add(Frame(body_of(rows, sequences), Kind.SNAPSHOT, Boundary.INSIDE, STREAM))
-
-    def end_snapshot(self) -> int:
-        """End the snapshot."""
-        return self._add(Frame(b"", Kind.SNAPSHOT, Boundary.END, STREAM))
+        self.add(mark("opened", epoch=self.epoch))
 
     def land(self) -> None:
         """Commit what was told since the last call."""
@@ -247,10 +223,58 @@ class ToldHistory:
             writer.append(batch.prepare().table)
             self._frames.clear()
 
-    def _add(self, frame: Frame) -> int:
+    def add(self, frame: Frame) -> int:
+        """Tell a frame; return its position."""
         self._frames.append((self.epoch, frame))
         self.position += 1
         return self.position
+
+
+class ToldHistory:
+    """What is told of one stream of a feed; of a feed of its own unless one is given."""
+
+    def __init__(self, places: Places, *, feed: ToldFeed | None = None, stream: str = STREAM) -> None:
+        self.feed, self.stream = feed or ToldFeed(places), stream
+
+    @property
+    def position(self) -> int:
+        """Of the last frame told of the feed."""
+        return self.feed.position
+
+    def connect(self) -> None:
+        """Begin an epoch of the feed."""
+        self.feed.connect()
+
+    def land(self) -> None:
+        """Commit what was told of the feed since the last call."""
+        self.feed.land()
+
+    def update(self, changes: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
+        """Land one update in one frame; return its position."""
+        return self._add(body_of(changes, sequences), Kind.DATA, Boundary.WHOLE)
+
+    def raw(self, body: bytes) -> int:
+        """Land an update that says anything."""
+        return self._add(body, Kind.DATA, Boundary.WHOLE)
+
+    def torn(self, changes: Sequence[Change]) -> int:
+        """Land the beginning of an update that never ends."""
+        return self._add(body_of(changes), Kind.DATA, Boundary.BEGIN)
+
+    def begin_snapshot(self) -> int:
+        """Begin a snapshot."""
+        return self._add(b"", Kind.SNAPSHOT, Boundary.BEGIN)
+
+    def snapshot_rows(self, rows: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
+        """Land rows of the snapshot."""
+        return self._add(body_of(rows, sequences), Kind.SNAPSHOT, Boundary.INSIDE)
+
+    def end_snapshot(self) -> int:
+        """End the snapshot."""
+        return self._add(b"", Kind.SNAPSHOT, Boundary.END)
+
+    def _add(self, body: bytes, kind: Kind, boundary: Boundary) -> int:
+        return self.feed.add(Frame(body, kind, boundary, self.stream))
 
 
 def body_of(changes: Sequence[Change], sequences: Sequence[str | None] = ()) -> bytes:

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
 
 TOLD = (
     "rows-of-an-earlier-epoch-go",
-    "lost-before-fence",
     "key-change-full-update-before-snapshot",
-    "update-then-delete-of-row-not-in-snapshot",
-    "key-change-partial-after-fence",
     "swap-through-third-key",
-    "chain-over-two-messages",
     "composite-key",
 )
 CAPTURES = {vector["id"]: vector for vector in vectors("captures") if vector["id"] in TOLD}
