@@ -47,7 +47,11 @@ _PATTERNS: Final = (
 )
 """Words in capitals stand for themselves, others for what the command gives."""
 
-_OWN: Final = frozenset(pattern.split()[0] for pattern in _PATTERNS) - {"CREATE"}
+_BY_FIRST_WORD: Final = {
+    first: [each.split() for each in _PATTERNS if each.split()[0] == first]
+    for first in (pattern.split()[0] for pattern in _PATTERNS)
+}
+_ALSO_SQL: Final = frozenset({"CREATE"})
 
 
 @dataclass(frozen=True)
@@ -97,14 +101,14 @@ def command_of(statement: str, parameters: Parameters) -> Command | None:
         UnknownCommand: The statement begins like a command, and goes on like none.
     """
     first = first_word(statement)
-    if first not in _OWN and first != "CREATE":
+    if first not in _BY_FIRST_WORD:
         return None
     given = words(statement) or []
-    for pattern in map(str.split, _PATTERNS):
+    for pattern in _BY_FIRST_WORD.get(first, ()):
         if (operands := _operands(pattern, given)) is not None:
             named = {name: parameters.text() if word.is_place else word.text for name, word in operands.items()}
             return Command(" ".join(filter(str.isupper, pattern)), named)
-    if first == "CREATE":
+    if first in _ALSO_SQL:
         return None
     raise UnknownCommand(f"Unknown command: {first} cannot go on like that.")
 

@@ -56,7 +56,7 @@ class Database:
         except apsw.ConnectionClosedError:
             return
         except apsw.Error:  # another program has it open: it stays a valid database, with its log beside it
-            self._first.execute("PRAGMA wal_checkpoint")
+            pass
         self._first.close()
 
     def __enter__(self) -> Self:
@@ -68,6 +68,7 @@ class Database:
     def _opened(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(_WAIT_FOR_WRITER_MS)
+        connection.pragma("synchronous", "normal")  # safe in WAL mode, and does not wait for the disk at each commit
         return connection
 
 

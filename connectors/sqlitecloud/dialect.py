@@ -17,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 
 from connectors.sqlitecloud.capture import RowChange, SqliteValue, TableChanges
 
+_AS_JSON: Final = json.JSONEncoder(ensure_ascii=False).encode
 _EXACT_IN_DOUBLES: Final = 1 << 53
 
 
@@ -159,4 +160,4 @@ def _list(values: Iterator[str]) -> str:
 
 
 def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return _AS_JSON(value)

@@ -1,0 +1,69 @@
+"""Fetches the official clients of SQLite Cloud, each from its registry, and runs their scripts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent / "sqlitecloud"
+_FETCHED_WITHIN = 300
+_DONE_WITHIN = 400
+
+
+class Missing(Exception):
+    """A client cannot be had here. Says why."""
+
+
+class OfficialClient:
+    """One client, installed.
+
+    Args:
+        command: What runs its script.
+        folder: Where.
+    """
+
+    def __init__(self, command: Sequence[str | Path], folder: Path) -> None:
+        self._command, self._folder = command, folder
+
+    def run(self, address: str) -> Any:
+        """Return what the script saw at a server."""
+        done = subprocess.run(
+            [*self._command, address],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            timeout=_DONE_WITHIN,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return json.loads(done.stdout)
+
+
+def python_client(folder: Path) -> OfficialClient:
+    """Return the Python client, in a folder of its own. Raises Missing."""
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _fetch([*install, "--target", folder / "packages", "--requirement", HERE / "requirements.txt"], folder)
+    return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable, HERE / "client.py"], folder)
+
+
+def javascript_client(folder: Path) -> OfficialClient:
+    """Return the JavaScript client. Raises Missing."""
+    if absent := [program for program in ("node", "npm") if shutil.which(program) is None]:
+        raise Missing(f"the official JavaScript client needs {', '.join(absent)}")
+    shutil.copy(HERE / "package.json", folder)
+    _fetch(["npm", "install", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+    return OfficialClient(["node", HERE / "client.js"], folder)
+
+
+def _fetch(command: Sequence[str | Path], folder: Path) -> None:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_FETCHED_WITHIN, check=False)
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{command[0]} takes too long: is its registry within reach?") from None
+    if done.returncode:
+        raise Missing(f"{command[0]} fails: {(done.stderr or done.stdout).strip()[-300:]}")
