@@ -39,7 +39,11 @@ class TableAttempts:
         self._reconciled: float | None = None
         self._described: Description | None = None
         self._window: SnapshotWindow | None = None
-        self._open = self._begins = False
+        self._begins = False
+        self.is_open = False
+        """Notifications are part of a window, so that they must be read as they come."""
+        self.attempt = 0
+        """Counts the attempts: what landed before the last one began says nothing about it."""
         self._voids = 0
         self._stood = now
         self.heard_at = now
@@ -49,7 +53,7 @@ class TableAttempts:
     def due(self) -> float | None:
         """When the next attempt is; None while one is under way, or none is to come."""
         times = [time for time in (self._wanted, self._reconciled) if time is not None]
-        return None if self._open and not self._begins else min(times, default=None)
+        return None if self.is_open and not self._begins else min(times, default=None)
 
     def listened(self, described: Description) -> None:
         """Take note that the table was listened to: the first attempt without a fence reaches back to here."""
@@ -83,21 +87,21 @@ class TableAttempts:
         self.heard_at = now
         if self._window is None:
             return []
-        if self._open:
+        if self.is_open:
             self._window.notify(update)
             return []
         return [] if self._window.knows(update) else self.need("other columns", now)
 
     def distrust(self, now: float) -> list[Frame]:
         """Take note that a notification of the table could not be decoded; return as `notify`."""
-        if self._open and self._window is not None:
+        if self.is_open and self._window is not None:
             self._window.void = self._window.void or BAD_NOTIFICATION
             return []
         return self.need(BAD_NOTIFICATION, now)
 
     def need(self, reason: str, now: float) -> list[Frame]:
         """Let a snapshot be due, unless one is on its way; not at once, if there was one just before."""
-        if self._open or self._wanted is not None:
+        if self.is_open or self._wanted is not None:
             return []
         if now - self._stood > _LONG_AGO:
             self._backoff.reset()
@@ -111,14 +115,14 @@ class TableAttempts:
         reason = self._window.close()
         if reason is not None:
             return self.give_up(reason, now)
-        self._open, self._voids, self._stood = False, 0, now
+        self.is_open, self._voids, self._stood = False, 0, now
         hours = self._options.reconcile_hours
         self._reconciled = now + hours * _HOUR if hours else None
         return [landing.complete(self.stream)]
 
     def give_up(self, reason: str, now: float) -> list[Frame]:
         """End the attempt, whatever its window says; return the mark."""
-        self._open = self._begins = False
+        self.is_open = self._begins = False
         self._voids += 1
         wait = 0.0 if self._voids < AT_ONCE else self._backoff.next_wait()
         self._wanted = now + wait
@@ -126,5 +130,6 @@ class TableAttempts:
 
     def _listen(self, described: Description) -> None:
         self._window = SnapshotWindow(described, self.table, self._options)
-        self._described, self._open = described, True
+        self._described, self.is_open = described, True
+        self.attempt += 1
         self._wanted = self._reconciled = None

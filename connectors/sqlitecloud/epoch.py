@@ -2,7 +2,8 @@
 
 Of a notification that lands nothing is changed. It is read to tell its stream, to judge the windows of snapshots that
 are under way, and to find out when a table must be read again: because it has columns that its last snapshot has not,
-or because the notification cannot be decoded. That does not end the epoch.
+or because the notification cannot be decoded. That does not end the epoch. Where no window is open, reading is put off
+(`unchecked`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from conf.errors import WireError
 from connectors.backoff import Backoff
-from connectors.base import Frame, mark
+from connectors.base import Boundary, Frame, Kind, mark
 from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.attempts import TableAttempts
+from connectors.sqlitecloud.landed import message_stream
 from connectors.sqlitecloud.messages import Notification
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.payload import ChannelMessage, message_stream, read_notification, stream_of
+from connectors.sqlitecloud.payload import ChannelMessage, TableUpdate, read_notification, stream_of
+from connectors.sqlitecloud.unchecked import Unchecked, Unread, named_table
 
 
 class Epoch:
@@ -41,6 +44,8 @@ class Epoch:
         self._settings, self._options, self._channel = tables, options, channel
         self._backoff, self._clock = backoff, clock
         self._tables: dict[str, TableAttempts] = {}
+        self._by_name: dict[bytes, TableAttempts] = {}
+        self._unchecked = Unchecked()
         self._unknown: set[str] = set()
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.found: list[str] = []
@@ -49,12 +54,14 @@ class Epoch:
     def add(self, stream: str) -> TableAttempts:
         """Let a table take part; a snapshot of it is due at once."""
         table, now = self.settings_of(stream), self._clock()
-        self._tables[stream] = TableAttempts(stream, table, self._options, self._backoff(), now=now)
-        return self._tables[stream]
+        attempts = TableAttempts(stream, table, self._options, self._backoff(), now=now)
+        self._tables[stream] = self._by_name[stream.encode()] = attempts
+        return attempts
 
     def leave(self, stream: str) -> None:
         """Let a table take part no more; when it is notified again, it is found again."""
         self._tables.pop(stream, None)
+        self._by_name.pop(stream.encode(), None)
         self._unknown.discard(stream)
 
     def settings_of(self, stream: str) -> SqliteCloudTable:
@@ -84,21 +91,54 @@ class Epoch:
     def hear(self, notifications: Iterable[Notification]) -> list[Frame]:
         """Take notifications, in order; return the frames to land, each notification's own first."""
         frames: list[Frame] = []
+        by_name, whole, new = self._by_name, Boundary.WHOLE, tuple.__new__
+        later: list[Unread] = []
+        room = self._unchecked.room
         for notification in notifications:
-            try:
-                said = read_notification(notification.text)
-            except WireError as error:
-                frames += self._unreadable(notification, error)
+            text, frame = notification
+            begins = named_table(text)
+            table = None if begins is None else by_name.get(begins[1])
+            if table is None or table.is_open or room <= 0:
+                frames += self._read(notification)
                 continue
-            if isinstance(said, ChannelMessage):
-                frames.append(landing.notified(message_stream(said.channel), notification))
-                if said.channel == self._channel and said.text in self._on_return:
-                    frames += self._on_return.pop(said.text)()
-                continue
-            frames.append(landing.notified(said.channel, notification))
-            table = self._tables.get(said.channel)
-            frames += self._find(said.channel) if table is None else table.notify(said, self._clock())
+            room -= len(text)
+            later.append((table, table.attempt, text))
+            frames.append(new(Frame, (frame, Kind.DATA, whole, table.stream, None)))
+        self._unchecked.add(later)
         return frames
+
+    def check(self, count: int) -> list[Frame] | None:
+        """Read so many of the notifications that have landed and were not read.
+
+        Returns:
+            Marks of what was found, to land; None when there is nothing left to read.
+        """
+        landed, now = self._unchecked.take(count), self._clock()
+        frames: list[Frame] = []
+        for table, attempt, text in landed:
+            if table.attempt != attempt:
+                continue
+            try:
+                said = read_notification(text)
+            except WireError as error:
+                frames += [landing.bad_notification(table.stream, error), *table.distrust(now)]
+            else:
+                frames += table.notify(said, now) if isinstance(said, TableUpdate) else []
+        return frames if landed else None
+
+    def _read(self, notification: Notification) -> list[Frame]:
+        """Take one notification, read whole."""
+        try:
+            said = read_notification(notification.text)
+        except WireError as error:
+            return self._unreadable(notification, error)
+        if isinstance(said, ChannelMessage):
+            frame = landing.notified(message_stream(said.channel), notification)
+            is_own = said.channel == self._channel and said.text in self._on_return
+            return [frame, *self._on_return.pop(said.text or "")()] if is_own else [frame]
+        frame = landing.notified(said.channel, notification)
+        table = self._tables.get(said.channel)
+        return [frame, *(self._find(said.channel) if table is None else table.notify(said, self._clock()))]
 
     def _find(self, stream: str) -> list[Frame]:
         """Take note of a table that was notified and is none of those that take part."""
@@ -110,9 +150,8 @@ class Epoch:
 
     def _unreadable(self, notification: Notification, error: WireError) -> list[Frame]:
         """Land what cannot be decoded where it belongs. What belongs nowhere may be of any table."""
-        try:
-            stream = stream_of(notification.text)
-        except WireError:
+        stream = _stream(notification.text)
+        if stream is None:
             frames = [landing.bad_frame(notification.frame, error)]
             touched = list(self._tables.values())
         else:
@@ -120,3 +159,12 @@ class Epoch:
             touched = [table for table in self._tables.values() if table.stream == stream]
         now = self._clock()
         return [*frames, *(frame for table in touched for frame in table.distrust(now))]
+
+
+def _stream(text: bytes) -> str | None:
+    """Return the stream of a text that cannot be decoded; None when it does not tell that either."""
+    try:
+        begins = named_table(text)
+        return begins[1].decode() if begins else stream_of(text)
+    except (WireError, UnicodeDecodeError):
+        return None

@@ -1,8 +1,8 @@
 """One epoch on a session that stands: lands what is heard without pause, and reads tables when they are due.
 
-Three tasks, of which the first to fail ends the epoch: one hears, one reads tables one after another, one makes sure
-that both connections still live. What is said on our own channel comes back among the notifications: there it tells
-how a snapshot stands to them (a fence), and that they still come at all (a canary).
+Four tasks, of which the first to fail ends the epoch: one hears, one looks at what has landed, one reads tables one
+after another, one makes sure that both connections still live. What is said on our own channel comes back among the
+notifications: there it tells how a snapshot stands to them (a fence), and that they still come at all (a canary).
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ RETURN_AT_LAST: Final = 60.0
 
 SELECT_PATIENCE: Final = 600.0
 """Seconds in which a SELECT's answer must begin, and go on."""
+
+CHECKED_AT_ONCE: Final = 64
+"""Notifications that are read before others may land."""
 
 SETTLED_AT_LAST: Final = 10
 """Without a fence, a table that is never quiet counts as settled after so many times its ``settle_seconds``."""
@@ -65,7 +68,8 @@ class LiveEpoch:
 
     async def run(self) -> None:
         """Go on until something fails, and raise that: SourceUnavailable or RemoteProtocolError. Safe to cancel."""
-        tasks = [asyncio.create_task(part) for part in (self._hear(), self._keep_alive(), self._read_tables())]
+        parts = (self._hear(), self._check(), self._read_tables(), self._keep_alive())
+        tasks = [asyncio.create_task(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -82,6 +86,18 @@ class LiveEpoch:
             self._reads, self._heard_at = False, self._clock()
             await self._sink.land(self._epoch.hear(heard))
             self._pulse.set()
+
+    async def _check(self) -> None:
+        """Look at what has landed unread, a little at a time: what is heard meanwhile goes first."""
+        while True:
+            found = self._epoch.check(CHECKED_AT_ONCE)
+            if found is None:
+                await self._until_heard(None)
+                continue
+            await self._sink.land(found)
+            if found:
+                self._pulse.set()
+            await asyncio.sleep(0)
 
     async def _keep_alive(self) -> None:
         while True:

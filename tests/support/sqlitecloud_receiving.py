@@ -94,8 +94,9 @@ def database(folder: Path, *statements: str) -> Path:
     """Make a file; by default with an empty table foo of two columns beside its key."""
     path = folder / "shop.db"
     connection = apsw.Connection(str(path))
-    for statement in statements or ("CREATE TABLE foo(id INTEGER PRIMARY KEY, a TEXT, b TEXT)",):
-        connection.execute(statement)
+    with connection:
+        for statement in statements or ("CREATE TABLE foo(id INTEGER PRIMARY KEY, a TEXT, b TEXT)",):
+            connection.execute(statement)
     connection.close()
     return path
 

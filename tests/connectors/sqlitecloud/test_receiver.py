@@ -77,7 +77,7 @@ def test_whatever_is_written_meanwhile_a_snapshot_and_what_overlays_it_come_to_t
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a TEXT, b TEXT)", *rows)
 
     async def use(at):
-        for n in range(40):
+        for n in range(12):
             await at.db.exec(
                 "UPDATE foo SET a = ? WHERE id = ?; DELETE FROM foo WHERE id = ?;"
                 "INSERT OR REPLACE INTO foo VALUES (?, ?, ?)",

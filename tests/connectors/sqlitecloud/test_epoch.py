@@ -1,0 +1,191 @@
+"""The course of an epoch, without a socket: what lands of notifications, and when tables fall due."""
+
+import json
+from random import Random
+
+import pytest
+
+from conf.errors import WireError
+from connectors.backoff import Backoff
+from connectors.sqlitecloud import unchecked
+from connectors.sqlitecloud.control import Description, TableColumn
+from connectors.sqlitecloud.encode import encode_json
+from connectors.sqlitecloud.epoch import Epoch
+from connectors.sqlitecloud.messages import Notification
+from connectors.sqlitecloud.options import SqliteCloudOptions
+from connectors.sqlitecloud.payload import stream_of
+from connectors.sqlitecloud.unchecked import named_table
+from tests.support.sqlitecloud_receiving import Sink
+
+FOO = Description("foo", (TableColumn("id", "INTEGER", pk=1), TableColumn("a", "TEXT")), ("id",))
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def epoch_of(*tables, **options):
+    clock = Clock()
+    epoch = Epoch(
+        {},
+        SqliteCloudOptions(**options),
+        channel="ours",
+        backoff=lambda: Backoff(1.0, 60.0, Random(1)),
+        clock=clock,
+    )
+    return epoch, clock, [epoch.add(table) for table in tables]
+
+
+def insert(number, **columns):
+    entry = {"sqlite_type": "INSERT", "id": number, **columns}
+    return text(channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[entry])
+
+
+def text(**members):
+    return json.dumps({"sender": "b7a92805", **members}, separators=(",", ":")).encode()
+
+
+def heard(*texts):
+    return [Notification(each, encode_json(each)) for each in texts]
+
+
+def settled(table):
+    """Let the table have had a snapshot of no rows."""
+    table.begin(FOO)
+    assert len(table.close(1000.0)) == 1
+
+
+def outline(frames, stream="foo"):
+    return Sink(list(frames)).outline(stream)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        insert(1),
+        text(channel="foo", type="TABLE", pk=["id"], payload=[]),
+        text(channel="foo", type="TABLE", channel_type="MESSAGE"),
+        text(channel="foo", channel_type="MESSAGE", type="TABLE"),
+        text(channel='fo"o', channel_type="TABLE"),
+        text(channel="foo", sender2=1, channel_type="TABLE"),
+        b'{"sender":0,"channel":"foo","channel_type":"TABLE","channel":"bar"}',
+        b'{"sender":0,"channel":"f\\u006fo","channel_type":"TABLE"}',
+        b'{"sender":0,"channel":"","channel_type":"TABLE"}',
+        b'{ "sender":0,"channel":"foo","channel_type":"TABLE"}',
+        b'{"channel_type":"MESSAGE","sender":0,"channel":"foo","channel_type":"TABLE"}',
+    ],
+)
+def test_a_table_told_from_the_beginning_is_the_one_that_reading_it_all_tells(odd):
+    begins = named_table(odd)
+    try:
+        stream = stream_of(odd)
+    except WireError:
+        stream = None
+    assert begins is None or begins[1].decode() == stream
+
+
+def test_most_texts_tell_their_table_from_the_beginning():
+    assert named_table(insert(1))[1] == b"foo"
+    assert named_table(text(channel="foo", type="TABLE", pk=["id"]))[1] == b"foo"
+    assert named_table(text(channel="foo", channel_type="MESSAGE")) is None
+
+
+def test_what_lands_unread_is_read_later_and_lets_the_table_be_due():
+    epoch, _, (foo,) = epoch_of("foo")
+    settled(foo)
+    assert outline(epoch.hear(heard(insert(1), insert(2, b="new")))) == ["data, whole", "data, whole"]
+    assert foo.due is None or foo.due > 1000 + 3600
+    assert outline(epoch.check(1)) == []
+    assert outline(epoch.check(100)) == ["snapshot due"]
+    assert epoch.check(100) is None
+    assert 1000 <= foo.due <= 1001
+
+
+def test_when_too_much_waits_notifications_are_read_before_they_land(monkeypatch):
+    monkeypatch.setattr(unchecked, "MOST_BYTES", 1)
+    epoch, _, (foo,) = epoch_of("foo")
+    settled(foo)
+    frames = epoch.hear(heard(insert(1, b="new"), insert(2, b="new")))
+    assert outline(frames) == ["data, whole", "data, whole", "snapshot due"]
+    assert epoch.check(100) == []
+
+
+def test_what_landed_before_an_attempt_began_is_not_held_against_it():
+    epoch, _, (foo,) = epoch_of("foo")
+    settled(foo)
+    epoch.hear(heard(insert(1, b="new"), b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))
+    foo.begin(FOO)
+    assert epoch.check(100) == []
+    assert outline(foo.close(1000.0)) == ["snapshot complete, end"]
+
+
+def test_a_text_that_ends_too_early_is_found_later_and_told():
+    epoch, _, (foo,) = epoch_of("foo")
+    settled(foo)
+    assert outline(epoch.hear(heard(b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))) == ["data, whole"]
+    assert outline(epoch.check(100)) == ["bad notification", "snapshot due"]
+
+
+def test_notifications_in_an_open_window_are_read_at_once_and_a_bad_one_voids_it():
+    epoch, _, (foo,) = epoch_of("foo")
+    foo.begin(FOO)
+    assert outline(epoch.hear(heard(insert(1), b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))) == [
+        "data, whole",
+        "data, whole",
+        "bad notification",
+    ]
+    assert epoch.check(100) is None
+    assert outline(foo.close(1000.0)) == ["snapshot void"]
+
+
+def test_tables_are_due_one_after_another_the_one_that_waits_longest_first():
+    epoch, clock, (foo, bar) = epoch_of("foo", "bar", reconcile_hours=1)
+    settled(bar)
+    assert epoch.next_due() is foo
+    settled(foo)
+    clock.now += 1
+    assert epoch.next_due() is None
+    assert epoch.wait() == 3599
+    clock.now += 3600
+    assert epoch.next_due() in (foo, bar)
+
+
+def test_a_table_read_again_and_again_waits_longer_each_time():
+    epoch, clock, (foo,) = epoch_of("foo")
+    settled(foo)
+    waits = []
+    for _ in range(6):
+        epoch.hear(heard(insert(1, b="new")))
+        epoch.check(10)
+        waits.append(foo.due - clock.now)
+        settled(foo)
+    assert max(waits) > 1.0
+    assert max(waits) <= 32.0
+
+
+def test_a_stream_nobody_knows_is_told_once_and_found_again_once_its_table_left():
+    epoch, _, _ = epoch_of("foo")
+    other = text(channel="bar", channel_type="TABLE", sqlite_pk_name=["id"], payload=[])
+    assert outline(epoch.hear(heard(other, other)), "bar") == ["data, whole", "unknown stream", "data, whole"]
+    assert epoch.found == ["bar"]
+    epoch.found.clear()
+    epoch.add("bar")
+    epoch.leave("bar")
+    assert outline(epoch.hear(heard(other)), "bar") == ["data, whole", "unknown stream"]
+
+
+def test_what_is_of_nothing_lands_as_a_mark_and_every_table_is_read_again():
+    epoch, _, (foo, bar) = epoch_of("foo", "bar")
+    settled(foo)
+    settled(bar)
+    frames = epoch.hear(heard(b"\xff", b"[]"))
+    assert [mark["reason"].partition(":")[0].split()[0] for mark in Sink(frames).marks("bad frame")] == [
+        "invalid_utf8",
+        "not_an_object",
+    ]
+    assert [mark["size"] for mark in Sink(frames).marks("bad frame")] == [4, 5]
+    assert outline(frames) == ["snapshot due"]
+    assert outline(frames, "bar") == ["snapshot due"]
