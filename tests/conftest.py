@@ -34,8 +34,8 @@ _REMOTE = "SILVERFOLD_TESTS_REMOTE"
 _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
-@pytest.hookimpl(wrapper=True)  # before pytest deselects by marker, and pytest-xdist reads groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses the session, and run all that needs a Spark last: most mistakes show in the first seconds.
 
     Tests that look at one build together stay with one worker. What is for the night is left to it, and what needs
@@ -56,7 +56,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _TOLD_ONCE.intersection(fixtures):
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
-    yield
 
 
 def _session_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
