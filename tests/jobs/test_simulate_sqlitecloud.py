@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
 
 import apsw
 import pytest
 import trustme
 
-from tests.jobs.test_simulate import command, line, port_of, running
+from tests.jobs.test_simulate import exits, line, port_of, running
 from tests.support.sqlitecloud_peer import Peer
 
 
@@ -79,21 +78,19 @@ def test_it_may_leave_all_changes_to_clients_and_encrypt(shop: Path, tmp_path: P
     ],
 )
 def test_what_cannot_be_served_is_told_with_exit_code_2(
-    tmp_path: Path, contents: bytes | None, options: tuple[str, ...], complaint: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    contents: bytes | None,
+    options: tuple[str, ...],
+    complaint: str,
 ) -> None:
     file = tmp_path / "shop.txt"
     if contents is not None:
         file.write_bytes(contents)
 
-    done = subprocess.run(
-        command("--database", str(file), *options, module="jobs.cli", connector="sqlitecloud"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    found = exits("sqlitecloud", "--database", str(file), *options)
 
-    assert done.returncode == 2
-    assert complaint in done.stderr
+    assert found == 2
+    assert complaint in capsys.readouterr().err
     assert file.exists() == (contents is not None)
     assert not contents or file.read_bytes() == contents
