@@ -40,7 +40,7 @@ class Behaviour:
         chunk_bytes: A result longer than about that comes in chunks.
         slow_reader: What becomes of a client for which more than ``most_unsent`` bytes wait: its connection is closed,
             what does not fit is dropped without a word, or writers wait for it.
-        delay: Seconds before each notification.
+        delay: Seconds before each write of notifications, of one or of several as `pacing` has it.
         refuse_pauth: Refuse every second connection.
         drop: Notifications that are not sent.
         double: Notifications that are sent twice.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -334,3 +335,15 @@ def test_connections_are_broken_when_asked_and_clients_may_come_back(server: Sql
         server.disconnect_all()
         assert peer.message() is None
     assert server.client_count == 0
+
+
+def test_notifications_may_be_late_and_the_servers_own_sender_a_text(serve: Serve) -> None:
+    server = serve(Behaviour(pacing=Pacing.JOINED, delay=0.2, server_sender="text"))
+    own = server.own_session("shop.db")
+    with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
+        begun = time.monotonic()
+        own.transactions.run("INSERT INTO foo(id) VALUES(1)", lambda _count: ())
+        (told,) = heard.heard()
+
+    assert time.monotonic() - begun >= 0.2
+    assert told["sender"] == "0"

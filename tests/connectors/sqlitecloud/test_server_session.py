@@ -263,3 +263,13 @@ def test_a_connection_may_be_made_to_break_at_a_request_or_in_the_middle_of_a_re
         peer.say("TEST ROWSET_CHUNK")
         assert [len(peer.message().rows), len(peer.message().rows)] == [1, 1]
         assert peer.message() is None
+
+
+@pytest.mark.parametrize(("compression", "kind"), [(True, b"%"), (False, b"*")])
+def test_results_are_compressed_for_who_asks_by_a_server_that_does(
+    serve: Serve, compression: bool, kind: bytes
+) -> None:
+    with Peer(serve(Behaviour(compression=compression)).port) as peer:
+        assert peer.ask("SET CLIENT KEY COMPRESSION TO 1") == "OK"
+        peer.say("TEST ROWSET")
+        assert peer.socket.recv(1 << 16)[:1] == kind
