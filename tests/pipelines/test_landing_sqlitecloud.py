@@ -48,7 +48,9 @@ def change(rng, n):
     yield "UPDATE pairs SET v = v + 1 WHERE k < ?", (other,)
 
 
-@pytest.mark.parametrize("capture", [CaptureMode.SESSION, CaptureMode.HOOK_CHANGED])
+@pytest.mark.parametrize(
+    "capture", [CaptureMode.HOOK_CHANGED, pytest.param(CaptureMode.SESSION, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("fence", [True, False], ids=["fence", "no fence"])
 def test_tables_that_change_while_they_are_received_and_connections_are_cut_can_be_folded(
     warehouse, tmp_path, capture, fence

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.cuts import CutRow, record
@@ -15,6 +15,7 @@ from pipelines.places import Places
 from pipelines.travel import as_of_moment, as_of_position
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
+from tests.support.tries import a_third
 
 TABLES = ("quotes", "trades")
 
@@ -87,7 +88,7 @@ def row(table: str, version: int, taken: Sequence[int], seconds: int) -> CutRow:
     )
 
 
-@settings(max_examples=settings().max_examples // 2)  # an example writes and reads a dozen Delta tables
+@a_third  # an example writes and reads a dozen Delta tables
 @given(told=feeds(), moment=st.integers(0, 21))
 def test_tables_without_a_note_have_every_update_up_to_the_position_and_no_other(told: Told, moment: int):
     with tempfile.TemporaryDirectory() as warehouse:

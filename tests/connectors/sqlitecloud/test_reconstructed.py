@@ -42,6 +42,7 @@ KEYS = {"artist": ("id",), "track": ("album", "nr"), "pair": ("nr", "side")}
             Behaviour(capture=CaptureMode.HOOK_CHANGED, dialect=Dialect(Vocabulary.MIXED), notification_frame="+"),
             {"fence": False, "canary_seconds": 0},
             id="hook with changed columns, mixed words, no fence",
+            marks=pytest.mark.nightly,
         ),
     ],
 )
