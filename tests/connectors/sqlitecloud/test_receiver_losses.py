@@ -46,8 +46,11 @@ def one_epoch(path, behaviour, **options):
             await asyncio.wait_for(receiver_at(url(server), **options).run(sink, Resume(1)), 30)
         with SqliteCloudServer.start({"shop.db": path}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server:
             again = asyncio.create_task(receiver_at(url(server), **options).run(second, Resume(2)))
-            while not second.marks("snapshot complete"):
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(30):
+                while not second.marks("snapshot complete"):
+                    if again.done():
+                        again.result()
+                    await asyncio.sleep(0.01)
             again.cancel()
             await asyncio.wait([again])
         return sink, raised.value, second

@@ -1,0 +1,51 @@
+"""Runs a client against a scripted server: what tests of it share."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from connectors.sqlitecloud.client import connect
+from connectors.sqlitecloud.encode import encode_chunk
+from connectors.sqlitecloud.messages import Column, RowsetChunk
+from tests.support.scsp_peer import scripted
+
+CHUNKS_END = b"/6 0 0 0 "
+
+
+def chunk(index, *rows):
+    columns = (Column("id"), Column("name")) if index == 1 else None
+    return encode_chunk(RowsetChunk(index, 1, columns, 2, list(rows)))
+
+
+def run(peer, use, *, tls=None, query="", timeout=10, **limits):
+    """Connect to the peer and return what ``use(client)`` returns."""
+
+    async def running():
+        async with scripted(peer, tls=tls, timeout=timeout) as url, await connect(url + query, **limits) as db:
+            return await asyncio.wait_for(use(db), 60)
+
+    return asyncio.run(running())
+
+
+async def take(db, count):
+    taken = []
+    async with aclosing(db.notifications()) as notifications:
+        async for notification in notifications:
+            taken.append(notification)
+            if len(taken) == count:
+                return taken
+    raise AssertionError("notifications end with an error only")
+
+
+def saying(*writes, pause=None):
+    """Write these on the pub/sub connection."""
+
+    async def say(writer):
+        for octets in writes:
+            writer.write(octets)
+            if pause is not None:
+                await asyncio.sleep(pause)
+            await writer.drain()
+
+    return say
