@@ -19,6 +19,7 @@ from connectors.base import Connector, Feed
 CONNECTORS: Final = {
     "deephaven": "connectors.deephaven.connector",
     "sbe": "connectors.sbe.connector",
+    "sqlitecloud_webhooks": "connectors.sqlitecloud_webhooks.connector",
 }
 """Name → module; its ``CONNECTOR`` is the connector."""
 
