@@ -38,7 +38,7 @@ def webhooks(
     """Post the changes of a made-up table of orders, one request each, as SQLite Cloud's webhooks would.
 
     The first line printed names the table. A request that is not taken is sent again, in order. Ends with exit code 0
-    when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached or refuses.
+    when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when it refuses.
     """
     start_logs("info")
     if not to.startswith(("http://", "https://")):

@@ -7,7 +7,7 @@ that names a column, a control frame of the stream tells it. A body that does no
 mark             details
 ===============  =====================================================================================
 bad body         ``reason``, ``length``, and all of it as ``body``, base64
-unknown table    ``stream``: once an epoch, of one that is no table of the feed's
+unknown table    ``table``, its stream: once an epoch, of one that is no table of the feed's
 refused          ``status``, ``reason``, ``count``: requests since it was told last. The first at once, then
                  at most once a minute each: whoever knows no secret cannot fill bronze
 ===============  =====================================================================================
@@ -92,7 +92,7 @@ class Landing:
     def _unknown_table(self, stream: str) -> Iterator[Frame]:
         if stream not in self._streams and stream not in self._unknown and len(self._unknown) < MOST_STREAMS:
             self._unknown.add(stream)
-            yield mark("unknown table", stream=stream)
+            yield mark("unknown table", table=stream)
 
     def _new_columns(self, stream: str, names: tuple[str, ...]) -> Iterator[Frame]:
         if stream not in self._told and len(self._told) >= MOST_STREAMS:
