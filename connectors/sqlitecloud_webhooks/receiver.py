@@ -54,7 +54,8 @@ class WebhookReceiver:
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()
-            await sink.land(self._landing.end())
+            if left := self._landing.end():
+                await sink.land(left)
 
     async def _listen(self, sink: FrameSink) -> web.AppRunner:
         async def answered(request: web.Request) -> web.Response:
@@ -106,6 +107,7 @@ class WebhookReceiver:
                 return body
             refusal = self._gate.of_body(head, body, secret)
             if refusal is None:
+                await sink.land([])  # waits for room: who gives up waiting has not been taken
                 await sink.land(self._landing.frames(body))
             return refusal
 
