@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,10 @@ def vectors(name: str) -> list[dict[str, Any]]:
     """Return the golden vectors of a file, each with its body as bytes."""
     found = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
     return [{**each, "body": bytes.fromhex(each["hex"]) if "hex" in each else each["body"].encode()} for each in found]
+
+
+def free_port() -> int:
+    """Return a port of loopback on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port

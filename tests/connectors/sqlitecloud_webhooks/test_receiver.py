@@ -23,7 +23,7 @@ from pipelines.places import Place
 from pipelines.store import open_table
 from pipelines.writer import BronzeWriter
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
-from tests.support.webhooks import STREAM, feed, webhook
+from tests.support.webhooks import STREAM, feed, free_port, webhook
 
 ALBUM = webhook("insert", AlbumId=1)
 SECRET = {"secret": {"env": "HOOK_SECRET"}, "header": "X-Sig"}
@@ -67,12 +67,6 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(BronzeWriter, "append", appended)
     return why
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @asynccontextmanager
@@ -344,7 +338,7 @@ def test_an_address_that_is_taken_is_tried_again() -> None:
 
 
 def test_memory_is_bounded_while_nothing_is_committed(place: Place, failing_store: list[str]) -> None:
-    """The sink takes 4 MiB and what comes last: 9 bodies of half a MiB. Those that wait are not taken when time is up."""
+    """The sink takes 4 MiB and what comes last: 9 bodies of half a MiB. Those that waited in vain are not taken."""
     body = webhook("update", AlbumId=1, Title="x" * (1 << 19))
 
     async def run() -> tuple[int, list[int]]:
