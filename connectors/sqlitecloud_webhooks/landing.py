@@ -7,7 +7,7 @@ that names a column, a control frame of the stream tells it. A body that does no
 mark             details
 ===============  =====================================================================================
 bad body         ``reason``, ``length``, and all of it as ``body``, base64
-unknown table    ``table``, its stream: once an epoch, of one that is no table of the feed's
+unknown table    ``table``, its stream: once, of one that is no table of the feed's
 refused          ``status``, ``reason``, ``count``: requests since it was told last. The first at once, then
                  at most once a minute each: whoever knows no secret cannot fill bronze
 ===============  =====================================================================================
@@ -33,7 +33,7 @@ _QUIET: Final = 60.0
 
 
 class Landing:
-    """What one receiver lands. Tells again, once it is made anew, what was told before: that changes nothing.
+    """What one receiver lands, in all its epochs. A new one tells again what was told before: that changes nothing.
 
     Args:
         streams: Those of the feed's tables.
@@ -45,10 +45,6 @@ class Landing:
         self._unknown: set[str] = set()
         self._refused: Counter[Refusal] = Counter()
         self._refused_at: dict[Refusal, float] = {}
-
-    def begin(self) -> None:
-        """Begin an epoch."""
-        self._unknown.clear()
 
     def frames(self, body: bytes) -> list[Frame]:
         """Return the frames of one request's body, to be landed together."""

@@ -28,6 +28,9 @@ READ_AT_ONCE: Final = 64 << 20
 _PATIENCE: Final = 10.0
 """Seconds that a stop waits for requests that have begun."""
 
+_LINGERING: Final = 2.0
+"""Seconds for which the rest of a refused body is let pass, so that its sender comes to read why."""
+
 
 class WebhookReceiver:
     """A `connectors.base.Receiver`."""
@@ -48,7 +51,6 @@ class WebhookReceiver:
             ConfigError: The secret is not where its reference says or is empty, or the certificate cannot be used.
         """
         self._secret()
-        self._landing.begin()
         runner = await self._listen(sink)
         try:
             await asyncio.Event().wait()
@@ -71,7 +73,9 @@ class WebhookReceiver:
         app = web.Application(client_max_size=self._options.max_body_bytes)
         app.router.add_route("*", "/{anything:.*}", answered)
         address = listening_address(self._feed.address)
-        runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=_PATIENCE)
+        runner = web.AppRunner(
+            app, access_log=None, auto_decompress=False, shutdown_timeout=_PATIENCE, lingering_time=_LINGERING
+        )
         await runner.setup()
         try:
             await web.TCPSite(runner, address.host, address.port, ssl_context=self._tls()).start()

