@@ -20,6 +20,7 @@ CONNECTORS: Final = {
     "deephaven": "connectors.deephaven.connector",
     "sbe": "connectors.sbe.connector",
     "sqlitecloud": "connectors.sqlitecloud.connector",
+    "sqlitecloud_webhooks": "connectors.sqlitecloud_webhooks.connector",
 }
 """Name → module; its ``CONNECTOR`` is the connector."""
 

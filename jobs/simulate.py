@@ -31,9 +31,11 @@ from connectors.sqlitecloud.workload import Workload
 from jobs.cli import main_of
 from jobs.logs import start_logs
 from jobs.sbe_input import framing_called
+from jobs.simulate_webhooks import webhooks
 from jobs.stopping import stopped_by_signals
 
 app = typer.Typer(no_args_is_help=True)
+app.command("sqlitecloud-webhooks")(webhooks)
 
 
 @app.callback()

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, SourceChange, Watch
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.places import address_problems
 
@@ -52,9 +52,8 @@ class SqliteCloudConnector:
             if twice:
                 yield Problem(f"tables.{name}.keys", list(settings.keys), f"each column once, unlike {twice[0]}")
 
-    def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
-        """Return None: each snapshot says of what columns it is, and nothing is resumed without one."""
-        return None
+    def changed(self, feed: Feed, told: bytes) -> None:
+        """Return nothing: each snapshot says of what columns it is, and nothing is resumed without one."""
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

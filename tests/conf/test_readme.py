@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from conf.model import FeedSettings, Settings, Table
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 README = (Path(__file__).parents[2] / "conf" / "README.md").read_text(encoding="utf-8")
 
@@ -45,6 +46,8 @@ def shown(default: Any) -> str:
         *settings_of(SbeTable, "tables.<table>.", beside=Table),
         *settings_of(SqliteCloudOptions, "options."),
         *settings_of(SqliteCloudTable, "tables.<table>.", beside=Table),
+        *settings_of(WebhookOptions, "options."),
+        *settings_of(WebhookTable, "tables.<table>.", beside=Table),
     ],
 )
 def test_the_readme_has_a_row_for_each_setting_with_its_default(key, default):

@@ -76,7 +76,7 @@ def test_an_unknown_feed_is_told_which_there_are(settings):
 
 def test_an_unknown_connector_is_told_which_there_are(settings):
     assert mistakes(settings(MARKET.replace("deephaven", "carrier-pigeon"))) == [
-        ("connector", "carrier-pigeon", "deephaven, sbe, sqlitecloud")
+        ("connector", "carrier-pigeon", "deephaven, sbe, sqlitecloud, sqlitecloud_webhooks")
     ]
 
 

@@ -214,7 +214,8 @@ def test_a_store_that_does_not_answer_is_no_mistake_of_the_settings(capsys, tmp_
 def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp_path):
     code, out, err = check(capsys, tmp_path, market=GOOD, other=NO_SUCH_CONNECTOR, third=WRONG_INSIDE)
     assert err == (
-        f"silverfold: {tmp_path}/feeds/other.toml: connector: found 'deephavn', allowed: deephaven, sbe, sqlitecloud\n"
+        f"silverfold: {tmp_path}/feeds/other.toml: connector: found 'deephavn', "
+        "allowed: deephaven, sbe, sqlitecloud, sqlitecloud_webhooks\n"
         f"silverfold: {tmp_path}/feeds/third.toml: options.schma: found 'builtin', "
         "allowed: no such key, did you mean schema? "
         "Known here: accept_schema_id, byte_order, date_times, prefix_counts, schema\n"

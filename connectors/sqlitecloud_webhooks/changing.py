@@ -1,0 +1,137 @@
+"""Turns landed webhooks of one table into change rows, in Arrow: what the feed's decoder runs in Spark.
+
+A webhook is decoded whole or not at all: it becomes its changes, or one row with ``error``. None depends on another, so
+they may come in any order, and in any number of batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from conf.errors import InvalidValue, WireError
+from connectors.sqlitecloud.changing import ERROR, NAMES, error_rows
+from connectors.sqlitecloud.values import Column
+from connectors.sqlitecloud_webhooks.messages import Addressed, Op, read_webhook
+
+_AT_ONCE: Final = 1 << 13
+"""Webhooks that become one batch."""
+
+
+class _Told(NamedTuple):
+    """One change."""
+
+    position: int
+    ordinal: int
+    op: Op
+    row: dict[str, Any]
+    """By names of silver's columns."""
+    present: list[str] | None
+
+
+@dataclass(frozen=True)
+class ChangeReader:
+    """Reads the webhooks of one table's stream in one cut. Picklable.
+
+    Args:
+        where: What they say they are of.
+        columns: The silver table's, keys first.
+        keys: Names of its keys.
+        insert_absent: `options.WebhookOptions.insert_absent`.
+    """
+
+    where: Addressed
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+    insert_absent: str
+    type: pa.Schema = field(init=False)
+    """Of the change rows, as far as `transforms.changes` needs them: the other columns are always NULL."""
+    _names: dict[str, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        row = pa.struct([(column.name, column.arrow) for column in self.columns])
+        key = pa.struct([row.field(name) for name in self.keys])
+        own = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", key)]
+        object.__setattr__(self, "type", pa.schema([*own, ("row", row), ("present", NAMES), ("error", ERROR)]))
+        object.__setattr__(self, "_names", {column.name.lower(): column.name for column in self.columns})
+
+    def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield the change rows of webhooks; one with ``error`` for each that cannot be read."""
+        for start in range(0, len(positions), _AT_ONCE):
+            told: list[_Told] = []
+            wrong: dict[int, WireError] = {}
+            for position, body in zip(
+                positions[start : start + _AT_ONCE], bodies[start : start + _AT_ONCE], strict=True
+            ):
+                try:
+                    told += self._changes(position, body)
+                except WireError as error:
+                    wrong[position] = error
+            if told:
+                batch = self._batch(told, wrong)
+                bad = pa.array(list(wrong), pa.int64())
+                yield batch.filter(pc.invert(pc.is_in(batch.column("frame_seq"), bad))) if wrong else batch
+            if wrong:
+                yield error_rows(list(wrong), list(wrong.values()), self.type)
+
+    def _changes(self, position: int, body: bytes) -> list[_Told]:
+        where, webhook = read_webhook(body)
+        if where != self.where:
+            raise InvalidValue(f"it is of {where.table!r:.80} in {where.database!r:.80}", reason="other_table")
+        names = [self._silver_name(name) for name in webhook.columns]
+        op, present = self._meaning(webhook.op, names)
+        rows = [dict(zip(names, row, strict=True)) for row in webhook.rows]
+        for row in rows:
+            self._check_key(row)
+        return [_Told(position, ordinal, op, row, present) for ordinal, row in enumerate(rows)]
+
+    def _silver_name(self, name: str) -> str:
+        found = self._names.get(name.lower())
+        if found is None:
+            raise InvalidValue(f"column {name!r:.80} was not told before", reason="unknown_column")
+        return found
+
+    def _meaning(self, op: Op, names: Sequence[str]) -> tuple[Op, list[str] | None]:
+        """Return what is done to the row by whatever stood there, and which columns are known; None for all."""
+        if op == "delete" or len(names) == len(self.columns):
+            return op, None
+        if op == "insert" and self.insert_absent == "error":
+            absent = sorted({*self._names.values()} - {*names})
+            raise InvalidValue(f"an insert lacks {', '.join(absent)}", reason="absent_column")
+        if op == "insert" and self.insert_absent == "null":
+            return op, None
+        return "update", [column.name for column in self.columns if column.name in names]
+
+    def _check_key(self, row: dict[str, Any]) -> None:
+        for name in self.keys:
+            if name not in row:
+                raise InvalidValue(f"key column {name!r:.80} is absent", reason="no_key")
+            if row[name] is None:
+                raise InvalidValue(f"key column {name!r:.80} is NULL", reason="null_in_key")
+
+    def _batch(self, told: Sequence[_Told], wrong: dict[int, WireError]) -> pa.RecordBatch:
+        """Return the changes as one batch; ``wrong`` gets the webhooks with a value that does not fit."""
+        deleted = [change.op == "delete" for change in told]
+        pairs = list(zip(told, deleted, strict=True))
+        cells: dict[str, pa.Array] = {}
+        for column in self.columns:
+            is_key = column.name in self.keys
+            sent = [None if gone and not is_key else each.row.get(column.name) for each, gone in pairs]
+            cells[column.name], unfit = column.array(sent, sent=True)
+            for index, error in unfit.items():
+                wrong.setdefault(told[index].position, error)
+        row, key = self.type.field("row").type, self.type.field("key").type
+        columns = [
+            pa.array([each.position for each in told], pa.int64()),
+            pa.array([each.ordinal for each in told], pa.int32()),
+            pa.array([each.op for each in told], pa.string()),
+            pa.StructArray.from_arrays([cells[name] for name in self.keys], fields=list(key)),
+            pa.StructArray.from_arrays(list(cells.values()), fields=list(row), mask=pa.array(deleted)),
+            pa.array([each.present for each in told], NAMES),
+            pa.nulls(len(told), ERROR),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.type)

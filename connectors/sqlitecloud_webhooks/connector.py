@@ -1,0 +1,80 @@
+"""The webhook connector, as the registry hands it out: tables of a database, as far as their changes tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel
+
+from conf.errors import SourceRefused
+from conf.model import Table
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
+
+
+@dataclass(frozen=True)
+class WebhookConnector:
+    """See `connectors.base.Connector`. Nothing can be asked of the source: what is not posted again is lost."""
+
+    name: str = "sqlitecloud_webhooks"
+    Options: type[BaseModel] = WebhookOptions
+    TableOptions: type[Table] = WebhookTable
+    continuity: Literal["resync", "resume"] = "resume"
+    net: bool = False
+    partial: bool = True
+    sequenced: bool = False
+
+    def has_snapshots(self, table: Table) -> bool:
+        """Tell that no webhook says all there is."""
+        return False
+
+    def keeps(self, table: Table) -> Keeps:
+        """Return that rows of the table's keys are kept."""
+        return Keeps.STATE
+
+    def stream(self, feed: Feed, table: str) -> str:
+        """Return the database's name, a slash, and the table's."""
+        return table_at_source(feed, table).stream
+
+    def problems(self, feed: Feed) -> Iterator[Problem]:
+        """Yield what is wrong beyond the models: the address."""
+        try:
+            listening_address(feed.address)
+        except ValueError as error:
+            yield Problem("address", feed.address, str(error))
+
+    def changed(self, feed: Feed, told: bytes) -> None:
+        """Return nothing: columns and their types are what the settings say."""
+
+    def receiver(self, feed: Feed) -> Receiver:
+        """Return a receiver for the feed. Opens nothing yet."""
+        from connectors.sqlitecloud_webhooks.receiver import WebhookReceiver  # noqa: PLC0415 - a build needs no sockets
+
+        return WebhookReceiver(feed)
+
+    def decoder(self, feed: Feed) -> Decoder:
+        """Return the feed's decoder."""
+        from connectors.sqlitecloud_webhooks.decode import WebhookDecoder  # noqa: PLC0415 - a receiver loads no Spark
+
+        return WebhookDecoder(feed)
+
+    def plain(self, feed: Feed, table: str) -> PlainReader:
+        """Return a reader of the landed frames of one table's stream."""
+        from connectors.sqlitecloud_webhooks.plain import WebhookPlainReader  # noqa: PLC0415 - only verifying needs it
+
+        settings, options = feed.tables[table], feed.options
+        assert isinstance(settings, WebhookTable)
+        assert isinstance(options, WebhookOptions)
+        return WebhookPlainReader(self.stream(feed, table), settings, options)
+
+    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+        """Refuse: webhooks say what happens, never what is. Raises SourceRefused."""
+        raise SourceRefused(code="no-snapshot", text="nobody can be asked by webhooks for what there is")
+
+
+CONNECTOR: Connector = WebhookConnector()
+"""The one object of this folder."""

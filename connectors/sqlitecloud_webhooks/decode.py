@@ -1,0 +1,75 @@
+"""The feed's decoder: landed webhooks become change rows in Spark, none folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from conf.model import Table
+from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.sqlitecloud_webhooks.changing import ChangeReader
+from connectors.sqlitecloud_webhooks.columns import Context, columns_of, read_context
+from connectors.sqlitecloud_webhooks.messages import Addressed
+from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from connectors.survey import survey_changes
+
+
+@dataclass(frozen=True)
+class WebhookDecoder:
+    """`connectors.base.Decoder` of one feed."""
+
+    feed: Feed
+
+    def context(self, control: Iterable[ControlFrame]) -> Context:
+        """Return the columns that webhooks have named."""
+        return read_context(control)
+
+    def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
+        """Return the table's columns: keys, those whose types are set, then the others as they came up."""
+        return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
+
+    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
+        """Decode every frame once. Runs one Spark job; collects one line."""
+        return survey_changes(self.changes(frames, context, cut, table))
+
+    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
+        """There is nothing to be told of a cut."""
+        return False
+
+    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Return a change for each row that a webhook is about. Lazy."""
+        reader = self._reader(context, cut, table)
+        return frames.select("frame_seq", "body").mapInArrow(_Read(reader), from_arrow_schema(reader.type))
+
+    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Return the same: a webhook is an update. Lazy."""
+        return self.changes(frames, context, cut, table)
+
+    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
+        raise AssertionError("no webhook removes a range")
+
+    def settled(self, context: Context, cut: Cut, table: Table) -> None:
+        """The order is that of landing, there is no other: no delete is waited for."""
+
+    def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
+        options = self.feed.options
+        assert isinstance(options, WebhookOptions)
+        assert isinstance(table, WebhookTable)
+        columns = columns_of(context.names(cut.stream), table, options)
+        database, name = options.database, cut.stream.removeprefix(f"{options.database}/")
+        return ChangeReader(Addressed(database, name), columns, table.keys, options.insert_absent)
+
+
+@dataclass(frozen=True)
+class _Read:
+    reader: ChangeReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self.reader.read(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())

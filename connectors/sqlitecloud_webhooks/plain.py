@@ -1,0 +1,108 @@
+"""Reads landed webhooks into plain changes, one after another: what silver is verified by.
+
+Shares the settings with what builds silver, and nothing else: JSON is parsed anew, by other means, and values get their
+types one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from conf.errors import InvalidValue
+from connectors.base import ControlFrame, PlainChange
+from connectors.sqlitecloud.plainvalues import Number, Pairs, sent_value
+from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+
+
+@dataclass
+class WebhookPlainReader:
+    """A `connectors.base.PlainReader` of one table's stream."""
+
+    stream: str
+    table: WebhookTable
+    options: WebhookOptions
+    _told: list[str] = field(default_factory=list)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the settings."""
+        return self.table.keys
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the settings, then those told by control frames so far."""
+        found: list[str] = []
+        for name in [*self.table.keys, *self.table.types, *self._told]:
+            if name.lower() not in [each.lower() for each in found]:
+                found.append(name)
+        return tuple(found)
+
+    def control(self, frame: ControlFrame) -> None:
+        """Take the columns that a control frame of the stream tells."""
+        if frame.stream == self.stream:
+            self._told += json.loads(frame.body)["columns"]
+
+    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+        """Return the changes of one webhook; see `connectors.base.PlainReader.changes`."""
+        return [change for position, body in frames for change in self._of_webhook(position, _parsed(body))]
+
+    def _of_webhook(self, position: int, said: dict[str, Any]) -> Iterator[PlainChange]:
+        if f"{_text(said, 'database')}/{_text(said, 'table')}" != self.stream:
+            _refuse("other_table")
+        op, sent, values = _text(said, "type"), said.get("column"), said.get("data")
+        if op not in ("insert", "update", "delete"):
+            _refuse("unknown_op")
+        if not isinstance(sent, list) or not sent or not isinstance(values, list):
+            _refuse("bad_columns")
+        names = [self._name(each) for each in sent]
+        several = all(isinstance(each, list) for each in values) and values
+        for row in values if several else [values]:
+            yield self._change(position, op, names, row)
+
+    def _change(self, position: int, op: str, names: Sequence[str], values: Sequence[Any]) -> PlainChange:
+        if len(names) != len(values) or len(set(names)) < len(names):
+            _refuse("data_arity")
+        row = {
+            name: sent_value(name, self.table.types.get(name, "string"), value, self.options.blob)
+            for name, value in zip(names, values, strict=True)
+            if op != "delete" or name in self.keys
+        }
+        if any(row.get(name) is None for name in self.keys):
+            _refuse("no_key")
+        key = tuple(row[name] for name in self.keys)
+        if op == "delete":
+            return PlainChange("delete", position, key)
+        whole = len(row) == len(self.columns)
+        if op == "insert" and (whole or self.options.insert_absent == "null"):
+            return PlainChange("insert", position, key, dict.fromkeys(self.columns) | row)
+        if op == "insert" and self.options.insert_absent == "error":
+            _refuse("absent_column")
+        return PlainChange("update", position, key, row)
+
+    def _name(self, sent: Any) -> str:
+        found = [name for name in self.columns if isinstance(sent, str) and name.lower() == sent.lower()]
+        return found[0] if found else _refuse("unknown_column")
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(
+            body.decode(), object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=_refuse
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(str(error), reason="invalid_json") from error
+    if not isinstance(said, Pairs) or len(dict(said)) < len(said):
+        _refuse("not_an_object")
+    return dict(said)
+
+
+def _text(said: dict[str, Any], name: str) -> str:
+    found = said.get(name)
+    return found if isinstance(found, str) and not isinstance(found, Number) else _refuse(f"no_{name}")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise InvalidValue("a webhook cannot be read", reason=reason)

@@ -1,0 +1,105 @@
+"""Plays the vendor: posts the changes of a made-up table to where a feed's receiver listens, signed as it asks for.
+
+The parts are the other way round than with other connectors: the source is the HTTP client. Like a vendor, it sends in
+order, one request at a time, and sends again what was not taken; so a change may come twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+
+from conf.errors import SourceRefused, SourceUnavailable
+from connectors.backoff import Backoff
+from connectors.sqlitecloud_webhooks.orders import Orders
+from connectors.sqlitecloud_webhooks.signing import Signing
+
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=60)
+_AGAIN: Final = frozenset({408, 429})
+"""Statuses below 500 that may change."""
+
+
+class WebhookSource:
+    """Posts webhooks. Use it in one thread, as a context manager.
+
+    Args:
+        url: Where to.
+        signing: What shows that the secret is known; None shows nothing.
+        seed: Same seed, same sequence of changes.
+        stopped_within: Waits so many seconds before a request is sent again; True gives up (`threading.Event.wait`).
+        patience: How many times a request is sent before SourceUnavailable.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        signing: Signing | None,
+        secret: str,
+        seed: int,
+        stopped_within: Callable[[float], bool],
+        patience: int = 12,
+    ) -> None:
+        self._url, self._signing, self._secret = url, signing, secret
+        self._stopped_within, self._patience = stopped_within, patience
+        self._rng = Random(seed)  # noqa: S311 - spreads waits
+        self._loop = asyncio.new_event_loop()
+        self._session = self._loop.run_until_complete(self._opened())
+        self.orders = Orders(seed=seed, action=url)
+        """The table, as all webhooks made so far tell it."""
+
+    def change(self) -> int:
+        """Let one row change, and post that until it is taken; return how many changes it is: 1.
+
+        Raises:
+            SourceRefused: The receiver will never take it: the secret, the path or the size is wrong.
+            SourceUnavailable: It was not taken in many tries, or the source is stopped.
+        """
+        self.post(self.orders.change())
+        return 1
+
+    def post(self, body: bytes) -> None:
+        """Post a body until it is taken. Raises as `change`."""
+        backoff, why = Backoff(0.2, 10.0, self._rng), ""
+        for _ in range(self._patience):
+            status, why = self._loop.run_until_complete(self._posted(body))
+            if 200 <= status < 300:
+                return
+            if 300 <= status < 500 and status not in _AGAIN:
+                raise SourceRefused(code=str(status), text=why)
+            if self._stopped_within(backoff.next_wait()):
+                break
+        raise SourceUnavailable(f"{self._url}: {why}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._loop.run_until_complete(self._session.close())
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _opened(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(timeout=_TIMEOUT)
+
+    async def _posted(self, body: bytes) -> tuple[int, str]:
+        """Return status and text of the answer; 0 where there is none."""
+        headers = {"Content-Type": "application/json"}
+        if self._signing is not None:
+            headers[self._signing.header] = self._signing.sign(body, self._secret)
+        try:
+            async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
+                text = await answer.content.read(200)
+                return answer.status, text.decode(errors="replace").strip()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return 0, str(error) or type(error).__name__

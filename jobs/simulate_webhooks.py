@@ -1,0 +1,67 @@
+"""``silverfold simulate sqlitecloud-webhooks``: posts a made-up table's changes to a feed, as the vendor would."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from conf.errors import SourceUnavailable
+from conf.secrets import Secret
+from connectors.pace import Pace, keep_changing
+from connectors.sqlitecloud_webhooks.orders import DATABASE, KEY, TABLE
+from connectors.sqlitecloud_webhooks.server import WebhookSource
+from connectors.sqlitecloud_webhooks.signing import Encoding, Scheme, Signing
+from jobs.logs import start_logs
+from jobs.stopping import stopped_by_signals
+
+
+def webhooks(
+    *,
+    to: Annotated[str, typer.Option(metavar="URL", help="Where the feed listens: http://127.0.0.1:8090/.")],
+    secret_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable with the secret; default: sign nothing.")
+    ] = None,
+    header: Annotated[str, typer.Option(help="As options.header of the feed.")] = "X-Webhook-Signature",
+    scheme: Annotated[Scheme, typer.Option(help="As options.scheme.")] = "hmac-sha256",
+    encoding: Annotated[Encoding, typer.Option(help="As options.encoding.")] = "hex",
+    prefix: Annotated[str, typer.Option(help="As options.prefix.")] = "",
+    changes_per_second: Annotated[float, typer.Option(min=0, help="Rows changed per second.")] = 10,
+    changes_for: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="End after that; default: never.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same sequence of changes.")] = 0,
+) -> None:
+    """Post the changes of a made-up table of orders, one request each, as SQLite Cloud's webhooks would.
+
+    The first line printed names the table. A request that is not taken is sent again, in order. Ends with exit code 0
+    when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when it refuses.
+    """
+    start_logs("info")
+    if not to.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{to!r} is not a URL of http or https", param_hint="--to")
+    signing = None if secret_env is None else Signing(header, scheme, encoding, prefix)
+    secret = "" if secret_env is None else Secret(env=secret_env).reveal(os.environ)
+    console, made = Console(), 0
+    with (
+        stopped_by_signals() as stop,
+        WebhookSource(to, signing=signing, secret=secret, seed=seed, stopped_within=stop.wait) as source,
+    ):
+        typer.echo(f"posting to {to}: table {TABLE} of {DATABASE}, key {KEY}")
+        with console.status("changing") as status:
+
+            def progress(changes: int) -> None:
+                nonlocal made
+                made += changes
+                status.update(f"{made} changes")
+
+            pace = Pace(changes_per_second, changes_for)
+            try:
+                keep_changing([source], pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
+            except SourceUnavailable:
+                if not stop.is_set():
+                    raise
+    typer.echo(f"quiet after {made} changes, {len(source.orders.rows)} rows")

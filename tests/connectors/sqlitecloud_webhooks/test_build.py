@@ -1,0 +1,163 @@
+"""Webhooks that were posted become silver tables: partial updates, new columns, bad ones, and what verifies agrees."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import structlog
+from deltalake import QueryBuilder
+
+from conf.errors import SilverfoldError, UndecodableFrame
+from conf.load import load_settings
+from connectors.base import Feed, mark
+from connectors.sqlitecloud_webhooks.connector import CONNECTOR
+from connectors.sqlitecloud_webhooks.landing import Landing
+from connectors.sqlitecloud_webhooks.orders import DATABASE
+from connectors.sqlitecloud_webhooks.server import WebhookSource
+from connectors.sqlitecloud_webhooks.signing import Signing
+from jobs.build import run
+from pipelines.batch import Batch
+from pipelines.build import FeedBuild
+from pipelines.held import Hold, skip
+from pipelines.places import Places
+from pipelines.receiving import receive
+from pipelines.store import open_table
+from pipelines.verify import Verdict, verify_table
+from pipelines.writer import BronzeWriter
+from tests.support.webhooks import FEED, feed, free_port, table, webhook
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def land(places: Places, shop: Feed, *bodies: bytes, epoch: int = 1) -> int:
+    """Land an epoch of bodies as a receiver that starts anew does; return the last position."""
+    landing = Landing([CONNECTOR.stream(shop, name) for name in shop.tables])
+    writer = BronzeWriter(places.bronze(FEED), FEED, token="test")
+    batch = Batch(writer.last + 1)
+    batch.add([mark("opened"), *(frame for body in bodies for frame in landing.frames(body))], epoch, 1_700_000_000)
+    writer.append(batch.prepare().table)
+    return writer.last
+
+
+def build(spark: SparkSession, places: Places, shop: Feed) -> Mapping[str, SilverfoldError]:
+    """Apply all that has landed, as a process of its own would; return what holds which table."""
+    settings = load_settings(None, "local", {}).model_copy(update={"warehouse": places.warehouse})
+    feed_build = FeedBuild(spark, settings, CONNECTOR, shop)
+    feed_build.refresh()
+    return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+
+
+def silver(places: Places, name: str) -> list[dict[str, Any]]:
+    """Return a silver table's rows without positions, by key, read by delta-rs."""
+    opened = open_table(places.silver(FEED, name))
+    assert opened is not None
+    found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
+    rows: list[dict[str, Any]] = found.drop_columns(["_position"]).to_pylist()
+    return sorted(rows, key=lambda row: next(iter(row.values())))
+
+
+def test_silver_follows_what_is_posted_and_gains_columns_as_they_come_up(spark: SparkSession, warehouse: Path) -> None:
+    places, shop = Places(str(warehouse)), feed()
+    first = [
+        webhook("insert", AlbumId=1),
+        webhook("insert", AlbumId=2, Title="b", Price=2.5, Live=0),
+        webhook("update", AlbumId=1, Title="a"),
+        webhook("update", AlbumId=3, Price="3"),
+        webhook("insert", AlbumId=4, Title="gone"),
+        webhook("delete", AlbumId=4),
+        webhook("delete", name="artists", ArtistId=1),
+    ]
+    land(places, shop, *first)
+    assert build(spark, places, shop) == {}
+    assert silver(places, "albums") == [
+        {"AlbumId": 1, "Title": "a", "Price": None, "Live": None},
+        {"AlbumId": 2, "Title": "b", "Price": Decimal("2.50"), "Live": False},
+        {"AlbumId": 3, "Title": None, "Price": Decimal("3.00"), "Live": None},
+    ]
+    second = [
+        webhook("update", AlbumId=2, Label=7),
+        first[1],  # comes twice: nothing newer stays
+        webhook("update", AlbumId=1, Title=None, Live=1),
+        webhook("update", AlbumId=3, label="x", Price=None),
+    ]
+    land(places, shop, *second, epoch=2)
+    assert build(spark, places, shop) == {}
+    assert silver(places, "albums") == [
+        {"AlbumId": 1, "Title": None, "Price": None, "Live": True, "Label": None},
+        {"AlbumId": 2, "Title": "b", "Price": Decimal("2.50"), "Live": False, "Label": None},
+        {"AlbumId": 3, "Title": None, "Price": None, "Live": None, "Label": "x"},
+    ]
+    assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
+
+
+def test_one_that_cannot_be_decoded_holds_its_table_until_it_is_skipped(spark: SparkSession, warehouse: Path) -> None:
+    places, shop = Places(str(warehouse)), feed()
+    last = land(
+        places, shop, webhook("insert", AlbumId=1), webhook("insert", AlbumId="x"), webhook("delete", AlbumId=1)
+    )
+    held = build(spark, places, shop)["albums"]
+    assert isinstance(held, UndecodableFrame)
+    assert (held.position, held.cause_class) == (last - 1, "INVALID_VALUE")
+    assert [row["AlbumId"] for row in silver(places, "albums")] == [1]
+    now, at = datetime.now(UTC), held.position
+    found = Hold(position=at, update_position=at, error_class=held.cause_class, reason="", found_at=now)
+    skip(places, FEED, "albums", found, now=now)
+    assert build(spark, places, shop) == {}
+    assert silver(places, "albums") == []
+
+
+def test_what_a_vendor_posts_is_in_silver_whatever_came_twice(
+    spark: SparkSession, warehouse: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "sesame")
+    places, port = Places(str(warehouse)), free_port()
+    types = {"id": "bigint", "customer": "string", "amount": "decimal(8, 2)", "paid": "boolean"}
+    shop = feed(
+        f"127.0.0.1:{port}",
+        tables={"orders": table(keys=["id"], types=types)},
+        database=DATABASE,
+        secret={"env": "HOOK_SECRET"},
+        header="X-Sig",
+    )
+
+    def post() -> dict[int, dict[str, Any]]:
+        with WebhookSource(
+            f"http://127.0.0.1:{port}/",
+            signing=Signing("X-Sig"),
+            secret="sesame",
+            seed=5,
+            stopped_within=threading.Event().wait,
+        ) as vendor:
+            for _ in range(60):
+                body = vendor.orders.change()
+                vendor.post(body)
+                vendor.post(body)
+            return vendor.orders.rows
+
+    async def received() -> dict[int, dict[str, Any]]:
+        stop, log = asyncio.Event(), structlog.get_logger("test")
+        task = asyncio.create_task(
+            receive(shop, CONNECTOR, places, stop=stop, clock=lambda: 1_700_000_000, rng=Random(1), log=log)
+        )
+        rows = await asyncio.to_thread(post)
+        stop.set()
+        await task
+        return rows
+
+    rows = asyncio.run(received())
+    assert build(spark, places, shop) == {}
+    expected = [
+        {**row, "amount": Decimal(str(row["amount"])), "paid": bool(row["paid"])} for _, row in sorted(rows.items())
+    ]
+    assert expected
+    assert silver(places, "orders") == expected
+    assert verify_table(places, CONNECTOR, shop, "orders").verdict is Verdict.EQUAL

@@ -1,0 +1,62 @@
+"""What tests of webhooks share: a feed of albums, its settings, and bodies as they are posted."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from conf.validate import validated
+from connectors.base import Feed
+from connectors.sqlitecloud_webhooks.changing import ChangeReader
+from connectors.sqlitecloud_webhooks.columns import columns_of
+from connectors.sqlitecloud_webhooks.messages import Addressed
+from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "sqlitecloud_webhooks"
+FEED = "shop"
+STREAM = "chinook.sqlite/albums"
+TYPES = {"AlbumId": "bigint", "Title": "string", "Price": "decimal(6, 2)", "Live": "boolean"}
+TOLD = ("AlbumId", "Cover")
+
+
+def options(**settings: Any) -> WebhookOptions:
+    """Return a feed's options as its file would give them; insecure without a secret."""
+    guarded = {"insecure": True} if "secret" not in settings else {}
+    return validated(WebhookOptions, {"database": "chinook.sqlite", **guarded, **settings}, file="test")
+
+
+def table(**settings: Any) -> WebhookTable:
+    """Return the table's settings as the feed's file would give them."""
+    return validated(WebhookTable, {"keys": ["AlbumId"], "types": TYPES, **settings}, file="test")
+
+
+def feed(address: str = "", *, tables: dict[str, WebhookTable] | None = None, **settings: Any) -> Feed:
+    """Return a feed of one table, albums, unless others are given."""
+    return Feed(FEED, "sqlitecloud_webhooks", address, options(**settings), tables or {"albums": table()})
+
+
+def reader(**settings: Any) -> ChangeReader:
+    """Return what decodes the albums; the column Cover was told."""
+    of, keys = options(**settings), table().keys
+    return ChangeReader(Addressed("chinook.sqlite", "albums"), columns_of(TOLD, table(), of), keys, of.insert_absent)
+
+
+def webhook(op: str, *, name: str = "albums", database: str = "chinook.sqlite", **sent: Any) -> bytes:
+    """Return the body of a webhook that sends some columns."""
+    where = {"type": op, "database": database, "table": name}
+    return json.dumps({**where, "column": list(sent), "data": list(sent.values())}).encode()
+
+
+def vectors(name: str) -> list[dict[str, Any]]:
+    """Return the golden vectors of a file, each with its body as bytes."""
+    found = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+    return [{**each, "body": bytes.fromhex(each["hex"]) if "hex" in each else each["body"].encode()} for each in found]
+
+
+def free_port() -> int:
+    """Return a port of loopback on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
