@@ -49,9 +49,14 @@ def change(rng, n):
 
 
 @pytest.mark.parametrize(
-    "capture", [CaptureMode.HOOK_CHANGED, pytest.param(CaptureMode.SESSION, marks=pytest.mark.nightly)]
+    ("capture", "fence"),
+    [
+        (CaptureMode.HOOK_CHANGED, True),
+        pytest.param(CaptureMode.SESSION, True, marks=pytest.mark.nightly),
+        pytest.param(CaptureMode.SESSION, False, marks=pytest.mark.nightly),
+        pytest.param(CaptureMode.HOOK_CHANGED, False, marks=pytest.mark.nightly),
+    ],
 )
-@pytest.mark.parametrize("fence", [True, False], ids=["fence", "no fence"])
 def test_tables_that_change_while_they_are_received_and_connections_are_cut_can_be_folded(
     warehouse, tmp_path, capture, fence
 ):
