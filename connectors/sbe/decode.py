@@ -12,16 +12,16 @@ from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift, SchemaError
 from conf.model import Table
-from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.base import ControlFrame, Cut, Feed
 from connectors.sbe.changing import ChangeReader
 from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.schemas import feed_schema
-from connectors.survey import survey_changes
+from connectors.unfolded import UnfoldedDecoder
 
 
 @dataclass(frozen=True)
-class SbeDecoder:
+class SbeDecoder(UnfoldedDecoder):
     """`connectors.base.Decoder` of one feed. The settings' schema decodes everything, also what older ones wrote."""
 
     feed: Feed
@@ -37,29 +37,10 @@ class SbeDecoder:
         """
         return from_arrow_schema(self._reader(cut, table).layout.row)
 
-    def survey(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> Survey:
-        """Decode every frame once. Runs one Spark job; collects one line."""
-        return survey_changes(self.changes(frames, context, cut, table))
-
-    def tells_notes(self, context: None, cut: Cut, table: Table) -> bool:
-        """There is nothing to be told of a cut."""
-        return False
-
     def changes(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
         """Return a change for each message, or for each entry of the table's group; none is folded. Lazy."""
         reader = self._reader(cut, table)
         return frames.select("frame_seq", "body").mapInArrow(_Read(reader), from_arrow_schema(reader.type))
-
-    def versions(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
-        """Return the same: a message is an update. Lazy."""
-        return self.changes(frames, context, cut, table)
-
-    def removed_ranges(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
-        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
-        raise AssertionError("no message removes a range")
-
-    def settled(self, context: None, cut: Cut, table: Table) -> None:
-        """Frames land in the order of the source: no delete is waited for."""
 
     def _reader(self, cut: Cut, table: Table) -> ChangeReader:
         assert isinstance(table, SbeTable)

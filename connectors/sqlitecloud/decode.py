@@ -12,16 +12,16 @@ from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift
 from conf.model import Table
-from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.base import ControlFrame, Cut, Feed
 from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.context import Context, read_context
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.saying import ROW, TYPE, read_messages
-from connectors.survey import survey_changes
+from connectors.unfolded import UnfoldedDecoder
 
 
 @dataclass(frozen=True)
-class SqliteCloudDecoder:
+class SqliteCloudDecoder(UnfoldedDecoder):
     """`connectors.base.Decoder` of one feed."""
 
     feed: Feed
@@ -40,14 +40,6 @@ class SqliteCloudDecoder:
             return from_arrow_schema(pa.schema(list(ROW)))
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
-    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
-        """Decode every frame once. Runs one Spark job; collects one line."""
-        return survey_changes(self.changes(frames, context, cut, table))
-
-    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
-        """There is nothing to be told of a cut."""
-        return False
-
     def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
         """Return a change for each entry of a notification and each row of a snapshot, or an insert for each message.
 
@@ -55,17 +47,6 @@ class SqliteCloudDecoder:
         """
         step = _ReadMessages() if _settings(table).is_channel else _ReadChanges(self._reader(context, cut, table))
         return frames.select("frame_seq", "kind", "body").mapInArrow(step, from_arrow_schema(step.type))
-
-    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Return the same: a notification is an update. Lazy."""
-        return self.changes(frames, context, cut, table)
-
-    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
-        raise AssertionError("no notification removes a range")
-
-    def settled(self, context: Context, cut: Cut, table: Table) -> None:
-        """Frames land in the order of the source: no delete is waited for."""
 
     def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
         settings, options = _settings(table), self.feed.options

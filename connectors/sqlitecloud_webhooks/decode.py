@@ -11,16 +11,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from conf.model import Table
-from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.base import ControlFrame, Cut, Feed
 from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import Context, columns_of, read_context
 from connectors.sqlitecloud_webhooks.messages import Addressed
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.survey import survey_changes
+from connectors.unfolded import UnfoldedDecoder
 
 
 @dataclass(frozen=True)
-class WebhookDecoder:
+class WebhookDecoder(UnfoldedDecoder):
     """`connectors.base.Decoder` of one feed."""
 
     feed: Feed
@@ -33,29 +33,10 @@ class WebhookDecoder:
         """Return the table's columns: keys, those whose types are set, then the others as they came up."""
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
-    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
-        """Decode every frame once. Runs one Spark job; collects one line."""
-        return survey_changes(self.changes(frames, context, cut, table))
-
-    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
-        """There is nothing to be told of a cut."""
-        return False
-
     def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
         """Return a change for each row that a webhook is about. Lazy."""
         reader = self._reader(context, cut, table)
         return frames.select("frame_seq", "body").mapInArrow(_Read(reader), from_arrow_schema(reader.type))
-
-    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Return the same: a webhook is an update. Lazy."""
-        return self.changes(frames, context, cut, table)
-
-    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
-        raise AssertionError("no webhook removes a range")
-
-    def settled(self, context: Context, cut: Cut, table: Table) -> None:
-        """The order is that of landing, there is no other: no delete is waited for."""
 
     def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
         options = self.feed.options

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-from deltalake import QueryBuilder
 
 from conf.errors import SilverfoldError
 from conf.load import load_settings
@@ -28,6 +24,7 @@ from pipelines.places import Places
 from pipelines.store import open_table
 from pipelines.verify import TableVerification, verify_table
 from pipelines.writer import BronzeWriter
+from tests.support.building_once import all_rows, build_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,20 +91,11 @@ class SbeFeed:
 
     def build(self, spark: SparkSession) -> dict[str, SilverfoldError]:
         """Apply all that has landed, as a process of its own would; return what holds which table."""
-        from jobs.build import run  # noqa: PLC0415 - tests without Spark use the rest
-        from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
-
-        feed_build = FeedBuild(spark, self.settings, CONNECTOR, self.feed)
-        feed_build.refresh()
-        return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+        return build_once(spark, self.warehouse, CONNECTOR, self.feed)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return the silver table's rows, read by delta-rs."""
-        opened = open_table(self.places.silver(FEED, name))
-        assert opened is not None
-        found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return rows
+        return all_rows(open_table(self.places.silver(FEED, name)))
 
     def verify(self, name: str) -> TableVerification:
         """Hold a silver table against bronze."""

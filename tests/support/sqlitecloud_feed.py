@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from deltalake import QueryBuilder
-
 from conf.errors import SilverfoldError
-from conf.load import load_settings
 from connectors.base import Boundary, Feed, Frame, Kind, mark
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.control import Description
@@ -24,6 +19,7 @@ from pipelines.places import Places
 from pipelines.store import open_table
 from pipelines.verify import TableVerification, verify_table
 from pipelines.writer import BronzeWriter
+from tests.support.building_once import all_rows, build_once
 from tests.support.sqlitecloud_notices import framed, rowset
 
 if TYPE_CHECKING:
@@ -94,21 +90,12 @@ class SqliteCloudFeed:
 
     def build(self, spark: SparkSession) -> dict[str, SilverfoldError]:
         """Apply all that has landed, as a process of its own would; return what holds which table."""
-        from jobs.build import run  # noqa: PLC0415 - tests without Spark use the rest
-        from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
-
-        settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(self.warehouse)})
-        feed_build = FeedBuild(spark, settings, CONNECTOR, self.feed)
-        feed_build.refresh()
-        return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+        return build_once(spark, self.warehouse, CONNECTOR, self.feed)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return the silver table's rows without positions, read by delta-rs."""
-        opened = open_table(self.places.silver(FEED, name))
-        assert opened is not None
-        found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
-        rows: list[dict[str, Any]] = found.drop_columns(["_position"]).to_pylist()
-        return rows
+        rows = all_rows(open_table(self.places.silver(FEED, name)))
+        return [{name: row[name] for name in row if name != "_position"} for row in rows]
 
     def verify(self, name: str) -> TableVerification:
         """Hold a silver table against bronze."""

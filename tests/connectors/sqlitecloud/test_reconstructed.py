@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
-from conf.load import load_settings
 from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.connector import CONNECTOR
@@ -21,6 +18,7 @@ from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from pipelines.cuts import read_cuts
 from pipelines.expected import fold_bronze
 from pipelines.verify import Verdict, verify_table
+from tests.support.building_once import all_rows, build_once
 from tests.support.sqlitecloud_live import FEED, TABLES, Live, living, run
 
 if TYPE_CHECKING:
@@ -84,34 +82,20 @@ def test_silver_equals_sqlite_and_shows_each_commit_whole(spark: SparkSession, t
 
         for table in TABLES:
             opened = DeltaTable(live.places.silver(FEED, table).url)
-            rows = rows_of(opened)
+            rows = all_rows(opened)
             names = tuple(name for name in rows[0] if name != "_position")
             assert_equals_sqlite(live, table, names, {tuple(row[name] for name in KEYS[table]): row for row in rows})
             assert verify_table(live.places, CONNECTOR, live.feed, table).verdict is Verdict.EQUAL
         pairs = [cut for cut in read_cuts(live.places, FEED) if cut.table == "pair"]
         assert len(pairs) > 2
         for cut in pairs:
-            rows = rows_of(DeltaTable(live.places.silver(FEED, "pair").url, version=cut.delta_version))
+            rows = all_rows(DeltaTable(live.places.silver(FEED, "pair").url, version=cut.delta_version))
             told = {side: {row["nr"]: row["told"] for row in rows if row["side"] == side} for side in ("left", "right")}
             assert told["left"] == told["right"]
 
 
 def build(spark: SparkSession, live: Live) -> None:
-    """Apply what has landed, as a process of its own."""
-    from jobs.build import run as build_once  # noqa: PLC0415 - the other tests need no Spark
-    from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
-
-    local = load_settings(None, "local", {})
-    settings = local.model_copy(update={"warehouse": str(live.path.parent / "warehouse")})
-    feed_build = FeedBuild(spark, settings, CONNECTOR, live.feed)
-    feed_build.refresh()
-    assert build_once(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
-
-
-def rows_of(opened: DeltaTable) -> list[dict[str, Any]]:
-    found = pa.table(QueryBuilder().register("t", opened).execute("SELECT * FROM t").read_all())
-    rows: list[dict[str, Any]] = found.to_pylist()
-    return rows
+    assert build_once(spark, live.path.parent / "warehouse", CONNECTOR, live.feed) == {}
 
 
 def assert_equals_sqlite(

@@ -11,27 +11,23 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import structlog
-from deltalake import QueryBuilder
 
 from conf.errors import SilverfoldError, UndecodableFrame
-from conf.load import load_settings
 from connectors.base import Feed, mark
 from connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from connectors.sqlitecloud_webhooks.landing import Landing
 from connectors.sqlitecloud_webhooks.orders import DATABASE
 from connectors.sqlitecloud_webhooks.server import WebhookSource
 from connectors.sqlitecloud_webhooks.signing import Signing
-from jobs.build import run
 from pipelines.batch import Batch
-from pipelines.build import FeedBuild
 from pipelines.held import Hold, skip
 from pipelines.places import Places
 from pipelines.receiving import receive
 from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from pipelines.writer import BronzeWriter
+from tests.support.building_once import all_rows, build_once
 from tests.support.webhooks import FEED, feed, free_port, table, webhook
 
 if TYPE_CHECKING:
@@ -50,18 +46,13 @@ def land(places: Places, shop: Feed, *bodies: bytes, epoch: int = 1) -> int:
 
 def build(spark: SparkSession, places: Places, shop: Feed) -> Mapping[str, SilverfoldError]:
     """Apply all that has landed, as a process of its own would; return what holds which table."""
-    settings = load_settings(None, "local", {}).model_copy(update={"warehouse": places.warehouse})
-    feed_build = FeedBuild(spark, settings, CONNECTOR, shop)
-    feed_build.refresh()
-    return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+    return build_once(spark, Path(places.warehouse), CONNECTOR, shop)
 
 
 def silver(places: Places, name: str) -> list[dict[str, Any]]:
     """Return a silver table's rows without positions, by key, read by delta-rs."""
-    opened = open_table(places.silver(FEED, name))
-    assert opened is not None
-    found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
-    rows: list[dict[str, Any]] = found.drop_columns(["_position"]).to_pylist()
+    rows = all_rows(open_table(places.silver(FEED, name)))
+    rows = [{column: row[column] for column in row if column != "_position"} for row in rows]
     return sorted(rows, key=lambda row: next(iter(row.values())))
 
 

@@ -1,0 +1,36 @@
+"""Builds a feed once, as a process of its own would, and reads silver back: for feeds of any connector."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from conf.errors import SilverfoldError
+from conf.load import load_settings
+from connectors.base import Connector, Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed) -> dict[str, SilverfoldError]:
+    """Apply all that has landed; return what holds which table."""
+    from jobs.build import run  # noqa: PLC0415 - tests without Spark use the rest
+    from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
+
+    settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})
+    feed_build = FeedBuild(spark, settings, connector, feed)
+    feed_build.refresh()
+    return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+
+
+def all_rows(opened: DeltaTable | None) -> list[dict[str, Any]]:
+    """Return a table's rows, read by delta-rs."""
+    assert opened is not None
+    found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
