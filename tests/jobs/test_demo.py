@@ -118,7 +118,11 @@ def silverfold(*arguments: str) -> str:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("number", "code", "phase"), [(signal.SIGINT, 130, "starting Spark: "), (signal.SIGTERM, 143, "first build: ")]
+    ("number", "code", "phase"),
+    [
+        (signal.SIGINT, 130, "starting Spark: "),
+        pytest.param(signal.SIGTERM, 143, "first build: ", marks=pytest.mark.nightly),
+    ],
 )
 def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path, number: int, code: int, phase: str) -> None:
     with running(folder=tmp_path / "tmp") as process:

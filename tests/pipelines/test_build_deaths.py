@@ -49,6 +49,7 @@ def die_at(built: Built, owner: Any, name: str, after: bool) -> None:
             built.build()
 
 
+@pytest.mark.nightly
 def test_a_build_that_dies_at_step_after_step_ends_as_one_that_never_died(spark: SparkSession, tmp_path: Path):
     tables = {"quotes": table()}
     built = Built(spark, tmp_path / "dying", tables)

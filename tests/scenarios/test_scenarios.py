@@ -16,9 +16,23 @@ from tests.support.building import FEED, Built
 from tests.support.scenario import Expected, read
 
 FOLDERS = sorted(script.parent for script in Path(__file__).parent.glob("*/script.txt"))
+NEAR_TO_OTHERS = {
+    "column-left-out-stays",
+    "dropped-column-stops-the-table",
+    "empty-snapshot-empties-the-table",
+    "log-stops-where-a-column-is-gone",
+    "new-column-after-reconnect",
+    "removed-range-of-a-trillion",
+    "snapshot-only-writes-only-what-differs",
+    "updates-only-log",
+}
+"""Built in one go by day; part after part only at night."""
+PART_AFTER_PART = [
+    pytest.param(folder, marks=[pytest.mark.nightly] if folder.name in NEAR_TO_OTHERS else []) for folder in FOLDERS
+]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", PART_AFTER_PART, ids=lambda folder: folder.name)
 def test_a_build_after_every_part_shows_the_table_of_that_part(spark, warehouse: Path, folder: Path):
     scenario = read(folder)
     built = Built(spark, warehouse, scenario.tables)

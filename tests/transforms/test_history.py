@@ -109,6 +109,7 @@ def test_an_identical_snapshot_changes_no_version(spark: SparkSession, tmp_path:
     assert (metrics["numTargetRowsInserted"], metrics["numTargetRowsUpdated"]) == ("0", "0")
 
 
+@pytest.mark.nightly
 def test_moves_after_a_snapshot_in_the_same_cut_carry_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     changes = [Change(3, "snapshot", 1, {"k": 1, "a": "x", "b": 0}), move(5, 1, 2), Change(6, "update", 2, {"b": 4})]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from connectors.base import Frame
 from pipelines.verify import Verdict
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
@@ -52,6 +54,7 @@ class Capture:
         return snapshot_ends(self.described)
 
 
+@pytest.mark.nightly
 def test_captures_end_as_the_source_in_one_build_and_in_several(spark: SparkSession, tmp_path: Path):
     captures = [Capture(vector) for vector in CAPTURES.values()]
     tables = {capture.name: {"types": capture.types} for capture in captures} | {"said": {"channel": "c"}}
