@@ -144,7 +144,7 @@ class Engine:
         self.places = Places(str(warehouse))
         self.feed = Feed(FEED, FEED, "unused", ToldOptions(), tables)
         local = load_settings(None, "local", {})
-        cut = CutLimits(max_frames=rng.choice([3, 200]))
+        cut = CutLimits(max_frames=rng.choice([6, 200]))
         self.settings = local.model_copy(update={"warehouse": str(warehouse), "build": Build(cut=cut)})
 
     def build(self, *, lives: bool = False) -> None:
