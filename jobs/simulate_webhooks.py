@@ -13,7 +13,6 @@ from conf.errors import SourceUnavailable
 from conf.secrets import Secret
 from connectors.pace import Pace, keep_changing
 from connectors.sqlitecloud_webhooks.orders import DATABASE, KEY, TABLE
-from connectors.sqlitecloud_webhooks.server import WebhookSource
 from connectors.sqlitecloud_webhooks.signing import Encoding, Scheme, Signing
 from jobs.logs import start_logs
 from jobs.stopping import stopped_by_signals
@@ -40,6 +39,8 @@ def webhooks(
     The first line printed names the table. A request that is not taken is sent again, in order. Ends with exit code 0
     when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when it refuses.
     """
+    from connectors.sqlitecloud_webhooks.server import WebhookSource  # noqa: PLC0415 - other simulators need no aiohttp
+
     start_logs("info")
     if not to.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{to!r} is not a URL of http or https", param_hint="--to")
