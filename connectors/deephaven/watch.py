@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -20,6 +18,7 @@ from connectors.deephaven.messages import ColumnInfo, SubscribeMode
 from connectors.deephaven.options import DeephavenOptions
 from connectors.deephaven.plain import KEYS, PlainValues, UpdateRows
 from connectors.deephaven.schemas import load_roles
+from connectors.handover import Handover
 from connectors.transport import parse_address
 
 _SUBSCRIPTION = 1
@@ -34,12 +33,10 @@ class DeephavenWatch(Listener):
     def __init__(self, feed: Feed, values: PlainValues) -> None:
         assert isinstance(feed.options, DeephavenOptions)
         self._feed, self._options, self._values = feed, feed.options, values
-        self._come = threading.Condition()
-        self._updates: deque[PlainUpdate] = deque()
+        self._found = Handover()
         self._infos: Mapping[int, ColumnInfo] = {}
         self._open = UpdateRows()
         self._is_first = True
-        self._error: SilverfoldError | None = None
         self.keys = KEYS
         self.columns: tuple[str, ...] = ()
 
@@ -69,13 +66,7 @@ class DeephavenWatch(Listener):
 
     def take(self, seconds: float) -> Sequence[PlainUpdate]:
         """Return the whole updates since the last call; see `connectors.base.Watch.take`."""
-        with self._come:
-            self._come.wait_for(lambda: self._updates or self._error, seconds)
-            if not self._updates and self._error is not None:
-                raise self._error
-            taken = list(self._updates)
-            self._updates.clear()
-        return taken
+        return self._found.take(seconds)
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
         """Remember the columns."""
@@ -83,11 +74,11 @@ class DeephavenWatch(Listener):
 
     def on_subscription_error(self, subscription_id: int, code: str, text: str) -> None:
         """There will be nothing."""
-        self._fail(SourceRefused(code=code, text=text))
+        self._found.end(SourceRefused(code=code, text=text))
 
     def on_connection_error(self, error: SilverfoldError) -> None:
         """There will be nothing more."""
-        self._fail(error)
+        self._found.end(error)
 
     def on_begin_table_update(self, subscription_id: int) -> None:
         """Start to collect."""
@@ -107,17 +98,9 @@ class DeephavenWatch(Listener):
 
     def on_end_table_update(self, subscription_id: int) -> None:
         """Hand the update over. The first of the subscription is its snapshot."""
-        update = PlainUpdate(self._is_first, list(self._open.changes()))
+        self._found.put(PlainUpdate(self._is_first, list(self._open.changes())))
         self._is_first = False
-        with self._come:
-            self._updates.append(update)
-            self._come.notify_all()
 
     def _write(self, column_id: int, row_keys: Longs, values: pa.Array, *, modified: bool) -> None:
         info = self._infos[column_id]
         self._open.write(info.name, row_keys.tolist(), self._values.of(info, values), modified=modified)
-
-    def _fail(self, error: SilverfoldError) -> None:
-        with self._come:
-            self._error = error
-            self._come.notify_all()

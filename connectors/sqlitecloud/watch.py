@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 import threading
-from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
 from connectors.base import ControlFrame, Feed, PlainChange, PlainUpdate
+from connectors.handover import Handover
 from connectors.sqlitecloud.client import Client, connect
 from connectors.sqlitecloud.messages import Notification, Rowset
 from connectors.sqlitecloud.naming import quote_identifier
@@ -46,10 +47,8 @@ class SqliteCloudWatch:
         self._stream = settings.stream(table)
         self._reader = SqliteCloudPlainReader(self._stream, settings, options)
         self._channel = f"silverfold-{uuid4()}"
-        self._come = threading.Condition()
-        self._updates: deque[PlainUpdate] = deque()
-        self._error: SilverfoldError | None = None
-        self._listens = False
+        self._found = Handover()
+        self._listening: Future[None] = Future()
         self._overlay: list[PlainChange] | None = None
         self._said: dict[str, asyncio.Event] = {}
         self._position = 0
@@ -69,11 +68,11 @@ class SqliteCloudWatch:
         self._watching = self._loop.create_task(self._watch())
         self._thread = threading.Thread(target=self._run, name=f"watch-{self._stream}", daemon=True)
         self._thread.start()
-        with self._come:
-            self._come.wait_for(lambda: self._listens or self._error)
-        if self._error is not None:
+        try:
+            self._listening.result()
+        except SilverfoldError:
             self._thread.join()
-            raise self._error
+            raise
         return self
 
     def __exit__(
@@ -85,13 +84,7 @@ class SqliteCloudWatch:
 
     def take(self, seconds: float) -> Sequence[PlainUpdate]:
         """Return the whole updates since the last call; see `connectors.base.Watch.take`."""
-        with self._come:
-            self._come.wait_for(lambda: self._updates or self._error, seconds)
-            if not self._updates and self._error is not None:
-                raise self._error
-            taken = list(self._updates)
-            self._updates.clear()
-        return taken
+        return self._found.take(seconds)
 
     def _run(self) -> None:
         error: SilverfoldError = SourceUnavailable("the watch has ended")
@@ -105,9 +98,9 @@ class SqliteCloudWatch:
             pass
         finally:
             self._loop.close()
-            with self._come:
-                self._error = error
-                self._come.notify_all()
+            self._found.end(error)
+            if not self._listening.done():
+                self._listening.set_exception(error)
 
     async def _watch(self) -> None:
         settings, options = connection_settings(self._feed, os.environ), self._options
@@ -117,9 +110,7 @@ class SqliteCloudWatch:
             await db.listen_table(self._stream)
             await db.create_channel(self._channel, if_not_exists=True)
             await db.listen(self._channel)
-            with self._come:
-                self._listens = True
-                self._come.notify_all()
+            self._listening.set_result(None)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._hear(db))
@@ -153,7 +144,7 @@ class SqliteCloudWatch:
                 if self._overlay is not None:
                     self._overlay += changes
                 elif "high" in self._said:
-                    self._hand_over(PlainUpdate(False, changes))
+                    self._found.put(PlainUpdate(False, changes))
 
     async def _read(self, db: Client) -> None:
         """Read the table until what was notified meanwhile can be laid over it; then hand both over."""
@@ -168,7 +159,7 @@ class SqliteCloudWatch:
             await self._say(db, "high")
             overlay, self._overlay = self._overlay or [], None
             if not any(self._is_partial_move(change) for change in overlay):
-                return self._hand_over(PlainUpdate(True, [*rows, *overlay]))
+                return self._found.put(PlainUpdate(True, [*rows, *overlay]))
             del self._said["high"]
 
     def _is_partial_move(self, change: PlainChange) -> bool:
@@ -191,8 +182,3 @@ class SqliteCloudWatch:
     def _changes(self, frame: bytes) -> Sequence[PlainChange]:
         self._position += 1
         return self._reader.changes(1, [(self._position, frame)])
-
-    def _hand_over(self, update: PlainUpdate) -> None:
-        with self._come:
-            self._updates.append(update)
-            self._come.notify_all()
