@@ -26,6 +26,7 @@ from connectors.deephaven.publication import Publication
 from connectors.deephaven.rows import Delta, Rows
 from connectors.deephaven.server_session import ServerSession
 from connectors.deephaven.tap import Tap
+from connectors.together import until_first_ends
 
 _RECEIVED_AT_ONCE = 1 << 16
 _SENT_AT_ONCE = 1 << 18
@@ -102,29 +103,26 @@ class ServedClient:
         self._overdue: asyncio.TimerHandle | None = None
         self._verdict: asyncio.Future[None] = self._loop.create_future()
 
-    async def serve(self) -> BaseException | None:
+    async def serve(self) -> Exception | None:
         """Serve until the connection ends; return what ended it: None when the client closed it."""
-        tasks = [asyncio.create_task(part) for part in (self._read(), self._answer_all(), self._send())]
         try:
-            done, _ = await asyncio.wait([*tasks, self._verdict], return_when=asyncio.FIRST_COMPLETED)
-            return next((found for found in map(asyncio.Future.exception, done) if found is not None), None)
+            await until_first_ends(self._read(), self._answer_all(), self._send(), self._verdict)
+        except Exception as error:
+            return error
         finally:
-            await self._end(tasks)
+            self._end()
+        return None
 
     def disconnect(self) -> None:
         """End the connection wherever it stands; `serve` returns soon after."""
         if not self._verdict.done():
             self._verdict.set_result(None)
 
-    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+    def _end(self) -> None:
         for tap in self._taps.values():
             self._close(tap)
         if self._overdue is not None:
             self._overdue.cancel()
-        self._verdict.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         self._connection.close()
 
     async def _read(self) -> None:

@@ -21,6 +21,7 @@ from connectors.sqlitecloud.describing import describe, page_text, select_text
 from connectors.sqlitecloud.epoch import Epoch
 from connectors.sqlitecloud.messages import Value
 from connectors.sqlitecloud.options import SqliteCloudOptions
+from connectors.together import until_first_ends
 
 ALIVE_EVERY: Final = 30.0
 """Seconds between two PINGs, where no canary says otherwise."""
@@ -68,16 +69,7 @@ class LiveEpoch:
 
     async def run(self) -> None:
         """Go on until something fails, and raise that: SourceUnavailable or RemoteProtocolError. Safe to cancel."""
-        parts = (self._hear(), self._check(), self._read_tables(), self._keep_alive())
-        tasks = [asyncio.create_task(part) for part in parts]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            task.result()
+        await until_first_ends(self._hear(), self._check(), self._read_tables(), self._keep_alive())
 
     async def _hear(self) -> None:
         while True:

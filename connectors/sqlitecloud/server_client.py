@@ -26,6 +26,7 @@ from connectors.sqlitecloud.requests import read_statement
 from connectors.sqlitecloud.server_session import answer
 from connectors.sqlitecloud.server_state import Served, ServedSession
 from connectors.sqlitecloud.statements import words
+from connectors.together import until_first_ends
 
 _RECEIVED_AT_ONCE: Final = 1 << 16
 
@@ -210,20 +211,19 @@ async def _serve_pubsub(
     outbox = Outbox(clients.served.behaviour, encrypted=clients.encrypted)
     outbox.answer(OK)
     owner.attach(outbox)
-    parts = (outbox.send_all(connection.writer), _answer_all(outbox, frames), outbox.closed())
-    tasks = [asyncio.ensure_future(part) for part in parts]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await until_first_ends(
+            outbox.send_all(connection.writer), _answer_all(outbox, frames), _break_off_closed(connection, outbox)
+        )
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         owner.detach(outbox)
         clients.let_go(owner)
-    if tasks[2] in done:  # by the session, or because the client does not read
-        connection.break_off()
-    for task in done:
-        task.result()
+
+
+async def _break_off_closed(connection: Connection, outbox: Outbox) -> None:
+    """End the connection once its outbox is closed: by the session, or because the client does not read."""
+    await outbox.closed()
+    connection.break_off()
 
 
 async def _answer_all(outbox: Outbox, frames: AsyncIterator[RawFrame]) -> None:
