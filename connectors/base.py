@@ -90,7 +90,10 @@ class Resume:
 
 
 class FrameSink(Protocol):
-    """Where a receiver puts frames. Implemented by `pipelines.bronze`."""
+    """Where a receiver puts frames. Implemented by `pipelines.sink`."""
+
+    def take(self, frames: Sequence[Frame]) -> None:
+        """Take frames, in order, without waiting for room: what a receiver holds when it is stopped."""
 
     async def land(self, frames: Sequence[Frame]) -> None:
         """Take frames, in order. All are taken before the first await: a cancelled caller loses none.

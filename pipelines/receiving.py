@@ -21,7 +21,7 @@ from pipelines.sink import BronzeSink
 from pipelines.writer import BronzeWriter
 
 PATIENCE: Final = 30.0
-"""Seconds that a stop waits for a receiver to land what it holds."""
+"""Seconds that a stop waits for a receiver to hand over what it holds, and end."""
 
 
 async def receive(
@@ -56,9 +56,8 @@ async def receive(
         await _epochs(
             connector.receiver(feed), sink, landed, Backoff(feed.reconnect.first, feed.reconnect.longest, rng), stop
         )
-        last = await sink.flush()
-    log.info("stopped", last=last, epoch=sink.epoch)
-    return last
+    log.info("stopped", last=sink.last, epoch=sink.epoch)
+    return sink.last
 
 
 async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff: Backoff, stop: asyncio.Event) -> None:

@@ -56,7 +56,7 @@ class DeephavenReceiver:
             await self._greet(connection, epoch, sink, self._clock() + timeout)
             await self._converse(connection, epoch, sink)
         except asyncio.CancelledError:
-            await sink.land(epoch.stop(connection.arrived()))
+            sink.take(epoch.stop(connection.arrived()))
             raise
         except SourceUnavailable:
             await sink.land(epoch.receive_eof())

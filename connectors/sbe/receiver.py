@@ -65,7 +65,7 @@ class SbeReceiver:
             await self._begin(landing, sink, resume)
             await _converse(connection, landing, sink)
         except asyncio.CancelledError:
-            await sink.land(landing.receive(connection.arrived()))
+            sink.take(landing.receive(connection.arrived()))
             raise
         finally:
             await connection.close()

@@ -77,7 +77,7 @@ class SqliteCloudReceiver:
             channel = await self._listen(db, epoch, settings, sink)
             await LiveEpoch(db, epoch, sink, self._options, channel=channel, clock=self._clock).run()
         except asyncio.CancelledError:
-            await sink.land(epoch.hear(db.arrived()))
+            sink.take(epoch.hear(db.arrived()))
             await self._say_farewell(db)
             raise
         except SilverfoldError:

@@ -57,7 +57,7 @@ class WebhookReceiver:
         finally:
             await runner.cleanup()
             if left := self._landing.end():
-                await sink.land(left)
+                sink.take(left)
 
     async def _listen(self, sink: FrameSink) -> web.AppRunner:
         async def answered(request: web.Request) -> web.Response:

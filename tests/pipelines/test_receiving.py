@@ -1,6 +1,7 @@
 """The loop of epochs: marks around each, waits between them, and an end that lands everything."""
 
 import asyncio
+from functools import partial
 from random import Random
 
 import pytest
@@ -11,11 +12,14 @@ from conf.errors import (
     RemoteProtocolError,
     SourceRefused,
     SourceUnavailable,
+    StoreUnavailable,
 )
 from conf.model import Reconnect
 from connectors.base import Boundary, Frame, Kind
 from pipelines.places import Places
 from pipelines.receiving import receive
+from pipelines.sink import BronzeSink
+from pipelines.writer import BronzeWriter
 from tests.support.chance import Highest
 from tests.support.landing import BY_HAND, LOG, ScriptedConnector, feed, landed, marks, update
 
@@ -142,6 +146,24 @@ def test_a_stop_lets_the_receiver_land_what_it_still_holds(places):
 
     run(places, script)
     assert [frame.body for frame in landed(places) if frame.kind == "data"] == [b"held"]
+
+
+def test_a_stop_while_the_store_is_down_ends_within_the_patience_for_it(places, monkeypatch):
+    def script(stop):
+        async def epoch(sink, _resume):
+            monkeypatch.setattr(BronzeWriter, "append", unavailable)
+            await sink.land(update(b"held", count=2))
+            stop.set()
+
+        return epoch
+
+    monkeypatch.setattr("pipelines.receiving.BronzeSink", partial(BronzeSink, patience=0.2))
+    with pytest.raises(StoreUnavailable, match="4 received frames could not be landed"):
+        run(places, script, settings=feed(commit=BY_HAND))
+
+
+def unavailable(*_arguments):
+    raise StoreUnavailable("no route to host")
 
 
 def test_a_cancelled_process_lands_everything_and_closes_the_epoch(places):

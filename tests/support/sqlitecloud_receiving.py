@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,24 +24,15 @@ from connectors.sqlitecloud.plain import SqliteCloudPlainReader
 from connectors.sqlitecloud.receiver import SqliteCloudReceiver
 from connectors.sqlitecloud.server import SqliteCloudServer
 from pipelines.table_fold import TableFold
+from tests.support.memory import MemorySink
 
 PATIENCE = 30.0
 JOINED = Behaviour(pacing=Pacing.JOINED)
 FOO = {"foo": SqliteCloudTable()}
 
 
-@dataclass
-class Sink:
+class Sink(MemorySink):
     """Keeps what lands."""
-
-    frames: list[Frame] = field(default_factory=list)
-
-    async def land(self, frames: list[Frame]) -> None:
-        self.frames += frames
-        await asyncio.sleep(0)
-
-    async def flush(self) -> int:
-        return len(self.frames) - 1
 
     def outline(self, stream: str) -> list[str]:
         """What landed of a stream, in order: marks by name, other frames by kind; and the boundary, if it has one."""
@@ -49,12 +40,7 @@ class Sink:
 
     def marks(self, name: str, stream: str | None = None) -> list[dict[str, Any]]:
         """The details of the marks of a name, of one stream or of any."""
-        found = [
-            json.loads(frame.body)
-            for frame in self.frames
-            if frame.kind is Kind.MARK and (stream is None or frame.stream == stream)
-        ]
-        return [details for details in found if details["mark"] == name]
+        return [details for of, details in self.told() if details["mark"] == name and stream in (None, of)]
 
     def folded(self, stream: str, table: SqliteCloudTable | None = None) -> list[dict[str, Any]]:
         """The rows that the last whole snapshot comes to, with all notifications since it began."""

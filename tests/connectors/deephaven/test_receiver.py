@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import time
 from random import Random
 
@@ -15,33 +14,21 @@ from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.receiver import DeephavenReceiver
 from tests.support.chance import Highest
 from tests.support.deephaven_frames import GREETING, begin, end, refusal, response, rows, sent, update
+from tests.support.memory import MemorySink
 from tests.support.peers import serving, silent
 
 TABLES = {"quotes": DeephavenTable(source="Quotes"), "trades": DeephavenTable(source="Trades")}
 
 
-class Sink:
+class Sink(MemorySink):
     """Keeps what lands, in memory."""
-
-    def __init__(self):
-        self.frames = []
-
-    async def land(self, frames):
-        self.frames += frames
-
-    async def flush(self):
-        return len(self.frames) - 1
 
     @property
     def outline(self):
         return [(frame.stream, frame.kind.value, frame.boundary.value) for frame in self.frames if frame.kind != "mark"]
 
     def marks(self, name):
-        return [
-            (frame.stream, details)
-            for frame in self.frames
-            if frame.kind == "mark" and (details := json.loads(frame.body))["mark"] == name
-        ]
+        return [(stream, details) for stream, details in self.told() if details["mark"] == name]
 
 
 def receiver_of(address, *, tables=TABLES, timeout=10.0, **options):
@@ -253,7 +240,7 @@ def test_a_table_that_breaks_two_epochs_in_a_row_does_not_keep_the_other_from_it
     assert sink.outline[-1] == ("trades", "snapshot", "end")
 
 
-def test_a_stop_lands_every_whole_frame_that_had_arrived():
+def test_a_stop_lands_every_whole_frame_that_had_arrived_and_does_not_wait_for_room():
     async def serve(reader, writer):
         await greet(reader, writer)
         writer.write(sent(response(1), response(2), *update(1), begin(1), rows(1))[:-3])
@@ -265,8 +252,9 @@ def test_a_stop_lands_every_whole_frame_that_had_arrived():
             running = asyncio.create_task(receiver_of(address).run(sink, Resume(1)))
             while not sink.outline or sink.outline[-1] != ("quotes", "data", "begin"):
                 await asyncio.sleep(0.01)
+            sink.is_full = True
             running.cancel()
-            await asyncio.wait([running])
+            await asyncio.wait([running], timeout=10)
         return sink, running.cancelled()
 
     sink, cancelled = asyncio.run(run())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 from random import Random
@@ -24,6 +23,7 @@ from connectors.wire.framing.writer import FrameWriter
 from pipelines.bronze import read_frames
 from pipelines.places import Places
 from pipelines.receiving import receive
+from tests.support.memory import MemorySink
 from tests.support.peers import serving
 from tests.support.sbe_feed import options, table
 
@@ -33,17 +33,8 @@ STREAM = FrameWriter(FRAMINGS["sofh"]).write(SECURITIES)
 TEXT = schema_text("builtin")
 
 
-class Sink:
+class Sink(MemorySink):
     """Keeps what lands, in memory."""
-
-    def __init__(self):
-        self.frames = []
-
-    async def land(self, frames):
-        self.frames += frames
-
-    async def flush(self):
-        return len(self.frames) - 1
 
     @property
     def bodies(self):
@@ -51,7 +42,7 @@ class Sink:
 
     @property
     def marks(self):
-        return [json.loads(frame.body)["mark"] for frame in self.frames if frame.kind == "mark"]
+        return [details["mark"] for _, details in self.told()]
 
     def resume(self, epoch):
         """Return what a receiver gets that starts anew."""
@@ -140,7 +131,7 @@ def test_nobody_there_is_an_unavailable_source():
         asyncio.run(run())
 
 
-def test_a_receiver_that_is_stopped_lands_what_had_arrived():
+def test_a_receiver_that_is_stopped_lands_what_had_arrived_and_does_not_wait_for_room():
     async def run(server):
         sink = Sink()
         task = asyncio.create_task(receiver(f"127.0.0.1:{server.port}", framing="memx").run(sink, Resume(1)))
@@ -149,13 +140,14 @@ def test_a_receiver_that_is_stopped_lands_what_had_arrived():
         changes = await asyncio.to_thread(server.change)
         while len(sink.bodies) < 5:
             await asyncio.sleep(0.01)
+        sink.is_full = True
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        return sink, changes
+        await asyncio.wait([task], timeout=10)
+        return sink, changes, task.cancelled()
 
     with MarketServer.start(framing=FRAMINGS["memx"], seed=1) as server:
-        sink, changes = asyncio.run(run(server))
+        sink, changes, stopped = asyncio.run(run(server))
+    assert stopped
     assert sink.bodies[:4] == SECURITIES
     assert len(sink.bodies[4]) == 20 + 21 * changes
     assert sink.marks == []

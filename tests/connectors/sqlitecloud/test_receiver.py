@@ -199,14 +199,15 @@ def test_without_a_fence_the_window_of_the_first_snapshot_begins_where_the_table
     assert not [frame for frame in sink.frames if (frame.stream or "").startswith("notify:")]
 
 
-def test_a_stop_lands_what_has_arrived_and_removes_our_channel(tmp_path):
+def test_a_stop_lands_what_has_arrived_without_waiting_for_room_and_removes_our_channel(tmp_path):
     path = database(tmp_path)
 
     async def use(at):
         await at.complete()
         before = await at.db.list_channels()
+        at.sink.is_full = True
         at.running.cancel()
-        await asyncio.wait([at.running])
+        await asyncio.wait([at.running], timeout=10)
         return before, await at.db.list_channels()
 
     before, after = run(use, path)

@@ -23,6 +23,7 @@ from pipelines.places import Place
 from pipelines.store import open_table
 from pipelines.writer import BronzeWriter
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
+from tests.support.memory import MemorySink
 from tests.support.webhooks import STREAM, feed, free_port, webhook
 
 ALBUM = webhook("insert", AlbumId=1)
@@ -30,19 +31,16 @@ SECRET = {"secret": {"env": "HOOK_SECRET"}, "header": "X-Sig"}
 SIGNING = Signing("X-Sig")
 
 
-class Sink:
+class Sink(MemorySink):
     """Keeps what lands in memory; commits only while it may."""
 
     def __init__(self) -> None:
-        self.frames: list[Any] = []
+        super().__init__()
         self.may_commit = asyncio.Event()
-
-    async def land(self, frames: Any) -> None:
-        self.frames += frames
 
     async def flush(self) -> int:
         await self.may_commit.wait()
-        return len(self.frames) - 1
+        return await super().flush()
 
 
 @pytest.fixture
@@ -260,7 +258,7 @@ def test_while_the_store_is_down_senders_are_asked_to_come_again_and_nothing_tak
 
 def test_a_feed_that_another_process_took_over_takes_nothing_more() -> None:
     class Lost(Sink):
-        async def land(self, frames: Any) -> None:
+        def take(self, frames: Any) -> None:
             raise Fenced(owner="receive/shop", expected=1, found=2)
 
     async def run() -> list[tuple[int, str]]:
@@ -287,8 +285,8 @@ def test_a_body_that_does_not_come_is_given_up_and_room_is_made_for_others(place
     assert found == (200, ["408"] * 4)
 
 
-def test_a_stop_answers_what_has_begun_and_tells_what_was_refused_since() -> None:
-    async def run() -> tuple[Any, list[Any]]:
+def test_a_stop_answers_what_has_begun_tells_what_was_refused_since_and_does_not_wait_for_room() -> None:
+    async def run() -> tuple[Any, list[Any], bool]:
         sink = Sink()
         async with running(sink, **SECRET) as (task, url), aiohttp.ClientSession() as client:
             for _ in range(3):
@@ -296,12 +294,16 @@ def test_a_stop_answers_what_has_begun_and_tells_what_was_refused_since() -> Non
             asked = asyncio.create_task(posted(client, url, ALBUM, X_Sig=SIGNING.sign(ALBUM, "sesame")))
             while sink.frames[-1].kind != "data":
                 await asyncio.sleep(0.01)
+            sink.is_full = True
             task.cancel()
             await asyncio.wait([asked], timeout=0.1)
             sink.may_commit.set()
-            return await asked, sink.frames
+            answer = await asked
+            await asyncio.wait([task], timeout=10)
+            return answer, sink.frames, task.cancelled()
 
-    answer, frames = asyncio.run(run())
+    answer, frames, stopped = asyncio.run(run())
+    assert stopped
     assert answer == (200, "landed")
     assert [json.loads(frame.body)["count"] for frame in frames if frame.kind == "mark"] == [1, 2]
 
