@@ -12,7 +12,7 @@ backward      ``verdict``, and how many findings are ``breaking``, ``warning``, 
 findings      ``rule``, ``title``, ``kind`` (``L`` misread, ``M`` other meaning, ``R`` against the rules, ``-``),
               ``backward`` and ``forward`` (``breaking``, ``warning``, ``information``, ``none``), ``message``,
               ``path``, ``used_by``, ``old``, ``new``, ``sentence``; by message id, place and rule
-advice        objects of ``message`` and ``text``
+advice        objects of ``message`` and ``text``, for what breaks ``directions``
 ============  ========================================================================================================
 """
 
@@ -118,7 +118,7 @@ def as_object(found: Comparison, old: Schema, new: Schema, directions: Sequence[
         "backward": _summary(found, "backward"),
         "forward": _summary(found, "forward"),
         "findings": [_finding(finding) for finding in found.findings],
-        "advice": [{"message": message, "text": text} for message, text in found.advice.items()],
+        "advice": [{"message": message, "text": text} for message, text in found.advice(*directions).items()],
     }
 
 

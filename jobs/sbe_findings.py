@@ -52,13 +52,14 @@ def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direc
     out.print(Text(f"{old.file} → {new.file}", style="bold"), soft_wrap=True)
     _print(out, _head(found, old, new, dated=dated), indent=2)
     concerned = [finding for finding in found.findings if _concerns(finding, directions)]
+    advice = found.advice(*directions)
     for message, findings in groupby(concerned, key=lambda finding: finding.message):
         out.print()
         out.print(Text(_title(message, new, old), style="bold"))
         for finding in findings:
             _show_finding(finding, directions, out, dated=dated)
-        if message in found.advice and any(_worst(finding, directions) is Severity.BREAKING for finding in concerned):
-            _print(out, f"  → {_with_dates(found.advice[message], dated=dated)}", indent=4)
+        if message in advice:
+            _print(out, f"  → {_with_dates(advice[message], dated=dated)}", indent=4)
     out.print()
     for direction in directions:
         _show_verdict(found, direction, out)

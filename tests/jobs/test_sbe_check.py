@@ -90,6 +90,22 @@ def test_only_the_wanted_direction_counts(files: Path, direction: str, code: int
     assert ("backward," in shown) == (direction != "forward")
 
 
+def test_a_message_that_breaks_the_other_direction_alone_gets_no_advice(
+    files: Path, capsys: pytest.CaptureFixture[str]
+):
+    sell = '<validValue name="Sell">S</validValue>'
+    ping = '<message name="Ping" id="2" blockLength="16"><field name="ts" id="1" type="uint64"/></message>'
+    write(files, "T30", (), [[sell, "+", '<validValue name="SellShort">X</validValue>'], [ping, ""]])
+
+    assert exits("--direction", "backward") == 1
+
+    shown = capsys.readouterr().out
+    order, ping = shown.index("Order, template 1"), shown.index("Ping, template 2")
+    assert order < shown.index("R82") < ping < shown.index("R12")
+    assert "→" not in shown[order:ping]
+    assert "  → Keep what was removed, deprecated from version 2.\n" in shown[ping:]
+
+
 def test_a_profile_can_be_asked_for(files: Path):
     write(files, "T38")
 

@@ -13,6 +13,9 @@ Profile: TypeAlias = Literal["classic", "counted"]
 Direction: TypeAlias = Literal["backward", "forward"]
 """Backward: a new reader, old messages. Forward: an old reader, new messages."""
 
+_REMOVED = frozenset({"R12", "R25", "R45", "R55", "R69", "R83", "R90"})
+"""Rules that are broken by nothing but removing something."""
+
 
 class Severity(IntEnum):
     """How bad a finding is in one direction."""
@@ -74,6 +77,12 @@ class Finding:
         """The rule's number."""
         return int(self.rule[1:])
 
+    def messages(self) -> tuple[str, ...]:
+        """Return the names of all messages it concerns, each at least once; none for the schema as a whole."""
+        if self.used_by:
+            return tuple(user.partition(".")[0] for user in self.used_by)
+        return () if self.message is None else (self.message,)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -83,8 +92,8 @@ class Comparison:
     framed: bool
     """Where messages end is known from outside."""
     findings: tuple[Finding, ...]
-    advice: Mapping[str, str]
-    """What to do instead, for each message with a breaking finding, by name."""
+    version: int
+    """Of the new schema."""
 
     def verdict(self, direction: Direction) -> Severity:
         """Return the worst severity in one direction."""
@@ -93,3 +102,20 @@ class Comparison:
     def breaks(self, *directions: Direction) -> bool:
         """Tell whether any of the directions is breaking."""
         return any(self.verdict(direction) is Severity.BREAKING for direction in directions)
+
+    def advice(self, *directions: Direction) -> Mapping[str, str]:
+        """Return what to do instead, for each message with a finding that breaks one of the directions, by name."""
+        broken: dict[str, set[str]] = {}
+        for finding in self.findings:
+            if any(finding.severity(direction) is Severity.BREAKING for direction in directions):
+                for name in finding.messages():
+                    broken.setdefault(name, set()).add(finding.rule)
+        return {name: f"{_instead(rules)}, deprecated from version {self.version}." for name, rules in broken.items()}
+
+
+def _instead(rules: set[str]) -> str:
+    if rules <= _REMOVED:
+        return "Keep what was removed"
+    if rules == {"R13"}:
+        return "Keep the old template id beside the new one"
+    return "Give the changed layout a new template id, and keep the old one as it was"

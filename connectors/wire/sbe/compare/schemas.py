@@ -6,9 +6,9 @@ schema says of its own compatibility is believed; all follows from the two layou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from connectors.wire.sbe.compare.findings import Comparison, Finding, Profile, Severity
+from connectors.wire.sbe.compare.findings import Comparison, Profile
 from connectors.wire.sbe.compare.layouts import same, structure_layout
 from connectors.wire.sbe.compare.ledger import WHOLE, Ledger, Spot
 from connectors.wire.sbe.compare.messages import compare_messages
@@ -18,8 +18,6 @@ from connectors.wire.sbe.model import Body, Composite, Encoding, Enum, Schema, S
 
 _ORDERS = {"<": "littleEndian", ">": "bigEndian"}
 _BEHIND_MESSAGES = 2
-_REMOVED = frozenset({"R12", "R25", "R45", "R55", "R69", "R83", "R90"})
-"""Rules that are broken by nothing but removing something."""
 
 
 def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed: bool = True) -> Comparison:
@@ -36,8 +34,7 @@ def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed:
     compare_messages(ledger)
     _compare_unused(ledger)
     _compare_versions(ledger)
-    findings = ledger.findings()
-    return Comparison(ledger.profile, framed, findings, _advice(new, findings))
+    return Comparison(ledger.profile, framed, ledger.findings(), new.version)
 
 
 def _compare_whole(ledger: Ledger) -> None:
@@ -114,28 +111,3 @@ def _named(encoding: Encoding) -> Iterator[str]:
     elif isinstance(encoding, Composite):
         for member in encoding.members:
             yield from _named(member.encoding)
-
-
-def _advice(schema: Schema, findings: Sequence[Finding]) -> dict[str, str]:
-    """Return what to do instead, for each message with a breaking finding."""
-    rules: dict[str, set[str]] = {}
-    for finding in findings:
-        if finding.worst is Severity.BREAKING:
-            for name in _messages_of(finding):
-                rules.setdefault(name, set()).add(finding.rule)
-    return {name: f"{_instead(broken)}, deprecated from version {schema.version}." for name, broken in rules.items()}
-
-
-def _instead(rules: set[str]) -> str:
-    if rules <= _REMOVED:
-        return "Keep what was removed"
-    if rules == {"R13"}:
-        return "Keep the old template id beside the new one"
-    return "Give the changed layout a new template id, and keep the old one as it was"
-
-
-def _messages_of(finding: Finding) -> Iterator[str]:
-    if finding.used_by:
-        yield from (user.partition(".")[0] for user in finding.used_by)
-    elif finding.message is not None:
-        yield finding.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.wire.sbe.compare.findings import Comparison, Finding, Kind, Severity
+from connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Kind, Severity
 from connectors.wire.sbe.compare.schemas import compare
 from connectors.wire.sbe.schema import load_schema
 from tests.support.sbe_evolution import GOLDEN, Edits, cases, edited
@@ -48,7 +48,7 @@ def test_a_finding_says_who_would_see_what():
             message="Order",
         ),
     )
-    assert found.advice == {"Order": CEASES}
+    assert found.advice("backward", "forward") == {"Order": CEASES}
 
 
 def test_an_encoding_is_told_once_with_all_that_use_it():
@@ -62,7 +62,7 @@ def test_an_encoding_is_told_once_with_all_that_use_it():
     assert (finding.rule, finding.path, finding.message) == ("R83", "Side.Sell", "Order")
     assert (finding.old, finding.new) == ("Sell = 'S'", None)
     assert finding.used_by == ("Order.side", "Ping.side")
-    assert found.advice == {"Order": KEEP, "Ping": KEEP}
+    assert found.advice("backward", "forward") == {"Order": KEEP, "Ping": KEEP}
 
 
 PING = '<message name="Ping" id="2" blockLength="16"><field name="ts" id="1" type="uint64"/></message>'
@@ -80,7 +80,19 @@ PING = '<message name="Ping" id="2" blockLength="16"><field name="ts" id="1" typ
     ],
 )
 def test_what_to_do_depends_on_what_was_broken(edit: list[str], advice: str):
-    assert change(edit).advice == {"Ping": advice}
+    assert change(edit).advice("backward", "forward") == {"Ping": advice}
+
+
+@pytest.mark.parametrize(
+    ("directions", "advice"),
+    [
+        (["backward"], {"Ping": KEEP}),
+        (["forward"], {"Order": CEASES}),
+        (["backward", "forward"], {"Order": CEASES, "Ping": KEEP}),
+    ],
+)
+def test_what_to_do_depends_on_the_direction_that_was_broken(directions: list[Direction], advice: dict[str, str]):
+    assert change(["+", FEES, '<data name="text"'], [PING, ""]).advice(*directions) == advice
 
 
 @pytest.mark.parametrize(
@@ -152,7 +164,7 @@ def test_findings_stand_in_the_order_of_messages_places_and_rules():
         ("R46", "Ping"),
         ("R97", "spare"),
     ]
-    assert found.advice == {}
+    assert found.advice("backward", "forward") == {}
     assert not found.breaks("backward", "forward")
 
 

@@ -125,7 +125,7 @@ def test_a_schema_compared_with_itself_gives_no_findings(file: Path):
     found = compare(load_schema(file), load_schema(file))
 
     assert found.findings == ()
-    assert found.advice == {}
+    assert found.advice("backward", "forward") == {}
     assert found.verdict("backward") is Severity.NONE
 
 
