@@ -16,7 +16,7 @@ from connectors.sbe.changed import source_change
 from connectors.sbe.checks import problems_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.places import parse_place
-from connectors.sbe.schemas import BUILTIN, feed_schema, schema_text, stream_of, template_of
+from connectors.sbe.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class SbeConnector:
 
     def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
         """Return what the schema file says otherwise than the schema that landed. Raises SchemaError."""
-        named = _options(feed).schema_
-        return None if schema_text(named) == told else source_change(told, feed_schema(named))
+        now = read_schema(_options(feed).schema_)
+        return None if now.text == told else source_change(told, now.load())
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

@@ -20,7 +20,7 @@ from connectors.sbe.landing import Landing
 from connectors.sbe.options import SbeOptions
 from connectors.sbe.places import parse_place
 from connectors.sbe.protocol import Session
-from connectors.sbe.schemas import feed_schema, schema_text
+from connectors.sbe.schemas import read_schema
 from connectors.transport import Address, Connection, connect
 from connectors.wire.sbe.model import Schema
 
@@ -89,7 +89,8 @@ class SbeReceiver:
         await sink.land(frames)
 
     def _read_schema(self) -> tuple[Schema, bytes]:
-        return feed_schema(self._options.schema_), schema_text(self._options.schema_)
+        read = read_schema(self._options.schema_)
+        return read.load(), read.text
 
     def _refresh_schema(self) -> None:
         """Take the schema as it is now; one that cannot be used now is not waited for."""

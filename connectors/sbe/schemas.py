@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
 from conf.errors import SchemaError
-from connectors.wire.sbe.document import includes_files, whole_text
+from connectors.wire.sbe.document import Element, includes_files, read_document, whole_text
 from connectors.wire.sbe.model import Message, Schema
 from connectors.wire.sbe.schema import load_schema
 
@@ -15,15 +16,34 @@ BUILTIN = "builtin"
 """Name of the schema that ``silverfold simulate sbe`` speaks."""
 
 
-def schema_text(schema: str) -> bytes:
-    """Return the XML of a name or path, with all it includes. Raises SchemaError when it cannot be read."""
+@dataclass(frozen=True)
+class SchemaText:
+    """A schema as it was read at one moment: it loads as that, whatever becomes of its file. Equal by file and text."""
+
+    file: str
+    text: bytes
+    """The XML, with all it includes."""
+    source: bytes | Element = field(compare=False, repr=False)
+    """The same, with files and lines to name in errors."""
+
+    def load(self) -> Schema:
+        """Return the schema. Raises SchemaError when it is wrong; ``errors`` has all that is."""
+        return _loaded(self)
+
+
+def read_schema(schema: str) -> SchemaText:
+    """Return the text of a name or path as it is now. Raises SchemaError when it cannot be read."""
     if schema == BUILTIN:
-        return (files("connectors.sbe") / "market.xml").read_bytes()
+        text = (files("connectors.sbe") / "market.xml").read_bytes()
+        return SchemaText(schema, text, text)
     try:
         text = Path(schema).read_bytes()
     except OSError as error:
         raise SchemaError(f"cannot be read: {error.strerror}", file=schema) from error
-    return whole_text(Path(schema)) if _is_part(text, schema) else text
+    if not _is_part(text, schema):
+        return SchemaText(schema, text, text)
+    root = read_document(Path(schema), file=schema)
+    return SchemaText(schema, whole_text(root), root)
 
 
 @lru_cache(maxsize=16)
@@ -37,12 +57,12 @@ def feed_schema(schema: str) -> Schema:
     Raises:
         SchemaError: The file is missing or wrong; ``errors`` has all that is.
     """
-    return _loaded(schema, schema_text(schema))
+    return read_schema(schema).load()
 
 
 @lru_cache(maxsize=16)
-def _loaded(schema: str, text: bytes) -> Schema:
-    return load_schema(text, file=BUILTIN) if schema == BUILTIN else load_schema(Path(schema))
+def _loaded(read: SchemaText) -> Schema:
+    return load_schema(read.source, file=read.file)
 
 
 def template_of(schema: Schema, table: str, source: str) -> Message:

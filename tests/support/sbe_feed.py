@@ -16,7 +16,7 @@ from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.landing import Landing
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.protocol import Session
-from connectors.sbe.schemas import feed_schema, schema_text
+from connectors.sbe.schemas import read_schema
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from pipelines.batch import Batch
@@ -74,11 +74,11 @@ class SbeFeed:
 
     def land(self, *bodies: bytes) -> int:
         """Land an epoch of messages; return the position of the last. The first is at the second position."""
-        schema, framing = feed_schema(self.schema), FRAMINGS["sofh"]
+        read, framing = read_schema(self.schema), FRAMINGS["sofh"]
+        schema = read.load()
         landing = Landing(schema, Session(schema, framing), places=False, told=set())
         octets = FrameWriter(framing, byte_order=schema.byte_order).write(bodies)
-        text = schema_text(self.schema)
-        return self.land_frames(*landing.begin(text, text), *landing.receive(octets), *landing.receive_eof())
+        return self.land_frames(*landing.begin(read.text, read.text), *landing.receive(octets), *landing.receive_eof())
 
     def land_frames(self, *frames: Frame) -> int:
         """Land an epoch of any frames; return the position of the last."""

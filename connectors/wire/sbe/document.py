@@ -81,9 +81,9 @@ def _includes_any(element: Element) -> bool:
     return any(_is_include(child) or _includes_any(child) for child in element.children)
 
 
-def whole_text(path: Path) -> bytes:
-    """Return a schema with all it includes as one document, in which comments are lost. Raises as `read_document`."""
-    whole: bytes = tostring(_written(read_document(path)), "utf-8")
+def whole_text(root: Element) -> bytes:
+    """Return what `read_document` returned as one document, in which comments are lost."""
+    whole: bytes = tostring(_written(root), "utf-8")
     return whole
 
 

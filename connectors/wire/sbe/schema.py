@@ -28,12 +28,14 @@ _STRICT = frozenset({"W01"})
 _UINT16 = 65535
 
 
-def load_schema(source: Path | bytes, *, file: str = "", accept: Collection[str] = (), strict: bool = False) -> Schema:
+def load_schema(
+    source: Path | bytes | Element, *, file: str = "", accept: Collection[str] = (), strict: bool = False
+) -> Schema:
     """Return the schema with all names resolved; what is odd but works is in its ``warnings``.
 
     Args:
-        source: The XML file, or its contents. Contents cannot include further files.
-        file: Its name in errors and warnings; the path by default.
+        source: The XML file, its contents, or what `read_document` returned. Contents cannot include further files.
+        file: Its name in errors and warnings; the path by default. What was read already has its name.
         accept: Codes of errors to take as warnings. ``E14`` is for schemas whose enums list their null value (it
             then reads as null), ``E24`` for contradicting semantic types. All others stay errors.
         strict: A name that is defined twice (W01), which the standard calls invalid, is an error.
@@ -43,7 +45,7 @@ def load_schema(source: Path | bytes, *, file: str = "", accept: Collection[str]
             ``warnings`` what was odd up to there.
     """
     report = Report(accept=ACCEPTABLE.intersection(accept), refuse=_STRICT if strict else frozenset())
-    root = read_document(source, file=file)
+    root = source if isinstance(source, Element) else read_document(source, file=file)
     version = _check_root(root, report)
     report.stop()
     check_vocabulary(root, version, report)

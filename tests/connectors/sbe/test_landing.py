@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from connectors.sbe.changed import what_changed
 from connectors.sbe.landing import Landing
 from connectors.sbe.protocol import Session
-from connectors.sbe.schemas import feed_schema, schema_text
+from connectors.sbe.schemas import feed_schema, read_schema
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from connectors.wire.sbe.encode import encode
@@ -190,7 +192,8 @@ def test_a_schema_lands_with_the_files_it_includes_and_is_compared_with_its_next
     (tmp_path / "types.xml").write_bytes(types)
     include = b'<x:include xmlns:x="http://www.w3.org/2001/XInclude" href="types.xml"/></sbe:messageSchema>'
     schema.write_bytes(TEXTS[0].replace(b"</sbe:messageSchema>", include))
-    before, first = schema_text(str(schema)), feed_schema(str(schema))
+    read = read_schema(str(schema))
+    before, first = read.text, read.load()
     (tmp_path / "types.xml").write_bytes(types.replace(b"uint16", b"uint32"))
 
     assert b"include" not in before
@@ -200,6 +203,27 @@ def test_a_schema_lands_with_the_files_it_includes_and_is_compared_with_its_next
         "schema: version not raised, descriptions differ (R7): version 0 became version 0",
         "Tag: unused encoding changed (R97): scalar became scalar",
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "names", "sizes"),
+    [("", [], []), ('<x:include xmlns:x="http://www.w3.org/2001/XInclude" href="types.xml"/>', ["Tag"], [2, 2])],
+)
+def test_a_schema_is_what_was_read_even_if_its_files_are_replaced_before_it_is_loaded(
+    tmp_path: Path, part: str, names: list[str], sizes: list[int]
+):
+    schema, types = tmp_path / "order.xml", tmp_path / "types.xml"
+    text = TEXTS[0].replace(b"</sbe:messageSchema>", part.encode() + b"</sbe:messageSchema>")
+    schema.write_bytes(text)
+    types.write_text('<types><type name="Tag" primitiveType="uint16"/></types>')
+
+    read = read_schema(str(schema))
+    schema.write_bytes(text.replace(b'version="0"', b'version="1"'))
+    types.write_text('<types><type name="Tag" primitiveType="uint32"/></types>')
+
+    assert read.load().version == 0
+    assert feed_schema(str(schema)).version == 1
+    assert [loaded.encodings[name].size for loaded in (read.load(), load_schema(read.text)) for name in names] == sizes
 
 
 def test_a_schema_that_misreads_what_landed_before_is_told_to_break():
@@ -233,7 +257,7 @@ def test_bytes_that_are_no_messages_end_the_epoch_and_are_kept():
         "left": 10,
         "body": "/////////////w==",
     }
-    assert epoch.receive(framed(schema_text("builtin"))) == []
+    assert epoch.receive(framed(read_schema("builtin").text)) == []
 
 
 def test_part_of_a_message_is_wrong_at_the_end_of_a_connection_and_right_at_that_of_a_file():

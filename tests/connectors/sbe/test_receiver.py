@@ -16,7 +16,7 @@ from connectors.base import Feed, Kind, Resume
 from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.market import Market
 from connectors.sbe.receiver import SbeReceiver
-from connectors.sbe.schemas import feed_schema, schema_text
+from connectors.sbe.schemas import feed_schema, read_schema
 from connectors.sbe.server import MarketServer
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
@@ -30,7 +30,7 @@ from tests.support.sbe_feed import options, table
 MARKET = feed_schema("builtin")
 SECURITIES = list(Market(MARKET, seed=0, clock=lambda: 0).greeting())
 STREAM = FrameWriter(FRAMINGS["sofh"]).write(SECURITIES)
-TEXT = schema_text("builtin")
+TEXT = read_schema("builtin").text
 
 
 class Sink(MemorySink):
