@@ -2,13 +2,12 @@
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
 
 import pytest
 
 from conf.errors import SourceUnavailable
-from connectors.transport import MOST_UNREAD, Address, connect, parse_address
-from tests.support.peers import serving, silent
+from connectors.transport import MOST_UNREAD, connect, parse_address
+from tests.support.peers import connected, nobody, read_all, silent
 
 
 @pytest.mark.parametrize(
@@ -28,24 +27,6 @@ def test_an_address_is_a_host_and_a_port(text, address):
 def test_what_is_no_address_is_refused_with_what_is_allowed(text):
     with pytest.raises(ValueError, match=r"port|brackets"):
         parse_address(text)
-
-
-@asynccontextmanager
-async def connected(serve):
-    """Connect to a peer that runs ``serve(reader, writer)``."""
-    async with serving(serve) as address:
-        connection = await connect(address, timeout=10)
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
-
-async def read_all(connection):
-    chunks = []
-    while chunk := await connection.read():
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def test_everything_a_peer_sends_is_read_in_order_to_its_end():
@@ -137,11 +118,8 @@ def test_a_peer_that_never_reads_is_given_up_before_memory_grows():
 
 
 def test_nobody_listening_is_an_unavailable_source():
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = Address(*unused.getsockname())
-        with pytest.raises(SourceUnavailable, match=str(address.port)):
-            asyncio.run(connect(address, timeout=10))
+    with nobody() as address, pytest.raises(SourceUnavailable, match=str(address.port)):
+        asyncio.run(connect(address, timeout=10))
 
 
 def test_keep_alive_is_on_and_small_writes_are_not_delayed():

@@ -1,30 +1,18 @@
 """A connection in TLS to a real peer on loopback: only what can be trusted is, and nothing that arrives is lost."""
 
 import asyncio
-import socket
 
 import pytest
 
 from conf.errors import SourceUnavailable, UntrustedSource
-from connectors.transport import Address, connect
+from connectors.transport import connect
 from tests.support.certificates import expired, of_a_stranger, server_of, trusting
-from tests.support.peers import serving, silent
+from tests.support.peers import connected, nobody, read_all, serving, silent
 
 
 async def connected_to(serve, tls, **options):
-    async with serving(serve, tls=tls) as address:
-        connection = await connect(address, timeout=10, **{"tls": trusting(), **options})
-        try:
-            return await read_all(connection)
-        finally:
-            await connection.close()
-
-
-async def read_all(connection):
-    chunks = []
-    while chunk := await connection.read():
-        chunks.append(chunk)
-    return b"".join(chunks)
+    async with connected(serve, served=tls, tls=trusting(), **options) as connection:
+        return await read_all(connection)
 
 
 async def refused_by(serve, tls, **options):
@@ -53,12 +41,9 @@ def test_bytes_of_any_number_are_sent_to_a_peer_that_reads_them_late():
         writer.write(str(total).encode())
 
     async def run(tls, trust):
-        async with serving(serve, tls=tls) as address:
-            connection = await connect(address, timeout=10, tls=trust)
+        async with connected(serve, served=tls, tls=trust) as connection:
             await connection.send(bytes(3 << 20))
-            answer = await connection.read()
-            await connection.close()
-        return answer
+            return await connection.read()
 
     assert asyncio.run(run(server_of(), trusting())) == b"3145728"
     assert asyncio.run(run(None, None)) == b"3145728"
@@ -105,22 +90,15 @@ def test_a_peer_that_never_shakes_hands_is_given_up_in_time():
 
 
 def test_nobody_listening_is_an_unavailable_source_in_tls_too():
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = Address(*unused.getsockname())
-        with pytest.raises(SourceUnavailable, match=str(address.port)):
-            asyncio.run(connect(address, timeout=10, tls=trusting()))
+    with nobody() as address, pytest.raises(SourceUnavailable, match=str(address.port)):
+        asyncio.run(connect(address, timeout=10, tls=trusting()))
 
 
 def test_the_end_of_a_connection_is_told_to_who_does_not_read():
     async def run(tls, trust):
-        async with serving(at_once, tls=tls) as address:
-            connection = await connect(address, timeout=10, tls=trust)
+        async with connected(at_once, served=tls, tls=trust) as connection:
             await asyncio.wait([connection.ended], timeout=10)
-            ended = connection.ended.done()
-            left = connection.arrived()
-            await connection.close()
-        return ended, left
+            return connection.ended.done(), connection.arrived()
 
     async def at_once(_reader, writer):
         writer.write(b"left")

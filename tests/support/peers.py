@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
-from connectors.transport import Address
+from connectors.transport import Address, Connection, connect
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -40,6 +42,33 @@ async def serving(serve: Serve, *, tls: ssl.SSLContext | None = None) -> AsyncIt
             await asyncio.wait(tasks)
         await server.wait_closed()
         await asyncio.sleep(0)  # let aborted transports close their sockets
+
+
+@asynccontextmanager
+async def connected(serve: Serve, *, served: ssl.SSLContext | None = None, **options: Any) -> AsyncIterator[Connection]:
+    """Connect to a peer that runs ``serve(reader, writer)``, in TLS where ``served`` is given."""
+    async with serving(serve, tls=served) as address:
+        connection = await connect(address, timeout=10, **options)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+async def read_all(connection: Connection) -> bytes:
+    """Read to the end."""
+    chunks = []
+    while chunk := await connection.read():
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+@contextmanager
+def nobody() -> Iterator[Address]:
+    """Give an address at which nobody listens."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        yield Address(*unused.getsockname())
 
 
 async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:

@@ -24,7 +24,7 @@ from pipelines.bronze import read_frames
 from pipelines.places import Places
 from pipelines.receiving import receive
 from tests.support.memory import MemorySink
-from tests.support.peers import serving
+from tests.support.peers import nobody, serving
 from tests.support.sbe_feed import options, table
 
 MARKET = feed_schema("builtin")
@@ -122,13 +122,8 @@ def test_hostile_bytes_end_the_epoch_after_the_good_ones_and_the_next_one_goes_o
 
 
 def test_nobody_there_is_an_unavailable_source():
-    async def run():
-        async with serving(None) as address:
-            pass
-        await receiver(address).run(Sink(), Resume(1))
-
-    with pytest.raises(SourceUnavailable):
-        asyncio.run(run())
+    with nobody() as address, pytest.raises(SourceUnavailable):
+        epoch(receiver(address), Sink())
 
 
 def test_a_receiver_that_is_stopped_lands_what_had_arrived_and_does_not_wait_for_room():
