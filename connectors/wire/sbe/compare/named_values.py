@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from connectors.wire.sbe.compare.ages import Age, check_new_age, compare_ages
@@ -40,22 +40,18 @@ def compare_enums(ledger: Ledger, spot: Spot, old: Enum, new: Enum) -> None:
     is_char = old.encoding.primitive is Primitive.CHAR
     for raw in sorted({*old.values, *new.values}):
         _compare_value(ledger, spot, names, raw, text=_said(raw, is_char=is_char))
-    for name in old.values.values():
-        numbers = names[0].of(name), names[1].of(name)
-        if None not in numbers and numbers[0] != numbers[1]:
-            before, after = (_said(number or 0, is_char=is_char) for number in numbers)
-            ledger.add("R84", spot.at(name), old=before, new=after)
+    for name, *numbers in _moved(*names):
+        before, after = (_said(number, is_char=is_char) for number in numbers)
+        ledger.add("R84", spot.at(name), old=before, new=after)
     _compare_both(ledger, spot, names)
 
 
 def _compare_value(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], raw: int, *, text: str) -> None:
     """Compare what one number is called. Names that moved to another number have their own rule."""
     old, new = names
-    before, after = old.names.get(raw), new.names.get(raw)
-    if before == after:
+    if (met := _met(old, new, raw)) is None:
         return
-    came = after is not None and old.of(after) is None
-    went = before is not None and new.of(before) is None
+    before, after, came, went = met
     if came and before is None:
         _add_value(ledger, spot.at(str(after)), new.age(raw), f"{after} = {text}")
     elif came and went:
@@ -82,20 +78,16 @@ def compare_sets(ledger: Ledger, spot: Spot, old: Set, new: Set) -> None:
     names = _names(old, old.choices), _names(new, new.choices)
     for bit in sorted({*old.choices, *new.choices}):
         _compare_choice(ledger, spot, names, bit)
-    for name in old.choices.values():
-        bits = names[0].of(name), names[1].of(name)
-        if None not in bits and bits[0] != bits[1]:
-            ledger.add("R91", spot.at(name), old=f"bit {bits[0]}", new=f"bit {bits[1]}")
+    for name, before, after in _moved(*names):
+        ledger.add("R91", spot.at(name), old=f"bit {before}", new=f"bit {after}")
     _compare_both(ledger, spot, names)
 
 
 def _compare_choice(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], bit: int) -> None:
     old, new = names
-    before, after = old.names.get(bit), new.names.get(bit)
-    if before == after:
+    if (met := _met(old, new, bit)) is None:
         return
-    came = after is not None and old.of(after) is None
-    went = before is not None and new.of(before) is None
+    before, after, came, went = met
     if came and went:
         ledger.add("R92", spot.at(str(after)), old=f"{before}, bit {bit}", new=f"{after}, bit {bit}")
     elif came:
@@ -105,6 +97,27 @@ def _compare_choice(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], bi
     elif went:
         deprecated = "" if old.age(bit).deprecated is None else "/deprecated"
         ledger.add(f"R90{deprecated}", spot.at(str(before)), old=f"bit {bit}")
+
+
+def _met(old: _Names, new: _Names, raw: int) -> tuple[str | None, str | None, bool, bool] | None:
+    """Return the old and the new name of a number, whether the new one came up and the old one is nowhere left.
+
+    None where both sides call it the same.
+    """
+    before, after = old.names.get(raw), new.names.get(raw)
+    if before == after:
+        return None
+    came = after is not None and old.of(after) is None
+    went = before is not None and new.of(before) is None
+    return before, after, came, went
+
+
+def _moved(old: _Names, new: _Names) -> Iterator[tuple[str, int, int]]:
+    """Yield the names that stand for another number now, with the old and the new one."""
+    for name in old.names.values():
+        before, after = old.of(name), new.of(name)
+        if before is not None and after is not None and before != after:
+            yield name, before, after
 
 
 def _compare_both(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names]) -> None:
