@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from conf.errors import SourceUnavailable
+from connectors.closing import Closing
 
 _PENDING_CONNECTIONS: Final = 128
 
 _Found = TypeVar("_Found")
 
 
-class Server(ABC):
+class Server(Closing):
     """A running server. All public methods may be called from any thread. Closes itself as a context manager.
 
     Args:
@@ -53,14 +53,6 @@ class Server(ABC):
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _start(self) -> Self:
         """Begin, in the thread of the server; return when clients are served."""

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
-from types import TracebackType
-from typing import Self
 
+from connectors.closing import Closing
 from connectors.deephaven.changing import Changer
 from connectors.deephaven.server import TableServer
 from connectors.deephaven.tables import LiveTable
@@ -23,7 +22,7 @@ CHANGES_PER_SECOND = 50.0
 """Rows changed per second, in each table."""
 
 
-class DemoSource:
+class DemoSource(Closing):
     """A running source. Closes itself as a context manager.
 
     Args:
@@ -71,14 +70,6 @@ class DemoSource:
         self._watched.set()
         self._thread.shutdown()
         self._server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _change(self, seconds: float, say: Callable[[str], None]) -> Mapping[str, int]:
         half = Pace(CHANGES_PER_SECOND, seconds / 2)

@@ -18,10 +18,9 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 from conf.errors import ProtocolError, SilverfoldError, SourceUnavailable, WireError
+from connectors.closing import Closing
 from connectors.deephaven.calibrate import Expected
 from connectors.deephaven.listener import Listener, Notifier
 from connectors.deephaven.messages import BadFrame, ConnectionResponse, SubscribeMode
@@ -32,7 +31,7 @@ from connectors.deephaven.schemas import load_roles
 _READ = 1 << 18
 
 
-class TableClient:
+class TableClient(Closing):
     """A connection to a table server. Connects at once; closes on leaving its ``with`` block.
 
     Args:
@@ -74,14 +73,6 @@ class TableClient:
         self._socket.settimeout(None)
         self._thread = threading.Thread(target=self._run, name=f"table-client-{host}:{port}", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def subscribe(
         self, subscription_id: int, mode: SubscribeMode, name: str, columns: Sequence[str] = (), filter: str = ""

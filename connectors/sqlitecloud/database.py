@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import apsw
 
 from conf.errors import ConfigError
+from connectors.closing import Closing
 
 _WAIT_FOR_WRITER_MS: Final = 5_000
 """How long a statement waits for another session's transaction, before SQLite says that the database is locked."""
 
 
-class Database:
+class Database(Closing):
     """One served file. May be used from any thread. Closes itself as a context manager.
 
     Args:
@@ -58,12 +59,6 @@ class Database:
         except apsw.Error:  # another program has it open: it stays a valid database, with its log beside it
             pass
         self._first.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        self.close()
 
     def _opened(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)

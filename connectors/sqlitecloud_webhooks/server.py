@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import aiohttp
 
 from conf.errors import SourceRefused, SourceUnavailable
 from connectors.backoff import Backoff
+from connectors.closing import Closing
 from connectors.sqlitecloud_webhooks.orders import Orders
 from connectors.sqlitecloud_webhooks.signing import Signing
 
@@ -24,7 +24,7 @@ _AGAIN: Final = frozenset({408, 429})
 """Statuses below 500 that may change."""
 
 
-class WebhookSource:
+class WebhookSource(Closing):
     """Posts webhooks. Use it in one thread, as a context manager.
 
     Args:
@@ -80,14 +80,6 @@ class WebhookSource:
         """Close the connection."""
         self._loop.run_until_complete(self._session.close())
         self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     async def _opened(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(timeout=_TIMEOUT)
