@@ -9,7 +9,7 @@ is found by name in `connectors.registry`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -307,6 +307,14 @@ class Problem(NamedTuple):
     """Dotted, from the top of the feed's file."""
     found: object
     allowed: str
+
+
+def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
+    """Yield what is wrong with a feed's address: what ``parse`` says in a ValueError."""
+    try:
+        parse(feed.address)
+    except ValueError as error:
+        yield Problem("address", feed.address, str(error))
 
 
 class SourceChange(NamedTuple):

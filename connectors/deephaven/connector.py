@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from conf.errors import SchemaError
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch, address_problems
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.schemas import BUILTIN, load_roles
@@ -51,10 +51,7 @@ class DeephavenConnector:
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: an address that is none, a schema that cannot be used."""
-        try:
-            parse_address(feed.address)
-        except ValueError as error:
-            yield Problem("address", feed.address, str(error))
+        yield from address_problems(feed, parse_address)
         schema = _options(feed).schema_
         try:
             load_roles(schema)

@@ -11,7 +11,18 @@ from pydantic import BaseModel
 
 from conf.errors import SchemaError, SourceRefused
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, SourceChange, Watch
+from connectors.base import (
+    Connector,
+    Decoder,
+    Feed,
+    Keeps,
+    PlainReader,
+    Problem,
+    Receiver,
+    SourceChange,
+    Watch,
+    address_problems,
+)
 from connectors.sbe.changed import source_change
 from connectors.sbe.checks import problems_of
 from connectors.sbe.options import SbeOptions, SbeTable
@@ -45,10 +56,7 @@ class SbeConnector:
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address, the schema, what tables name that it has not."""
-        try:
-            parse_place(feed.address)
-        except ValueError as error:
-            yield Problem("address", feed.address, str(error))
+        yield from address_problems(feed, parse_place)
         named = _options(feed).schema_
         try:
             schema = feed_schema(named)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from conf.errors import SourceRefused
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch, address_problems
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
 
@@ -42,10 +42,7 @@ class WebhookConnector:
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address."""
-        try:
-            listening_address(feed.address)
-        except ValueError as error:
-            yield Problem("address", feed.address, str(error))
+        yield from address_problems(feed, listening_address)
 
     def changed(self, feed: Feed, told: bytes) -> None:
         """Return nothing: columns and their types are what the settings say."""
