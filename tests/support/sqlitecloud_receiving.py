@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,11 @@ FOO = {"foo": SqliteCloudTable()}
 
 
 class Sink(MemorySink):
-    """Keeps what lands."""
+    """Keeps what lands; others get a turn whenever something does."""
+
+    async def land(self, frames: Sequence[Frame]) -> None:
+        await super().land(frames)
+        await asyncio.sleep(0)
 
     def outline(self, stream: str) -> list[str]:
         """What landed of a stream, in order: marks by name, other frames by kind; and the boundary, if it has one."""
