@@ -9,6 +9,7 @@ from connectors.backoff import Backoff
 from connectors.base import Frame, mark
 from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.control import Description
+from connectors.sqlitecloud.foreseen import Foresees, foresees, nothing
 from connectors.sqlitecloud.messages import Value
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import TableUpdate
@@ -40,6 +41,7 @@ class TableAttempts:
         self._described: Description | None = None
         self._window: SnapshotWindow | None = None
         self._begins = False
+        self._foresees: Foresees = nothing
         self.is_open = False
         """Notifications are part of a window, so that they must be read as they come."""
         self.attempt = 0
@@ -54,6 +56,11 @@ class TableAttempts:
         """When the next attempt is; None while one is under way, or none is to come."""
         times = [time for time in (self._wanted, self._reconciled) if time is not None]
         return None if self.is_open and not self._begins else min(times, default=None)
+
+    @property
+    def foresees(self) -> Foresees:
+        """What tells which notifications need not be read, now."""
+        return nothing if self.is_open else self._foresees
 
     def listened(self, described: Description) -> None:
         """Take note that the table was listened to: the first attempt without a fence reaches back to here."""
@@ -130,6 +137,6 @@ class TableAttempts:
 
     def _listen(self, described: Description) -> None:
         self._window = SnapshotWindow(described, self.table, self._options)
-        self._described, self.is_open = described, True
+        self._described, self.is_open, self._foresees = described, True, foresees(described)
         self.attempt += 1
         self._wanted = self._reconciled = None

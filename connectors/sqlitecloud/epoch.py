@@ -15,6 +15,7 @@ from connectors.backoff import Backoff
 from connectors.base import Boundary, Frame, Kind, mark
 from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.attempts import TableAttempts
+from connectors.sqlitecloud.foreseen import nothing
 from connectors.sqlitecloud.landed import message_stream
 from connectors.sqlitecloud.messages import Notification
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
@@ -91,21 +92,30 @@ class Epoch:
     def hear(self, notifications: Iterable[Notification]) -> list[Frame]:
         """Take notifications, in order; return the frames to land, each notification's own first."""
         frames: list[Frame] = []
-        by_name, whole, new = self._by_name, Boundary.WHOLE, tuple.__new__
         later: list[Unread] = []
-        room = self._unchecked.room
+        room, whole, new = self._unchecked.room, Boundary.WHOLE, tuple.__new__
+        foresees, stream = nothing, ""
         for notification in notifications:
             text, frame = notification
-            begins = named_table(text)
-            table = None if begins is None else by_name.get(begins[1])
-            if table is None or table.is_open or room <= 0:
-                frames += self._read(notification)
-                continue
-            room -= len(text)
-            later.append((table, table.attempt, text))
-            frames.append(new(Frame, (frame, Kind.DATA, whole, table.stream, None)))
+            spelt = text.decode(errors="surrogateescape")
+            if not foresees(spelt):
+                table = self._named(text)
+                foresees, stream = (nothing, "") if table is None else (table.foresees, table.stream)
+                if not foresees(spelt):
+                    if table is None or table.is_open or room <= 0:
+                        frames += self._read(notification)
+                        foresees = nothing  # what is read may open a window
+                        continue
+                    room -= len(text)
+                    later.append((table, table.attempt, text))
+            frames.append(new(Frame, (frame, Kind.DATA, whole, stream, None)))
         self._unchecked.add(later)
         return frames
+
+    def _named(self, text: bytes) -> TableAttempts | None:
+        """Return the table that a text is of, if its beginning tells, and the table takes part."""
+        begins = named_table(text)
+        return None if begins is None else self._by_name.get(begins[1])
 
     def check(self, count: int) -> list[Frame] | None:
         """Read so many of the notifications that have landed and were not read.

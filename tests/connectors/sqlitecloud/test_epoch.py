@@ -96,12 +96,19 @@ def test_most_texts_tell_their_table_from_the_beginning():
 def test_what_lands_unread_is_read_later_and_lets_the_table_be_due():
     epoch, _, (foo,) = epoch_of("foo")
     settled(foo)
-    assert outline(epoch.hear(heard(insert(1), insert(2, b="new")))) == ["data, whole", "data, whole"]
+    assert outline(epoch.hear(heard(insert(1, a=[]), insert(2, b="new")))) == ["data, whole", "data, whole"]
     assert foo.due is None or foo.due > 1000 + 3600
     assert outline(epoch.check(1)) == []
     assert outline(epoch.check(100)) == ["snapshot due"]
     assert epoch.check(100) is None
     assert 1000 <= foo.due <= 1001
+
+
+def test_what_says_nothing_new_is_never_read():
+    epoch, _, (foo,) = epoch_of("foo")
+    settled(foo)
+    assert outline(epoch.hear(heard(insert(1), insert(2, a="é")))) == ["data, whole", "data, whole"]
+    assert epoch.check(100) is None
 
 
 def test_when_too_much_waits_notifications_are_read_before_they_land(monkeypatch):
@@ -138,6 +145,18 @@ def test_notifications_in_an_open_window_are_read_at_once_and_a_bad_one_voids_it
         "bad notification",
     ]
     assert epoch.check(100) is None
+    assert outline(foo.close(1000.0)) == ["snapshot void"]
+
+
+def test_a_window_that_opens_among_notifications_judges_all_behind_it():
+    epoch, _, (foo,) = epoch_of("foo")
+    settled(foo)
+    epoch.expect("low", lambda: foo.begin(FOO))
+    low = text(channel="ours", channel_type="MESSAGE", payload="low")
+    update = text(
+        channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[{"sqlite_type": "UPDATE", "id": 7}]
+    )
+    epoch.hear(heard(insert(1), low, update, insert(2)))
     assert outline(foo.close(1000.0)) == ["snapshot void"]
 
 

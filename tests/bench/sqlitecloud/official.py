@@ -1,0 +1,74 @@
+"""Measures us beside the official Python client, at a pacing at which it loses nothing: over TLS, a frame a record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from tests.bench.sqlitecloud.landing import at_a_place, seconds_to_land, seconds_to_read
+from tests.bench.sqlitecloud.source import TABLE, Sent, Source, source
+from tests.interop.sqlitecloud_clients import Missing, python_client
+
+_SCRIPT = Path(__file__).with_name("official_client.py")
+
+
+def official(notifications: int, runs: int) -> dict[str, object]:
+    """Let the official client hear and ours land, in turn; return the line to print."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        try:
+            python_client(folder)
+        except Missing as reason:
+            return {"bench": "sqlitecloud-official", "missing": str(reason)}
+        certificate = folder / "server.pem"
+        trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+        return beside(folder / "packages", certificate, notifications, runs)
+
+
+def beside(packages: Path, certificate: Path, notifications: int, runs: int) -> dict[str, object]:
+    """Measure with a client that is installed."""
+    theirs, busy, paced, landed = list[float](), list[float](), list[float](), list[float]()
+    apart = Sent(notifications, joined=False, certificate=certificate)
+    with source(apart) as paced_source, source(Sent(notifications, certificate=certificate)) as fast_source:
+        for _ in range(runs):
+            found = heard_by_official(packages, paced_source)
+            assert found["heard"] == notifications, found
+            theirs.append(found["seconds"])
+            busy.append(found["busy"] / found["seconds"])
+            paced.append(asyncio.run(seconds_to_read(paced_source)))
+            landed.append(at_a_place(lambda place: asyncio.run(seconds_to_land(fast_source, place))))
+    their, slow, ours = map(statistics.median, (theirs, paced, landed))
+    return {
+        "bench": "sqlitecloud-official",
+        "notifications": notifications,
+        "landed_per_second": round(notifications / ours),
+        "official_heard_per_second": round(notifications / their),
+        "official_busy": round(statistics.median(busy), 2),
+        "heard_per_second_from_its_sender": round(notifications / slow),
+        "ratio": round(their / ours, 1),
+        "aim": 5,
+        "runs": runs,
+    }
+
+
+def heard_by_official(packages: Path, serving: Source) -> Any:
+    """Return what the client says: how many it heard, in how many seconds, of which it was busy in how many."""
+    command = ["env", f"PYTHONPATH={packages}", sys.executable, str(_SCRIPT), serving.address, TABLE]
+    with subprocess.Popen(
+        [*command, str(serving.sent.notifications)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        assert client.stdout.readline() == "listening\n"
+        serving.send()
+        client.stdin.write("begin\n")
+        client.stdin.close()
+        return json.loads(client.stdout.readline())

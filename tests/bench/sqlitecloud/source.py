@@ -1,0 +1,138 @@
+"""A server in a process of its own whose notifications are made beforehand: it sends them as fast as they are taken."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+
+import apsw
+import structlog
+
+from connectors.base import Feed
+from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.capture import RowChange, TableChanges
+from connectors.sqlitecloud.dialect import Dialect, sender_text, table_text
+from connectors.sqlitecloud.encode import encode_json
+from connectors.sqlitecloud.listeners import Interest
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.server import SqliteCloudServer, tls_context
+
+DATABASE, TABLE, KEY = "shop.db", "orders", ("id",)
+CREATED = f"CREATE TABLE {TABLE}(id INTEGER PRIMARY KEY, customer TEXT, total REAL, quantity INTEGER, note TEXT)"
+DISTINCT = 5_000
+"""Different notifications; more are repetitions."""
+
+_SENDERS = [f"e7bf6b2c-7f0a-4c53-9e1d-{number:012d}" for number in range(4)]
+_BLOCK = 1 << 18
+"""Bytes that are written at once, about, where frames are joined."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What is sent each time.
+
+    Args:
+        rows: In each notification.
+        joined: Many frames in one write; else each by itself, which over TLS the official client takes.
+        certificate: A PEM file, for TLS.
+    """
+
+    notifications: int
+    rows: int = 1
+    joined: bool = True
+    certificate: Path | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """The server as its clients find it."""
+
+    port: int
+    sent: Sent
+    _told: Connection
+
+    @property
+    def address(self) -> str:
+        """What clients connect to."""
+        trust = "insecure=1" if self.sent.certificate is None else f"root_certificate={self.sent.certificate}"
+        return f"sqlitecloud://u:p@127.0.0.1:{self.port}/{DATABASE}?{trust}"
+
+    def send(self) -> None:
+        """Let the server send all of them to all that listen."""
+        self._told.send(True)
+
+
+def feed_at(address: str) -> Feed:
+    """Return a feed of the table, with settings as they are without any."""
+    return Feed("bench", "sqlitecloud", address, SqliteCloudOptions(), {TABLE: SqliteCloudTable()})
+
+
+@contextmanager
+def source(sent: Sent) -> Iterator[Source]:
+    """Run a server until the block ends."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(sent, theirs))
+    process.start()
+    try:
+        yield Source(ours.recv(), sent, ours)
+    finally:
+        ours.send(False)
+        process.join()
+
+
+def serve(sent: Sent, told: Connection) -> None:
+    """Serve an empty table, and send notifications of it as often as the parent asks. Runs in its own process."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
+    made = frames(DISTINCT, sent.rows)
+    every = [made[number % DISTINCT] for number in range(sent.notifications)]
+    written = blocks(every) if sent.joined else every
+    pacing = Pacing.JOINED if sent.joined else Pacing.SAFE
+    behaviour = Behaviour(pacing=pacing, slow_reader="stall", most_unsent=4 * _BLOCK)
+    tls = None if sent.certificate is None else tls_context(sent.certificate)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / DATABASE
+        database = apsw.Connection(str(file))
+        database.execute(CREATED)
+        database.close()
+        with SqliteCloudServer.start({DATABASE: file}, tls=tls, behaviour=behaviour) as server:
+            listeners = server.own_session(DATABASE).served.listeners
+            told.send(server.port)
+            while told.recv():
+                (hearer,) = listeners._hearers(Interest(TABLE, DATABASE))
+                for block in written:
+                    hearer.hear(block)
+
+
+def frames(count: int, rows: int) -> list[bytes]:
+    """Return notifications as they are on the wire, each of some changed rows: 6 in 10 updated, 3 new, 1 deleted."""
+    chance = Random(11)
+    made = []
+    for number in range(count):
+        changes = TableChanges(TABLE, KEY, tuple(changed(chance, number * rows + at) for at in range(rows)))
+        by = sender_text(chance.choice(_SENDERS))
+        made.append(encode_json(table_text(Dialect(), sender=by, changes=changes)))
+    return made
+
+
+def changed(chance: Random, key: int) -> RowChange:
+    """Return one change of a row."""
+    drawn, total = chance.random(), round(chance.uniform(1, 500), 2)
+    if drawn < 0.1:
+        return RowChange("DELETE", {}, (key,))
+    if drawn < 0.7:
+        return RowChange("UPDATE", {"id": key, "total": total, "quantity": chance.randrange(100)}, (key,))
+    note = chance.choice([None, "", "gift", 'ring "twice"', "Grüße"])
+    row = {"id": key, "customer": f"customer {key:,}", "total": total, "quantity": chance.randrange(100), "note": note}
+    return RowChange("INSERT", row, ())
+
+
+def blocks(every: list[bytes]) -> list[bytes]:
+    """Return frames joined, so that sending them costs next to nothing."""
+    size = max(1, _BLOCK * len(every) // sum(map(len, every)))
+    return [b"".join(every[at : at + size]) for at in range(0, len(every), size)]

@@ -1,0 +1,128 @@
+"""Measures webhooks that are answered once landed, against a bare HTTP server that reads a body and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from multiprocessing.connection import Connection
+
+from aiohttp import web
+
+from conf.secrets import Secret
+from connectors.base import Feed
+from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from connectors.sqlitecloud_webhooks.orders import DATABASE, TABLE, Orders
+from connectors.sqlitecloud_webhooks.receiver import WebhookReceiver
+from connectors.sqlitecloud_webhooks.signing import Signing
+from jobs.receive import rest_the_collector
+from pipelines.places import Place
+from tests.bench.sqlitecloud.landing import at_a_place, landing_at
+
+PORT = 47_310
+SECRET, HEADER = "measured", "X-Signature"
+_SECRET_IS_IN = "SILVERFOLD_BENCH_SECRET"
+_ANSWER = b"landed\n"
+
+Serving = Callable[[], AbstractAsyncContextManager[object]]
+
+
+def webhooks(requests: int, connections: int, runs: int) -> dict[str, object]:
+    """Serve both in turn; return the line to print."""
+    ours, bare = list[float](), list[float]()
+    os.environ[_SECRET_IS_IN] = SECRET
+    rest_the_collector()
+    told, theirs = multiprocessing.Pipe()
+    sender = multiprocessing.get_context("spawn").Process(target=post, args=(requests, connections, theirs))
+    sender.start()
+    for _ in range(runs):
+        bare.append(asyncio.run(served(bare_server, told)))
+        ours.append(at_a_place(lambda place: asyncio.run(served(lambda: receiving(place), told))))
+    told.send(False)
+    sender.join()
+    mine, limit = statistics.median(ours), statistics.median(bare)
+    return {
+        "bench": "sqlitecloud-webhooks",
+        "requests": requests,
+        "connections": connections,
+        "landed_per_second": round(requests / mine),
+        "bare_per_second": round(requests / limit),
+        "ratio": round(limit / mine, 2),
+        "runs": runs,
+    }
+
+
+async def served(serving: Serving, told: Connection) -> float:
+    """Return the seconds in which all requests are answered, as who posts them counts."""
+    async with serving():
+        await asyncio.sleep(0.2)  # it listens by then
+        told.send(True)
+        seconds: float = await asyncio.to_thread(told.recv)
+        return seconds
+
+
+@asynccontextmanager
+async def receiving(place: Place) -> AsyncIterator[None]:
+    """Serve with the receiver, which lands in a fresh table."""
+    table = WebhookTable(source=TABLE, keys=["id"], types={"id": "bigint"})
+    options = WebhookOptions(database=DATABASE, secret=Secret(env=_SECRET_IS_IN), header=HEADER)
+    feed = Feed("bench", "sqlitecloud_webhooks", f"127.0.0.1:{PORT}", options, {TABLE: table})
+    async with landing_at(place, WebhookReceiver(feed)):
+        yield
+
+
+@asynccontextmanager
+async def bare_server() -> AsyncIterator[None]:
+    """Serve with what reads the body and answers."""
+
+    async def answered(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(body=_ANSWER)
+
+    app = web.Application()
+    app.router.add_route("*", "/{anything:.*}", answered)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", PORT).start()
+    yield
+    await runner.cleanup()
+
+
+def post(count: int, connections: int, told: Connection) -> None:
+    """Post prepared requests over so many connections, as often as the parent asks. Runs in its own process."""
+    orders, signing = Orders(seed=1, action="http://127.0.0.1/"), Signing(HEADER)
+    requests = [request(orders.change(), signing) for _ in range(count)]
+    while told.recv():
+        began = time.perf_counter()
+        asyncio.run(posted([requests[each::connections] for each in range(connections)]))
+        told.send(time.perf_counter() - began)
+
+
+def request(body: bytes, signing: Signing) -> bytes:
+    """Return a request as it is on the wire."""
+    head = [
+        "POST / HTTP/1.1",
+        f"Host: 127.0.0.1:{PORT}",
+        "Content-Type: application/json",
+        f"{signing.header}: {signing.sign(body, SECRET)}",
+        f"Content-Length: {len(body)}",
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+async def posted(shares: list[list[bytes]]) -> None:
+    """Post each share over a connection of its own, one request after another."""
+
+    async def one(share: list[bytes]) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
+        for each in share:
+            writer.write(each)
+            answer = await reader.readuntil(_ANSWER)
+            assert answer.startswith(b"HTTP/1.1 200 "), answer
+        writer.close()
+
+    await asyncio.gather(*map(one, shares))

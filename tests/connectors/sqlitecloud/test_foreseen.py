@@ -1,0 +1,149 @@
+"""Nothing is foreseen of a notification that reading it would not bear out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conf.errors import WireError
+from connectors.sqlitecloud.capture import RowChange, TableChanges
+from connectors.sqlitecloud.control import Description, TableColumn
+from connectors.sqlitecloud.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.dialect import table_text as written
+from connectors.sqlitecloud.foreseen import MOST_COLUMNS, foresees
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.payload import TableUpdate, read_notification
+from connectors.sqlitecloud.window import SnapshotWindow
+from tests.support.sqlitecloud_notices import vectors
+
+FOO = Description("foo", (TableColumn("id", pk=1), TableColumn("a"), TableColumn("b")), ("id",))
+PAIRS = Description('pä"irs', (TableColumn("k", pk=2), TableColumn("l", pk=1), TableColumn("type")), ("l", "k"))
+TABLES = (FOO, PAIRS)
+HEAD = '{"sender":"s","channel":"foo","channel_type":"TABLE","sqlite_pk_name":["id"],"payload":'
+
+
+def is_foreseen(text: bytes, described: Description) -> bool:
+    return bool(foresees(described)(text.decode(errors="surrogateescape")))
+
+
+def says_nothing_new(text: bytes, described: Description) -> bool:
+    """Whether reading bears it out."""
+    try:
+        said = read_notification(text)
+    except WireError:
+        return False
+    window = SnapshotWindow(described, SqliteCloudTable(), SqliteCloudOptions())
+    return isinstance(said, TableUpdate) and said.channel == described.table and window.knows(said)
+
+
+@pytest.mark.parametrize("words", [Vocabulary.OLD, Vocabulary.NEW])
+def test_what_a_server_writes_is_foreseen_in_either_vocabulary(words: Vocabulary) -> None:
+    changes = (
+        RowChange("INSERT", {"id": 1, "a": 'say "é\\\u2028"', "b": None}, ()),
+        RowChange("UPDATE", {"id": 2, "b": -1.5e300}, (1,), key_changed=True),
+        RowChange("UPDATE", {"id": 2}, (2,)),
+        RowChange("DELETE", {}, ("x",)),
+    )
+    text = written(Dialect(words=words), sender='"s"', changes=TableChanges("foo", ("id",), changes))
+    assert is_foreseen(text.encode(), FOO)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        '[{"sqlite_type":"INSERT","id":1,"c":2}]',
+        '[{"sqlite_type":"INSERT","id":1,"a":1,"a":2}]',
+        '[{"sqlite_type":"INSERT","id":1,"id":1}]',
+        '[{"sqlite_type":"INSERT","id":null}]',
+        '[{"sqlite_type":"INSERT","id":true}]',
+        '[{"sqlite_type":"INSERT","a":1}]',
+        '[{"sqlite_type":"UPDATE","id":1,"sqlite_pk_value":[1,2]}]',
+        '[{"sqlite_type":"UPDATE","id":1,"sqlite_pk_value":[null]}]',
+        '[{"sqlite_type":"DELETE","sqlite_pk_value":[]}]',
+        '[{"sqlite_type":"DELETE"}]',
+        '[{"sqlite_type":"UPSERT","id":1}]',
+        '[{"sqlite_type":"INSERT","id":01}]',
+        '[{"sqlite_type":"INSERT","id":1.}]',
+        '[{"sqlite_type":"INSERT","id":1,"a":NaN}]',
+        '[{"sqlite_type":"INSERT","id":1,"a":"\t"}]',
+        '[{"sqlite_type":"INSERT","id":1,"a":"\\x"}]',
+        '[{"sqlite_type":"INSERT","id":1,"a":"\\u00g0"}]',
+        '[{"sqlite_type":"INSERT","id":1},]',
+        '[,{"sqlite_type":"INSERT","id":1}]',
+        '[{"sqlite_type":"INSERT","id":1}{"sqlite_type":"INSERT","id":1}]',
+        '[{"sqlite_type":"INSERT","id":1}',
+        "{}",
+        f'[{{"sqlite_type":"INSERT","id":{"9" * 5000}}}]',
+    ],
+)
+def test_what_must_be_told_is_not_foreseen(payload: str) -> None:
+    text = f"{HEAD}{payload}}}".encode()
+    assert (is_foreseen(text, FOO), says_nothing_new(text, FOO)) == (False, False)
+
+
+def test_bytes_that_are_no_utf_8_are_not_foreseen() -> None:
+    whole = f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"a":"é"}}]}}'.encode()
+    assert is_foreseen(whole, FOO)
+    assert not is_foreseen(whole.replace(b"\xa9", b""), FOO)
+    assert not is_foreseen(whole.replace(b"\xc3\xa9", b"\xed\xa0\x80"), FOO)
+
+
+def test_another_table_and_another_key_are_not_foreseen() -> None:
+    entry = '[{"sqlite_type":"INSERT","id":1}]}'
+    assert is_foreseen(f"{HEAD}{entry}".encode(), FOO)
+    assert not is_foreseen(f"{HEAD}{entry}".replace("foo", "bar").encode(), FOO)
+    assert not is_foreseen(f"{HEAD}{entry}".replace('["id"]', '["a"]').encode(), FOO)
+    assert not is_foreseen(f"{HEAD}{entry}".replace('["id"]', '["id","a"]').encode(), FOO)
+
+
+def test_of_a_table_whose_columns_are_called_like_all_words_and_of_a_very_wide_one_nothing_is_foreseen() -> None:
+    words = Description("foo", (TableColumn("id", pk=1), TableColumn("sqlite_type")), ("id",))
+    wide = Description("foo", tuple(TableColumn(f"c{at}") for at in range(MOST_COLUMNS + 1)), ("c0",))
+    assert not is_foreseen(f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"sqlite_type":1}}]}}'.encode(), words)
+    assert not is_foreseen(f"{HEAD}[]}}".replace('"id"', '"c0"').encode(), wide)
+
+
+@pytest.mark.parametrize("vector", [*vectors("payloads"), *vectors("malformed_payloads")], ids=lambda each: each["id"])
+def test_no_vector_is_foreseen_that_says_something_new(vector: dict[str, str]) -> None:
+    text = bytes.fromhex(vector["hex"]) if "hex" in vector else vector["text"].encode()
+    for described in TABLES:
+        assert says_nothing_new(text, described) or not is_foreseen(text, described)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just([1])
+
+
+@st.composite
+def notices(draw: st.DrawFn) -> bytes:
+    """A notification much as a table has it, of which something may be wrong anywhere."""
+    described = draw(st.sampled_from(TABLES))
+    op, old_key, kind, pk = draw(
+        st.sampled_from(
+            [
+                ("sqlite_type", "sqlite_pk_value", "channel_type", "sqlite_pk_name"),
+                ("type", "pv", "type", "pk"),
+                ("type", "sqlite_pk_value", "channel_type", "pk"),
+            ]
+        )
+    )
+    entries = []
+    for _ in range(draw(st.integers(0, 2))):
+        names = [name for name in described.names if draw(st.integers(0, 3))]
+        members = [(op, draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))), *[(n, draw(SCALARS)) for n in names]]
+        if draw(st.booleans()):
+            members.append((old_key, draw(st.lists(SCALARS, min_size=1, max_size=2))))
+        entries.append("{" + ",".join(f"{json.dumps(n)}:{json.dumps(v)}" for n, v in members) + "}")
+    head = [("sender", 0), ("channel", described.table), (kind, "TABLE"), (pk, list(described.keys))]
+    told = ",".join(f"{json.dumps(n)}:{json.dumps(v, ensure_ascii=False, separators=(',', ':'))}" for n, v in head)
+    text = f'{{{told},"payload":[{",".join(entries)}]}}'.encode()
+    at = draw(st.integers(0, len(text)))
+    cut, put = draw(st.integers(0, 2)), draw(st.sampled_from([b"", b"", b"", b'"', b",", b"0", b"\\", b"\xff", b"]"]))
+    return text if not put else text[:at] + put + text[at + cut :]
+
+
+@given(notices(), st.sampled_from(TABLES))
+def test_whatever_is_foreseen_is_borne_out_by_reading_it(text: bytes, described: Description) -> None:
+    assert says_nothing_new(text, described) or not is_foreseen(text, described)
