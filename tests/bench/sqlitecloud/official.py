@@ -13,7 +13,7 @@ from typing import Any
 
 import trustme
 
-from tests.bench.sqlitecloud.landing import at_a_place, seconds_to_land, seconds_to_read
+from tests.bench.sqlitecloud.landing import at_a_place, spent_to_land, spent_to_read
 from tests.bench.sqlitecloud.source import TABLE, Sent, Source, source
 from tests.interop.sqlitecloud_clients import Missing, python_client
 
@@ -43,8 +43,8 @@ def beside(packages: Path, certificate: Path, notifications: int, runs: int) -> 
             assert found["heard"] == notifications, found
             theirs.append(found["seconds"])
             busy.append(found["busy"] / found["seconds"])
-            paced.append(asyncio.run(seconds_to_read(paced_source)))
-            landed.append(at_a_place(lambda place: asyncio.run(seconds_to_land(fast_source, place))))
+            paced.append(asyncio.run(spent_to_read(paced_source)).seconds)
+            landed.append(at_a_place(lambda place: asyncio.run(spent_to_land(fast_source, place))).seconds)
     their, slow, ours = map(statistics.median, (theirs, paced, landed))
     return {
         "bench": "sqlitecloud-official",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import statistics
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from multiprocessing.connection import Connection
@@ -21,7 +19,7 @@ from connectors.sqlitecloud_webhooks.receiver import WebhookReceiver
 from connectors.sqlitecloud_webhooks.signing import Signing
 from jobs.receive import rest_the_collector
 from pipelines.places import Place
-from tests.bench.sqlitecloud.landing import at_a_place, landing_at
+from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since
 
 PORT = 47_310
 SECRET, HEADER = "measured", "X-Signature"
@@ -33,7 +31,7 @@ Serving = Callable[[], AbstractAsyncContextManager[object]]
 
 def webhooks(requests: int, connections: int, runs: int) -> dict[str, object]:
     """Serve both in turn; return the line to print."""
-    ours, bare = list[float](), list[float]()
+    ours, bare = list[Spent](), list[Spent]()
     os.environ[_SECRET_IS_IN] = SECRET
     rest_the_collector()
     told, theirs = multiprocessing.Pipe()
@@ -44,25 +42,31 @@ def webhooks(requests: int, connections: int, runs: int) -> dict[str, object]:
         ours.append(at_a_place(lambda place: asyncio.run(served(lambda: receiving(place), told))))
     told.send(False)
     sender.join()
-    mine, limit = statistics.median(ours), statistics.median(bare)
+    mine, limit = median(ours), median(bare)
     return {
         "bench": "sqlitecloud-webhooks",
         "requests": requests,
         "connections": connections,
-        "landed_per_second": round(requests / mine),
-        "bare_per_second": round(requests / limit),
-        "ratio": round(limit / mine, 2),
+        "landed_per_second": round(requests / mine.seconds),
+        "bare_per_second": round(requests / limit.seconds),
+        "ratio": round(limit.seconds / mine.seconds, 2),
+        "processor_microseconds": {
+            "landed": round(1e6 * mine.processor / requests, 1),
+            "bare": round(1e6 * limit.processor / requests, 1),
+        },
+        "processor_ratio": round(limit.processor / mine.processor, 2),
         "runs": runs,
     }
 
 
-async def served(serving: Serving, told: Connection) -> float:
-    """Return the seconds in which all requests are answered, as who posts them counts."""
+async def served(serving: Serving, told: Connection) -> Spent:
+    """Return what is spent until all requests are answered."""
     async with serving():
         await asyncio.sleep(0.2)  # it listens by then
+        began = now()
         told.send(True)
-        seconds: float = await asyncio.to_thread(told.recv)
-        return seconds
+        await asyncio.to_thread(told.recv)
+        return since(began)
 
 
 @asynccontextmanager
@@ -97,9 +101,8 @@ def post(count: int, connections: int, told: Connection) -> None:
     orders, signing = Orders(seed=1, action="http://127.0.0.1/"), Signing(HEADER)
     requests = [request(orders.change(), signing) for _ in range(count)]
     while told.recv():
-        began = time.perf_counter()
         asyncio.run(posted([requests[each::connections] for each in range(connections)]))
-        told.send(time.perf_counter() - began)
+        told.send(True)
 
 
 def request(body: bytes, signing: Signing) -> bytes:
