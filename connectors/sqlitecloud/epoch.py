@@ -2,8 +2,8 @@
 
 Of a notification that lands nothing is changed. It is read to tell its stream, to judge the windows of snapshots that
 are under way, and to find out when a table must be read again: because it has columns that its last snapshot has not,
-or because the notification cannot be decoded. That does not end the epoch. Where no window is open, reading is put off
-(`unchecked`).
+or because the notification cannot be decoded. That does not end the epoch. Where no window is open, most are not read
+at all (`foreseen`), and reading of the others is put off (`unchecked`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from connectors.backoff import Backoff
 from connectors.base import Boundary, Frame, Kind, mark
 from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.attempts import TableAttempts
-from connectors.sqlitecloud.foreseen import nothing
+from connectors.sqlitecloud.foreseen import Foresees, nothing
 from connectors.sqlitecloud.landed import message_stream
 from connectors.sqlitecloud.messages import Notification
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
@@ -94,17 +94,18 @@ class Epoch:
         frames: list[Frame] = []
         later: list[Unread] = []
         room, whole, new = self._unchecked.room, Boundary.WHOLE, tuple.__new__
-        foresees, stream = nothing, ""
+        foresees: Foresees = nothing
+        stream = ""
         for notification in notifications:
             text, frame = notification
             spelt = text.decode(errors="surrogateescape")
             if not foresees(spelt):
                 table = self._named(text)
+                # A message has no table: behind one, which may open a window, everything is looked up anew.
                 foresees, stream = (nothing, "") if table is None else (table.foresees, table.stream)
                 if not foresees(spelt):
                     if table is None or table.is_open or room <= 0:
                         frames += self._read(notification)
-                        foresees = nothing  # what is read may open a window
                         continue
                     room -= len(text)
                     later.append((table, table.attempt, text))

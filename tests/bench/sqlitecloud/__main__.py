@@ -19,6 +19,8 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 
+import structlog
+
 from tests.bench.sqlitecloud.decode import decode
 from tests.bench.sqlitecloud.landing import landing
 from tests.bench.sqlitecloud.official import official
@@ -35,6 +37,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--notifications", type=int, default=500_000)
     chosen = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     for part in chosen.parts:
         for line in measured(part, chosen.notifications, chosen.runs):
             print(json.dumps(line), flush=True)

@@ -49,7 +49,6 @@ _MERGED = (
 def visible(rows: int, runs: int) -> dict[str, object]:
     """Commit and merge in turn; return the line to print."""
     folder = Path(tempfile.mkdtemp(prefix="silverfold-bench-"))
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     settings = settings_at(folder)
     spark = start_spark(settings, app="bench")
     try:
