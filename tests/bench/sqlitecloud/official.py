@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,19 @@ def official(notifications: int, runs: int) -> dict[str, object]:
             python_client(folder)
         except Missing as reason:
             return {"bench": "sqlitecloud-official", "missing": str(reason)}
-        certificate = folder / "server.pem"
-        trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
-        return beside(folder / "packages", certificate, notifications, runs)
+        authority, certificate = trustme.CA(), folder / "server.pem"
+        authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+        sent = Sent(notifications, certificate=certificate)
+        assert sent.authority is not None
+        authority.cert_pem.write_to_path(sent.authority)
+        return beside(folder / "packages", sent, runs)
 
 
-def beside(packages: Path, certificate: Path, notifications: int, runs: int) -> dict[str, object]:
+def beside(packages: Path, sent: Sent, runs: int) -> dict[str, object]:
     """Measure with a client that is installed."""
+    notifications = sent.notifications
     theirs, busy, paced, landed = list[float](), list[float](), list[float](), list[float]()
-    apart = Sent(notifications, joined=False, certificate=certificate)
-    with source(apart) as paced_source, source(Sent(notifications, certificate=certificate)) as fast_source:
+    with source(replace(sent, joined=False)) as paced_source, source(sent) as fast_source:
         for _ in range(runs):
             found = heard_by_official(packages, paced_source)
             assert found["heard"] == notifications, found

@@ -40,13 +40,18 @@ class Sent:
     Args:
         rows: In each notification.
         joined: Many frames in one write; else each by itself, which over TLS the official client takes.
-        certificate: A PEM file, for TLS.
+        certificate: A PEM file, for TLS; what it is signed by is beside it, as `authority`.
     """
 
     notifications: int
     rows: int = 1
     joined: bool = True
     certificate: Path | None = None
+
+    @property
+    def authority(self) -> Path | None:
+        """The PEM file to trust."""
+        return None if self.certificate is None else self.certificate.with_name("authority.pem")
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Source:
     @property
     def address(self) -> str:
         """What clients connect to."""
-        trust = "insecure=1" if self.sent.certificate is None else f"root_certificate={self.sent.certificate}"
+        trust = "insecure=1" if self.sent.authority is None else f"root_certificate={self.sent.authority}"
         return f"sqlitecloud://u:p@127.0.0.1:{self.port}/{DATABASE}?{trust}"
 
     def send(self) -> None:
