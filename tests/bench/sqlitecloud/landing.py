@@ -9,11 +9,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from structlog.testing import CapturingLogger
 
 from conf.model import Commit
 from connectors.base import Boundary, Frame, Kind, Receiver, Resume
@@ -95,9 +96,10 @@ async def spent_to_read(serving: Source) -> Spent:
 async def spent_to_land(serving: Source, place: Place) -> Spent:
     """Receive all notifications, behind a snapshot, into a fresh table; all are committed by the end."""
     receiver = SqliteCloudReceiver(feed_at(serving.address), rng=Random(1), clock=time.monotonic, environ={})
-    wanted = serving.sent.notifications
-    async with landing_at(place, receiver) as sink:
-        await until(lambda: sink.progressed)
+    wanted, told = serving.sent.notifications, CapturingLogger()
+    log = structlog.wrap_logger(told, processors=[], wrapper_class=structlog.make_filtering_bound_logger("info"))
+    async with landing_at(place, receiver, log) as sink:
+        await until(lambda: any(call.kwargs["event"] == "snapshot complete" for call in told.calls))
         before, began = sink.last, now()
         serving.send()
         await until(lambda: sink.last >= before + wanted)
@@ -109,11 +111,11 @@ async def spent_to_land(serving: Source, place: Place) -> Spent:
 
 
 @asynccontextmanager
-async def landing_at(place: Place, receiver: Receiver) -> AsyncIterator[BronzeSink]:
+async def landing_at(place: Place, receiver: Receiver, log: Any = LOG) -> AsyncIterator[BronzeSink]:
     """Run a receiver into a fresh table, as settings are without any, until the block ends."""
     clock, rng = (lambda: time.time_ns() // 1000), Random(1)
     writer = BronzeWriter(place, "bench", token="bench")
-    async with BronzeSink(writer, place, Commit(), clock=clock, rng=rng, log=LOG) as sink:
+    async with BronzeSink(writer, place, Commit(), clock=clock, rng=rng, log=log) as sink:
         running = asyncio.create_task(receiver.run(sink, Resume(sink.begin_epoch())))
         yield sink
         running.cancel()
