@@ -7,6 +7,7 @@ refuse is left undone. Tables grow to about twice their size, and stay there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple, cast
 
@@ -28,6 +29,8 @@ _REFUSED: Final = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, a
 """What a database may say to a row or a commit."""
 _LOOKED_AT: Final = 1_000
 """Rows from which a table without rowids has one drawn."""
+_COUNTED_AFTER: Final = 100
+"""Changes tried in a table, at least, after which its rows are counted again."""
 _PARENTS: Final = 50
 """Rows that a foreign key is chosen from."""
 
@@ -58,6 +61,14 @@ class WorkedTable(NamedTuple):
         return ("rowid",) if self.has_rowid else tuple(column.name for column in self.columns if column.in_key)
 
 
+@dataclass
+class _Size:
+    """How many rows a table has, as far as is known. What foreign keys and triggers do to it is seen when it is counted."""
+
+    rows: int
+    tries_left: int
+
+
 class Workload:
     """Changes every table of a database, by a session of the server's own. Used by one thread.
 
@@ -76,7 +87,7 @@ class Workload:
         self._chance = Random(seed)  # noqa: S311 - repeatable, not secret
         self._version: object = None
         self._tables: list[WorkedTable] = []
-        self._grown: dict[str, int] = {}
+        self._sizes: dict[str, _Size] = {}
         self._log = structlog.get_logger("sqlitecloud.workload")
         if not self._looked_at():
             path = str(session.database.path) if session.database else ""
@@ -115,11 +126,22 @@ class Workload:
         if version != self._version:
             self._version = version
             self._tables = _tables(self._connection)
+            self._sizes.clear()
         return self._tables
 
+    def _size(self, table: WorkedTable) -> _Size:
+        size = self._sizes.get(table.name)
+        if size is None or not size.tries_left:
+            rows = _count(self._connection, table.name)
+            size = self._sizes[table.name] = _Size(rows, max(_COUNTED_AFTER, rows // 10))
+        return size
+
     def _try(self, table: WorkedTable) -> int:
-        (work,) = self._chance.choices((self._insert, self._update, self._delete, self._move), self._weights(table))
-        row = self._drawn(table)
+        size = self._size(table)
+        size.tries_left -= 1
+        weights = _weights(size.rows, table.rows)
+        (work,) = self._chance.choices((self._insert, self._update, self._delete, self._move), weights)
+        row = self._drawn(table, size.rows)
         if row is None and work != self._insert:
             return 0
         try:
@@ -127,18 +149,10 @@ class Workload:
         except _REFUSED as error:
             self._log.debug("refused", table=table.name, reason=str(error))
             return 0
-        grown = {self._insert: made, self._delete: -made}.get(work, 0)
-        self._grown[table.name] = self._grown.get(table.name, 0) + grown
+        size.rows += {self._insert: made, self._delete: -made}.get(work, 0)
         return made
 
-    def _weights(self, table: WorkedTable) -> tuple[int, ...]:
-        """Return how likely each kind of change is: nothing grows or shrinks without end."""
-        rows = table.rows + self._grown.get(table.name, 0)
-        if rows > 2 * table.rows + 100:
-            return 10, 40, 40, 10
-        return (45, 35, 12, 8) if rows > table.rows // 2 + 3 else (60, 30, 0, 10)
-
-    def _drawn(self, table: WorkedTable) -> dict[str, SqliteValue] | None:
+    def _drawn(self, table: WorkedTable, rows: int) -> dict[str, SqliteValue] | None:
         """Return any row, with its address; None from an empty table."""
         names = [*table.address, *(column.name for column in table.columns)]
         query = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table.name)} "
@@ -148,8 +162,7 @@ class Workload:
                 query + "WHERE rowid >= ?", self._chance.randint(1, max(cast(int, highest), 1))
             )
         else:
-            rows = max(1, min(table.rows + self._grown.get(table.name, 0), _LOOKED_AT))
-            found = self._one(query + "LIMIT 1 OFFSET ?", self._chance.randrange(rows))
+            found = self._one(query + "LIMIT 1 OFFSET ?", self._chance.randrange(max(1, min(rows, _LOOKED_AT))))
         return dict(zip(names, found, strict=True)) if found else None
 
     def _one(self, query: str, *parameters: SqliteValue) -> tuple[SqliteValue, ...] | None:
@@ -198,6 +211,13 @@ class Workload:
         return self._chance.choice(found)[0] if found else like
 
 
+def _weights(rows: int, found: int) -> tuple[int, ...]:
+    """Return how likely each kind of change is in a table of so many rows, found with so many: it keeps its size."""
+    if rows > 2 * found + 100:
+        return 10, 40, 40, 10
+    return (45, 35, 12, 8) if rows > found // 2 + 3 else (60, 30, 0, 10)
+
+
 def _where(table: WorkedTable) -> str:
     return "WHERE " + " AND ".join(f"{quoted(name)} IS ?" for name in table.address)
 
@@ -222,8 +242,12 @@ def _table(connection: apsw.Connection, name: str, *, has_rowid: bool) -> Worked
         WorkedColumn(column, declared, bool(required or place), bool(place), parents.get(column.lower()))
         for column, declared, required, place in found
     )
-    (rows,) = cast(tuple[int], connection.execute(f"SELECT count(*) FROM {quoted(name)}").fetchone())
-    return WorkedTable(name, columns, has_rowid, rows)
+    return WorkedTable(name, columns, has_rowid, _count(connection, name))
+
+
+def _count(connection: apsw.Connection, table: str) -> int:
+    (rows,) = cast(tuple[int], connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone())
+    return rows
 
 
 def _parents(connection: apsw.Connection, table: str) -> dict[str, tuple[str, str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,9 +22,8 @@ from connectors.sqlitecloud.server import SqliteCloudServer
 from connectors.sqlitecloud.server_state import ServedSession
 from pipelines.bronze import read_small_columns
 from pipelines.places import Places
-from pipelines.receiving import receive
 from pipelines.store import open_table
-from tests.support.landing import LOG
+from tests.support.receiver_thread import ReceiverThread
 
 FEED: Final = "music"
 TABLES: Final = ("artist", "track", "pair")
@@ -65,11 +62,6 @@ class Live:
                 run(session, "COMMIT")
             except apsw.ConstraintError:
                 run(session, "ROLLBACK")
-
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """Return what SQLite holds, in no order."""
-        with apsw.Connection(str(self.path)) as connection:
-            return list(connection.execute(f"SELECT * FROM {table}"))
 
     def landed(self) -> int:
         """Wait until every table's newest snapshot of the newest epoch is whole and nothing more comes; return where.
@@ -149,8 +141,11 @@ def living(folder: Path, rng: Random, behaviour: Behaviour, **options: Any) -> I
         sessions = [server.own_session("music.db") for _ in range(2)]
         live = Live(server, path, Places(str(folder / "warehouse")), feed, rng, sessions)
         live.work(20)
-        with _receiving(live):
+        receiver = ReceiverThread(feed, CONNECTOR, live.places, rng)
+        try:
             yield live
+        finally:
+            receiver.stop()
 
 
 def _feed(address: str, options: Mapping[str, Any]) -> Feed:
@@ -164,31 +159,3 @@ def _feed(address: str, options: Mapping[str, Any]) -> Feed:
         Commit(interval_ms=20),
         Reconnect(first=0.01, longest=0.05),
     )
-
-
-@contextmanager
-def _receiving(live: Live) -> Iterator[None]:
-    """Run a receiver in a thread of its own."""
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    clock = iter(range(1_700_000_000_000_000, 1 << 62))
-    work = receive(
-        live.feed, CONNECTOR, live.places, stop=stop, clock=lambda: next(clock), rng=Random(live.rng.random()), log=LOG
-    )
-    failed: list[BaseException] = []
-
-    def lands() -> None:
-        try:
-            loop.run_until_complete(work)
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            loop.close()
-
-    thread = threading.Thread(target=lands)
-    thread.start()
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-    assert not failed, failed

@@ -1,0 +1,196 @@
+"""A database that lives through a history: what sessions write, what is cut, who dies; and a feed of it throughout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+import apsw
+
+from conf.model import Commit, Reconnect
+from conf.validate import validated
+from connectors.base import Feed
+from connectors.sqlitecloud.behaviour import Behaviour
+from connectors.sqlitecloud.connector import CONNECTOR
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.server import SqliteCloudServer
+from pipelines.bronze import read_small_columns
+from pipelines.expected import fold_bronze
+from pipelines.places import Places
+from pipelines.store import open_table
+from tests.support.receiver_thread import ReceiverThread
+from tests.support.sqlitecloud_live import run
+from tests.support.sqlitecloud_same import stored, unlike
+
+FEED: Final = "life"
+KEYS: Final = {"one": ("id",), "two": ("nr", "k"), "three": ("name",)}
+SCHEMA: Final = """
+CREATE TABLE one(id INTEGER PRIMARY KEY, a TEXT UNIQUE, n, x REAL DEFAULT 1.5);
+CREATE TABLE two(k TEXT, v NUMERIC, nr INT, b BLOB, PRIMARY KEY (nr, k)) WITHOUT ROWID;
+CREATE TABLE three(name VARCHAR(9) NOT NULL PRIMARY KEY, one INTEGER REFERENCES one ON DELETE CASCADE ON UPDATE CASCADE,
+    sqlite_type, pv);
+CREATE TRIGGER gone AFTER DELETE ON three BEGIN REPLACE INTO two(k, v, nr) VALUES (old.name, old.pv, 9); END;
+INSERT INTO one(id, a) VALUES (1, 'x'), (2, NULL), (3, '');
+INSERT INTO two VALUES ('a', 1, 1, NULL), ('b', '1', 1, x'00'), ('a', 2.5, 2, x'');
+INSERT INTO three VALUES ('p', 1, 'UPDATE', 2), ('q', 1, NULL, NULL), ('r', NULL, 1, 1.0);
+"""
+_PATIENCE: Final = 20.0
+
+Sql: TypeAlias = tuple[str, tuple[Any, ...]]
+
+
+class Transacts(NamedTuple):
+    """A session runs statements, of which any may be refused, and commits or rolls back."""
+
+    session: int
+    statements: Sequence[Sql]
+    commits: bool = True
+
+
+class Alters(NamedTuple):
+    """A table gets a column; a row that has it follows, without which nobody could know of the column."""
+
+    table: str
+
+
+class Cut(NamedTuple):
+    """Connections break: those of listeners, or all."""
+
+    all: bool
+
+
+class Dies(NamedTuple):
+    """The receiver dies of the commit in which it lands a transaction; another transaction, and it is started anew."""
+
+    after: bool
+    told: Transacts
+    untold: Transacts
+
+
+class Restarts(NamedTuple):
+    """The server ends; while it is away the file is written to; it comes back."""
+
+    unheard: Transacts
+
+
+Step: TypeAlias = Transacts | Alters | Cut | Dies | Restarts
+
+
+class History:
+    """One database, its server and the receiver of its feed. Use as a context manager."""
+
+    def __init__(self, folder: Path, behaviour: Behaviour, options: Mapping[str, Any]) -> None:
+        self._path, self._behaviour, self._columns = folder / "life.db", behaviour, 0
+        with closing(apsw.Connection(str(self._path))) as connection:
+            connection.execute(SCHEMA)
+        self._places, self._rng = Places(str(folder / "warehouse")), Random(1)
+        self._serve(0)
+        self._feed = Feed(
+            FEED,
+            "sqlitecloud",
+            f"{self._server.address('life.db')}&apikey=any",
+            validated(SqliteCloudOptions, options, file="test"),
+            {name: SqliteCloudTable() for name in KEYS},
+            Commit(interval_ms=5),
+            Reconnect(first=0.01, longest=0.05),
+        )
+        self._receive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self._receiver.stop()
+        finally:
+            self._server.close()
+
+    def live(self, steps: Sequence[Step]) -> None:
+        """Live through the steps, one after another."""
+        for step in steps:
+            match step:
+                case Transacts():
+                    self._transact(step)
+                case Alters(table):
+                    self._alter(table)
+                case Cut(all=True):
+                    self._server.disconnect_all()
+                case Cut():
+                    self._server.disconnect_listeners()
+                case Dies():
+                    self._die(step)
+                case Restarts(unheard):
+                    self._restart(unheard)
+
+    def at_rest(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return in which rows and cells the tables and what has landed are not the same, once that is all.
+
+        Waits until there is none, or for too long. What the receiver lands as it stops counts as well.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while self._unlike() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._receiver.stop()
+        found = self._unlike()
+        self._receive()
+        return found
+
+    def _unlike(self) -> dict[str, list[tuple[Any, ...]]]:
+        bronze = self._places.bronze(FEED)
+        if open_table(bronze) is None:
+            return {table: [("nothing landed",)] for table in KEYS}
+        last = max((max(batch["frame_seq"].to_pylist()) for batch in read_small_columns(bronze)), default=-1)
+        told = {table: fold_bronze(bronze, CONNECTOR, self._feed, table, last) for table in KEYS}
+        found = {name: unlike(stored(self._path, name), told[name].rows, KEYS[name]) for name in KEYS}
+        return {name: differences for name, differences in found.items() if differences}
+
+    def _serve(self, port: int) -> None:
+        self._server = SqliteCloudServer.start({"life.db": self._path}, port, behaviour=self._behaviour)
+        self._sessions = [self._server.own_session("life.db") for _ in range(2)]
+        for session in self._sessions:
+            run(session, "PRAGMA foreign_keys = ON")
+            run(session, "PRAGMA recursive_triggers = ON")
+
+    def _receive(self) -> None:
+        self._receiver = ReceiverThread(self._feed, CONNECTOR, self._places, self._rng)
+
+    def _transact(self, step: Transacts) -> None:
+        session = self._sessions[step.session]
+        run(session, "BEGIN IMMEDIATE")
+        for statement, values in step.statements:
+            try:
+                run(session, statement, *values)
+            except apsw.ConstraintError:
+                assert session.transactions.connection.in_transaction
+        run(session, "COMMIT" if step.commits else "ROLLBACK")
+
+    def _alter(self, table: str) -> None:
+        self._columns += 1
+        key = {"one": 99, "two": "z", "three": "z"}[table]
+        name = KEYS[table][-1]
+        others = {"two": ", nr"}.get(table, "")
+        run(self._sessions[0], f"ALTER TABLE {table} ADD COLUMN c{self._columns} DEFAULT 'then'")
+        run(self._sessions[1], f"DELETE FROM {table} WHERE {name} = ?", key)
+        run(self._sessions[1], f"INSERT INTO {table}({name}{others}) VALUES (?{', 1' * bool(others)})", key)
+
+    def _die(self, step: Dies) -> None:
+        with self._receiver.dies(after=step.after):
+            self._transact(step.told)
+        self._transact(step.untold)
+        self._receive()
+
+    def _restart(self, unheard: Transacts) -> None:
+        port = self._server.port
+        self._server.close()
+        with closing(apsw.Connection(str(self._path))) as connection:
+            for statement, values in unheard.statements:
+                try:
+                    connection.execute(statement, values)
+                except apsw.ConstraintError:
+                    continue
+        self._serve(port)
