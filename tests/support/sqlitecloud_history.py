@@ -96,7 +96,7 @@ class History:
             f"{self._server.address('life.db')}&apikey=any",
             validated(SqliteCloudOptions, options, file="test"),
             {name: SqliteCloudTable() for name in KEYS},
-            Commit(interval_ms=5),
+            Commit(interval_ms=20),
             Reconnect(first=0.01, longest=0.05),
         )
         self._receive()
@@ -134,7 +134,7 @@ class History:
         """
         deadline = time.monotonic() + _PATIENCE
         while self._unlike() and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(0.1)
         self._receiver.stop()
         found = self._unlike()
         self._receive()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def unlike(held: Rows, found: Rows, keys: Sequence[str]) -> list[tuple[Any, ...]
 
 def is_same(found: Any, cell: Any) -> bool:
     """Tell whether silver has what SQLite has; a column that may hold anything is text in silver."""
+    if isinstance(found, Decimal):
+        return found == Decimal(repr(cell))
     if not isinstance(found, str) or isinstance(cell, str | None):
         return bool(found == cell)
     return math.isclose(float(found), cell, rel_tol=0) if isinstance(cell, float) else found == str(cell)

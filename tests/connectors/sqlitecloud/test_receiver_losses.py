@@ -242,6 +242,41 @@ def test_a_notification_that_cannot_be_decoded_lands_and_the_table_is_read_again
     assert len([asked for asked in peer.asked if asked.startswith("AUTH")]) == 1
 
 
+LYING = b"%21 5 99 *0 0:1 1 1 \x40+1 a"
+"""Compressed, and not what it says it expands to."""
+
+
+@pytest.mark.parametrize(
+    ("octets", "selected", "reason"),
+    [
+        pytest.param(b"?5 hello", False, "bad_type", id="no type, notified"),
+        pytest.param(b"?5 hello", True, "bad_type", id="no type, selected"),
+        pytest.param(b"#five {}", False, "bad_length", id="no length, notified"),
+        pytest.param(b"#99999999999 {", False, "too_large", id="too large, notified"),
+        pytest.param(b"*99999999999 0:1", True, "too_large", id="too large, selected"),
+        pytest.param(LYING, False, "unexpected_frame", id="compressed, notified"),
+        pytest.param(LYING, True, "bad_compression", id="compressed, selected"),
+    ],
+)
+def test_what_is_no_frame_ends_the_epoch_and_what_came_before_has_landed(octets, selected, reason):
+    row = {"sqlite_type": "INSERT", "id": 1}
+    good = said(channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[row])
+    rows = octets if selected else encode_rowset(Rowset((Column("id"), Column("a")), []))
+    pauth = OK + encode_json(good) + octets * (not selected)
+    peer, sink = Peer({"SELECT name, type": encode_rowset(XINFO), "SELECT": rows}, pauth=pauth), Sink()
+
+    async def running():
+        async with scripted(peer) as address, asyncio.timeout(30):
+            await receiver_at(address, fence=False, settle_seconds=0.02).run(sink, Resume(1))
+
+    with pytest.raises(RemoteProtocolError, match=reason) as raised:
+        asyncio.run(running())
+
+    assert raised.value.retryable
+    assert sink.outline("foo").count("data, whole") == 1
+    assert [mark["reason"].split(" ")[0].strip(":") for mark in sink.marks("bad frame")] == [reason]
+
+
 def test_an_update_of_a_row_that_is_nowhere_voids_the_attempt():
     empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
     lost = said(

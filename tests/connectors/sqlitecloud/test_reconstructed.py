@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from pipelines.cuts import read_cuts
 from pipelines.expected import fold_bronze
+from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from tests.support.building_once import all_rows, build_once
 from tests.support.sqlitecloud_live import FEED, TABLES, Live, living, run
@@ -71,13 +74,14 @@ def interrupt(live: Live, stage: int) -> None:
 
 def test_silver_equals_sqlite_and_shows_each_commit_whole(spark: SparkSession, tmp_path: Path) -> None:
     with living(tmp_path, Random(11), Behaviour(pacing=Pacing.JOINED)) as live:
-        for stage in (0, 2, 3):
-            live.work(40)
-            interrupt(live, stage)
-            live.work(40)
+        with polled(live) as polls:
+            for stage in (0, 2, 3):
+                live.work(40)
+                interrupt(live, stage)
+                live.work(40)
+                build(spark, live)
+            live.landed()
             build(spark, live)
-        live.landed()
-        build(spark, live)
 
         for table in TABLES:
             rows = all_rows(DeltaTable(live.places.silver(FEED, table).url))
@@ -86,9 +90,35 @@ def test_silver_equals_sqlite_and_shows_each_commit_whole(spark: SparkSession, t
         pairs = [cut for cut in read_cuts(live.places, FEED) if cut.table == "pair"]
         assert len(pairs) > 2
         for cut in pairs:
-            rows = all_rows(DeltaTable(live.places.silver(FEED, "pair").url, version=cut.delta_version))
-            told = {side: {row["nr"]: row["told"] for row in rows if row["side"] == side} for side in ("left", "right")}
-            assert told["left"] == told["right"]
+            assert sides_agree(DeltaTable(live.places.silver(FEED, "pair").url, version=cut.delta_version))
+        assert len(polls) > len(pairs)
+        assert all(polls)
+
+
+@contextmanager
+def polled(live: Live) -> Iterator[list[bool]]:
+    """Read the pairs in silver again and again, as a reader beside the builds does; return what each reading found."""
+    over, found = threading.Event(), list[bool]()
+
+    def poll() -> None:
+        while not over.wait(0.05):
+            if (opened := open_table(live.places.silver(FEED, "pair"))) is not None:
+                found.append(sides_agree(opened))
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def sides_agree(pairs: DeltaTable) -> bool:
+    """Tell whether every commit that is in a table of pairs is there as a whole: it told both sides the same."""
+    rows = all_rows(pairs)
+    left, right = ({row["nr"]: row["told"] for row in rows if row["side"] == side} for side in ("left", "right"))
+    return left == right
 
 
 def build(spark: SparkSession, live: Live) -> None:

@@ -71,6 +71,22 @@ def test_every_table_that_can_be_is_changed_and_its_constraints_hold(music: Path
     assert max(map(len, after.values())) < 250
 
 
+def test_tables_that_lose_rows_to_their_parents_keep_their_size(tmp_path: Path) -> None:
+    path = tmp_path / "tree.db"
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        """CREATE TABLE parent(id INTEGER PRIMARY KEY);
+        CREATE TABLE child(id INTEGER PRIMARY KEY, parent INT NOT NULL REFERENCES parent ON DELETE CASCADE);
+        INSERT INTO parent VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10);
+        INSERT INTO child(parent) SELECT a.id FROM parent AS a, parent AS b"""
+    )
+    connection.close()
+
+    worked(path, 3, 1_500)
+
+    assert len(contents(path)["child"]) > 20
+
+
 def test_a_seed_says_what_happens(music: Path, tmp_path: Path) -> None:
     again, other = tmp_path / "again.db", tmp_path / "other.db"
     shutil.copy(music, again)
