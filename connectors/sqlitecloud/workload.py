@@ -63,7 +63,7 @@ class WorkedTable(NamedTuple):
 
 @dataclass
 class _Size:
-    """How many rows a table has, as far as is known. What foreign keys and triggers do to it is seen when it is counted."""
+    """How many rows a table has, about: what foreign keys and triggers do to it is seen when it is counted again."""
 
     rows: int
     tries_left: int

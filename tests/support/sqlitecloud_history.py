@@ -134,7 +134,7 @@ class History:
         """
         deadline = time.monotonic() + _PATIENCE
         while self._unlike() and time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(0.2)
         self._receiver.stop()
         found = self._unlike()
         self._receive()
