@@ -19,14 +19,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.load import load_settings
+from connectors.base import Kind
 from connectors.registry import open_feed
 from jobs import cli
-from pipelines.bronze import read_small_columns
-from pipelines.expected import fold_bronze
+from pipelines.bronze import read_frames
 from pipelines.places import Places
 from pipelines.store import open_table
 from tests.jobs.test_kills import A_JVM_OF_ITS_OWN
 from tests.support.building_once import all_rows
+from tests.support.sqlitecloud_live import reached
+from tests.support.sqlitecloud_peer import Peer
 from tests.support.sqlitecloud_same import unlike
 
 pytestmark = pytest.mark.xdist_group("kills")
@@ -75,6 +77,7 @@ class Shop:
         self.settings = load_settings(folder, "local", self.environ)
         self.connector, self.feed = open_feed("shop", self.settings)
         self.places = Places(self.settings.warehouse)
+        self.bronze = self.places.bronze("shop")
         self.receive()
 
     def start(self, name: str, module: str, *arguments: str, **environ: str) -> subprocess.Popen[str]:
@@ -119,29 +122,26 @@ class Shop:
 
     def come_to_rest(self) -> None:
         """Let the changes end, and the receiver once it has landed them all."""
+        before = self.epoch()
         self.kill("simulate")
         self.simulate("--changes-for", "0.5")
         quiet = self.running["simulate"].stdout
         assert quiet is not None
         while not quiet.readline().startswith("quiet after"):
             assert self.running["simulate"].poll() is None
-        for name in KEYS:  # what has come to rest stays there
-            self.until(self.has_landed, name)
+        self.until(lambda: self.epoch() > before and not reached(self.bronze, KEYS)[2])
+        with Peer(self.port) as peer:
+            peer.ask("USE DATABASE shop.db; INSERT INTO Genre(Name) VALUES ('the last of all')")
+        self.until(self.has_heard, b"the last of all")
         self.running["receive"].terminate()
         assert self.running["receive"].wait(PATIENCE) == 0
 
     def epoch(self) -> int:
-        if open_table(self.places.bronze("shop")) is None:
-            return 0
-        return max((max(batch["epoch"].to_pylist()) for batch in self.small_columns()), default=0)
+        return reached(self.bronze, KEYS)[1]
 
-    def small_columns(self) -> Any:
-        return read_small_columns(self.places.bronze("shop"))
-
-    def has_landed(self, table: str) -> bool:
-        last = max(max(batch["frame_seq"].to_pylist()) for batch in self.small_columns())
-        told = fold_bronze(self.places.bronze("shop"), self.connector, self.feed, table, last)
-        return not unlike(self.stored(table), told.rows, KEYS[table])
+    def has_heard(self, text: bytes) -> bool:
+        """Tell whether a notification with a text has landed, and so has whatever was notified before."""
+        return any(text in frame.body for frame in read_frames(self.bronze, kind=Kind.DATA))
 
     def stored(self, table: str) -> list[dict[str, Any]]:
         """Return the rows as Python's own SQLite reads them."""
@@ -152,7 +152,7 @@ class Shop:
     def silver(self, table: str) -> list[dict[str, Any]]:
         return all_rows(DeltaTable(self.places.silver("shop", table).url))
 
-    def until(self, met: Callable[..., object], *given: str) -> None:
+    def until(self, met: Callable[..., object], *given: object) -> None:
         deadline = time.monotonic() + PATIENCE
         while not met(*given):
             assert time.monotonic() < deadline, self.log.read_text()

@@ -15,7 +15,7 @@ from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from tests.support.sqlitecloud_history import KEYS, Alters, Cut, Dies, History, Restarts, Sql, Step, Transacts
 
-HISTORIES = max(1, settings().max_examples // 13)
+HISTORIES = max(1, settings().max_examples // 20)
 
 ids = st.integers(-1, 4)
 names = st.sampled_from(["a", "b", "ü;'", "z"])
@@ -86,7 +86,7 @@ behaviours = st.builds(
 options = st.fixed_dictionaries(
     {
         "blob": st.just("base64"),
-        "canary_seconds": st.just(0.2),
+        "canary_seconds": st.just(0.5),
         "settle_seconds": st.just(0.1),
         "fence": st.sampled_from([True, True, False]),
         "max_rows": st.sampled_from([0, 2]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
 from connectors.sqlitecloud.server_state import ServedSession
 from pipelines.bronze import read_small_columns
-from pipelines.places import Places
+from pipelines.places import Place, Places
 from pipelines.store import open_table
 from tests.support.receiver_thread import ReceiverThread
 
@@ -70,28 +70,14 @@ class Live:
         """
         deadline, before, since = time.monotonic() + _PATIENCE, -1, time.monotonic()
         while time.monotonic() < deadline:
-            last, whole = self._reached()
+            last, _, open_ = reached(self.places.bronze(FEED), TABLES)
+            whole = not open_
             if last != before:
                 before, since = last, time.monotonic()
             elif whole and time.monotonic() - since > 0.5:
                 return last
             time.sleep(0.05)
         raise AssertionError("the receiver does not come to rest")
-
-    def _reached(self) -> tuple[int, bool]:
-        if open_table(self.places.bronze(FEED)) is None:
-            return -1, False
-        last, epoch, open_ = -1, 0, set(TABLES)
-        for batch in read_small_columns(self.places.bronze(FEED)):
-            for frame in batch.to_pylist():
-                last = frame["frame_seq"]
-                if frame["epoch"] > epoch:
-                    epoch, open_ = frame["epoch"], set(TABLES)
-                if frame["boundary"] == "end":
-                    open_.discard(frame["stream"])
-                elif frame["boundary"] == "begin":
-                    open_.add(frame["stream"])
-        return last, not open_
 
     def _statement(self) -> tuple[str, tuple[Any, ...]]:
         rng = self.rng
@@ -121,6 +107,21 @@ class Live:
         nr = self.rng.randint(1, 5)
         for side in ("left", "right"):
             run(session, "INSERT OR REPLACE INTO pair VALUES (?, ?, ?)", nr, side, self._moment)
+
+
+def reached(bronze: Place, tables: Collection[str]) -> tuple[int, int, set[str]]:
+    """Return the last position, its epoch, and the tables of which that epoch has no whole snapshot, or an open one."""
+    last, epoch, open_ = -1, 0, set(tables)
+    for batch in read_small_columns(bronze) if open_table(bronze) else ():
+        for frame in batch.to_pylist():
+            last = frame["frame_seq"]
+            if frame["epoch"] > epoch:
+                epoch, open_ = frame["epoch"], set(tables)
+            if frame["boundary"] == "end":
+                open_.discard(frame["stream"])
+            elif frame["boundary"] == "begin":
+                open_.add(frame["stream"])
+    return last, epoch, open_
 
 
 def run(session: ServedSession, statement: str, *values: Any) -> None:
