@@ -181,7 +181,8 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield shop
 
 
-@pytest.mark.parametrize("builds", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("builds", [False, True])
 def test_whoever_is_killed_when_every_table_is_what_the_database_holds(
     spark: SparkSession, shop: Shop, *, builds: bool
 ) -> None:
