@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -57,24 +58,38 @@ def test_it_travels_to_sparks_workers(found: Connector) -> None:
 
 @pytest.mark.parametrize("part", PURE)
 def test_its_protocol_opens_nothing(found: Connector, part: str) -> None:
-    loaded = loaded_by(f"{folder(found)}.{part}")
-    assert not loaded & {"socket", "asyncio", "pyspark", "deltalake"}
+    module = f"{folder(found)}.{part}"
+    brought = loaded()[module]
+    assert module in brought
+    assert not brought & {"socket", "asyncio", "pyspark", "deltalake"}
 
 
 def test_its_receiver_does_not_load_spark(found: Connector) -> None:
-    assert "pyspark" not in loaded_by(f"{folder(found)}.receiver")
+    module = f"{folder(found)}.receiver"
+    brought = loaded()[module]
+    assert module in brought
+    assert "pyspark" not in brought
 
 
-def loaded_by(module: str) -> set[str]:
-    """Return the modules that importing one brings, beyond those of numpy and Arrow."""
+@cache
+def loaded() -> dict[str, set[str]]:
+    """Return for the pure modules and the receiver of each connector what had been imported by then.
+
+    A process imports them one after another, the pure ones first: what one of them brings is also with all later ones.
+    What numpy and Arrow bring is left out.
+    """
+    folders = [folder(find_connector(name)) for name in sorted(CONNECTORS)]
+    modules = [f"{each}.{part}" for part in (*PURE, "receiver") for each in folders]
     script = (
         "import sys, numpy, pyarrow, pyarrow.compute\n"
+        "from importlib import import_module\n"
         "before = set(sys.modules)\n"
-        f"import {module}\n"
-        "print(*(set(sys.modules) - before))"
+        "for module in sys.argv[1:]:\n"
+        "    import_module(module)\n"
+        "    print(module, *(set(sys.modules) - before))"
     )
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    return set(done.stdout.split())
+    done = subprocess.run([sys.executable, "-c", script, *modules], check=True, capture_output=True, text=True)
+    return {module: set(brought) for module, *brought in map(str.split, done.stdout.splitlines())}
 
 
 def test_the_connector_object_lives_in_its_own_folder(found: Connector) -> None:
