@@ -75,20 +75,38 @@ def ended(process):
     return process.returncode, logged
 
 
-def wait_for_snapshot(places, epoch=1):
+def wait_until(condition, complaint):
     deadline = time.monotonic() + PATIENCE
-    while not any(
-        frame.epoch >= epoch and (frame.kind, frame.boundary) == ("snapshot", "end") for frame in landed(places)
-    ):
-        assert time.monotonic() < deadline, "no snapshot landed"
-        time.sleep(0.05)
+    while not condition():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.01)
+
+
+def wait_for_landed(places, condition, complaint):
+    """Wait for frames that meet a condition. They are read when there is a commit more, not each time anew."""
+    log = places.bronze("market").local / "_delta_log"
+    seen = set()
+
+    def met():
+        nonlocal seen
+        before, seen = seen, set(log.glob("*.json"))
+        return seen != before and condition(landed(places))
+
+    wait_until(met, complaint)
+
+
+def wait_for_snapshot(places, epoch=1):
+    def has_snapshot(frames):
+        return any(frame.epoch >= epoch and (frame.kind, frame.boundary) == ("snapshot", "end") for frame in frames)
+
+    wait_for_landed(places, has_snapshot, "no snapshot landed")
 
 
 def wait_for_rows(places, table):
-    deadline = time.monotonic() + PATIENCE
-    while replay(landed(places), "baskets").keys() != table.rows().keys():
-        assert time.monotonic() < deadline, "the last rows did not land"
-        time.sleep(0.05)
+    def has_all(frames):
+        return replay(frames, "baskets").keys() == table.rows().keys()
+
+    wait_for_landed(places, has_all, "the last rows did not land")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -152,12 +170,12 @@ def test_a_store_that_cannot_be_opened_is_exit_code_3(conf):
     assert (code, "Traceback" in logged) == (3, False), logged
 
 
-def test_a_receiver_loads_neither_spark_nor_pandas():
+def test_a_receiver_loads_neither_spark_nor_pandas_nor_the_parser_of_conditions():
     program = """
 import sys, jobs.receive
 from connectors.registry import find_connector
 from connectors.deephaven.receiver import DeephavenReceiver
-print([name for name in ("pyspark", "pandas") if name in sys.modules])
+print([name for name in ("pyspark", "pandas", "sqlglot") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
@@ -223,12 +241,13 @@ def die():
 
 
 @pytest.mark.parametrize("step", KILLED)
-def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(conf, places, table, step):
+def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(conf, places, server, table, step):
     feed = (conf / "feeds/market.toml").read_text()
     (conf / "feeds/market.toml").write_text(feed.replace("interval_ms = 10", "interval_ms = 1, compact_every = 3"))
     program = conf / "killed.py"
     program.write_text(PRELUDE + KILLED[step] + 'main_of("receive")\n')
     with started(conf, program=(str(program),)) as process:
+        wait_until(lambda: server.client_count, "it does not connect")
         keep_changing(table, until=lambda: process.poll() is not None)
         assert ended(process)[0] == -signal.SIGKILL
     before = landed(places)
