@@ -38,6 +38,7 @@ from connectors.sqlitecloud.messages import (
 )
 from connectors.sqlitecloud.requests import read_statement
 from tests.support.sqlitecloud_vectors import cell, message, names, octets, vectors
+from tests.support.tries import half
 
 WRITTEN = {"string", "zstring", "int", "null", "blob", "json", "array", "rowset", "rowset_chunk", "command"}
 FRAMES = [
@@ -113,6 +114,7 @@ def test_what_is_no_command_is_refused_and_the_next_frame_is_read(whole):
     assert read_statement(cutter.next_frame()) == Statement("PING")
 
 
+@half
 @given(values)
 def test_a_value_is_read_as_it_was_written(value):
     assert frame(encode_value(value)) == Single(value)
