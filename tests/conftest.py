@@ -38,8 +38,9 @@ _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses the session, and run all that needs a Spark last: most mistakes show in the first seconds.
 
-    Tests that look at one build together stay with one worker. What is for the night is left to it, and what needs
-    others' programs to whoever asks for it: ``-m interop``.
+    Tests that look at one build together stay with one worker, as do quick tests of a file: what they share is made
+    once, and handing out thousands of tests one by one takes longer than running them. What is for the night is left
+    to it, and what needs others' programs to whoever asks for it: ``-m interop``.
     """
     asked = "interop" in config.getoption("markexpr")
     dear = [
@@ -55,6 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
         if _TOLD_ONCE.intersection(fixtures):
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
+        elif not any(item.get_closest_marker(name) for name in ("spark", "house", "xdist_group")):
+            item.add_marker(pytest.mark.xdist_group(f"quick ones of {item.location[0]}"))
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
