@@ -25,7 +25,7 @@ from pipelines.rules import StreamRules
 from pipelines.verify import Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
-from tests.support.tries import half
+from tests.support.tries import a_third
 from tests.support.written_silver import write_silver
 
 FEED = "market"
@@ -88,7 +88,7 @@ class Market:
 
 
 @example([("snapshot", "quotes"), ("snapshot", "trades"), ("update", "quotes"), ("snapshot", "quotes")], (1.0, 1.0))
-@half
+@a_third
 @given(steps=STEPS, parts=st.tuples(st.floats(0.3, 1.0), st.floats(0.3, 1.0)))
 def test_what_retention_leaves_is_enough(steps: list[tuple[str, str]], parts: tuple[float, float]):
     with tempfile.TemporaryDirectory() as root:
