@@ -11,7 +11,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Severity
+from connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Severity, values_text
 from connectors.wire.sbe.model import Schema
 
 _WORDS = {
@@ -106,12 +106,8 @@ def _where(finding: Finding, directions: Sequence[Direction]) -> str:
 
 def _details(finding: Finding) -> Iterator[str]:
     yield finding.sentence
-    if finding.old is not None and finding.new is not None:
-        yield f"{finding.old} → {finding.new}"
-    elif finding.old is not None:
-        yield f"was: {finding.old}"
-    elif finding.new is not None:
-        yield f"now: {finding.new}"
+    if values := values_text(finding):
+        yield values
     if finding.used_by:
         yield f"used by {', '.join(finding.used_by)}"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from conf.errors import SchemaError
 from connectors.base import SourceChange
-from connectors.wire.sbe.compare.findings import Finding
+from connectors.wire.sbe.compare.findings import Finding, values_text
 from connectors.wire.sbe.compare.schemas import compare
 from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import load_schema
@@ -50,5 +50,5 @@ def what_changed(before: bytes, now: Schema) -> dict[str, Any]:
 
 
 def _line(finding: Finding) -> str:
-    values = f": {finding.old or 'nothing'} became {finding.new or 'nothing'}" if finding.old or finding.new else ""
+    values = f": {text}" if (text := values_text(finding)) else ""
     return f"{finding.path}: {finding.title} ({finding.rule}){values}"

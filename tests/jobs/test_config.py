@@ -175,8 +175,8 @@ def test_what_changed_in_a_schema_since_it_landed_is_told(capsys, tmp_path):
         "stream: sbe at file:/data/frames.bin\n"
         "  Order: Order, every row as it came\n"
         "  schema changed since it landed: version 0 → 1\n"
-        "    Order.price: field added at the end (R20): nothing became int32 at 6, since 1\n"
-        "    Order.legs.ratio: field added at the end (R20): nothing became uint8 at 2, since 1\n"
+        "    Order.price: field added at the end (R20): now: int32 at 6, since 1\n"
+        "    Order.legs.ratio: field added at the end (R20): now: uint8 at 2, since 1\n"
         f"1 feed, warehouse {tmp_path}/lake: no mistakes\n"
     )
     assert (code, err) == (0, "")

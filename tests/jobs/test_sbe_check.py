@@ -60,6 +60,15 @@ def test_a_break_ends_with_1_and_is_told_with_what_to_do(files: Path, capsys: py
     )
 
 
+def test_days_are_dates_wherever_versions_are_told(files: Path, capsys: pytest.CaptureFixture[str]):
+    ping, since = 'name="Ping" id="2"', 'name="Ping" id="2" deprecated="18367"'
+    write(files, "T1", [*DAYS[0], [ping, since]], [*DAYS[1], [ping, since.replace("18367", "18400")]])
+
+    assert exits() == 0
+
+    assert "deprecated 18367 (2020-04-15) → deprecated 18400 (2020-05-18)\n" in capsys.readouterr().out
+
+
 def test_warnings_end_with_0(files: Path, capsys: pytest.CaptureFixture[str]):
     write(files, "T84")
 

@@ -178,10 +178,10 @@ def test_an_epoch_begins_with_the_schema_unless_it_landed_before():
         "version": 3,
         "breaks": False,
         "changes": [
-            "Order.price: field added at the end (R20): nothing became int32 at 6, since 1",
-            "Order.legs.ratio: field added at the end (R20): nothing became uint8 at 2, since 1",
-            "Order.fees: group added before data (R51): nothing became group with entries of 2 bytes, since 3",
-            "Order.memo: data added at the end (R65): nothing became UTF-8 after a uint8 length, since 2",
+            "Order.price: field added at the end (R20): now: int32 at 6, since 1",
+            "Order.legs.ratio: field added at the end (R20): now: uint8 at 2, since 1",
+            "Order.fees: group added before data (R51): now: group with entries of 2 bytes, since 3",
+            "Order.memo: data added at the end (R65): now: UTF-8 after a uint8 length, since 2",
         ],
     }
 
@@ -200,8 +200,8 @@ def test_a_schema_lands_with_the_files_it_includes_and_is_compared_with_its_next
     assert load_schema(before).encodings == first.encodings
     assert load_schema(before).messages == first.messages
     assert what_changed(before, feed_schema(str(schema)))["changes"] == [
-        "schema: version not raised, descriptions differ (R7): version 0 became version 0",
-        "Tag: unused encoding changed (R97): scalar became scalar",
+        "schema: version not raised, descriptions differ (R7): version 0 → version 0",
+        "Tag: unused encoding changed (R97): scalar → scalar",
     ]
 
 

@@ -31,20 +31,24 @@ def compare_ages(ledger: Ledger, spot: Spot, old: Age, new: Age, *, value: bool 
         value: It is an enum's value or a set's choice: those are named whatever their version.
     """
     if new.since > ledger.old.version and new.since > old.since and not value:
-        ledger.add("R100", spot, old=old.since, new=new.since)
+        ledger.add("R100", spot, old=f"since {old.since}", new=f"since {new.since}")
     elif new.since != old.since:
-        ledger.add("R101", spot, old=old.since, new=new.since)
+        ledger.add("R101", spot, old=f"since {old.since}", new=f"since {new.since}")
     compare_deprecation(ledger, spot, old, new)
 
 
 def compare_deprecation(ledger: Ledger, spot: Spot, old: Age, new: Age) -> None:
     """Compare from when an element that both have is deprecated."""
     if old.deprecated is None and new.deprecated is not None:
-        ledger.add("R103", spot, new=new.deprecated)
+        ledger.add("R103", spot, new=_deprecation(new))
     elif old.deprecated != new.deprecated:
-        ledger.add("R104", spot, old=old.deprecated, new=new.deprecated)
+        ledger.add("R104", spot, old=_deprecation(old), new=_deprecation(new))
     if old != new:
         check_new_age(ledger, spot, new)
+
+
+def _deprecation(age: Age) -> str | None:
+    return None if age.deprecated is None else f"deprecated {age.deprecated}"
 
 
 def check_new_age(ledger: Ledger, spot: Spot, new: Age) -> None:

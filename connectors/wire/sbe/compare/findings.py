@@ -84,6 +84,15 @@ class Finding:
         return () if self.message is None else (self.message,)
 
 
+def values_text(finding: Finding) -> str:
+    """Return what the schemas have there, for people; empty when neither has anything."""
+    if finding.old is not None and finding.new is not None:
+        return f"{finding.old} → {finding.new}"
+    if finding.old is not None:
+        return f"was: {finding.old}"
+    return "" if finding.new is None else f"now: {finding.new}"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """All that differs between two schemas, by message id, place in the message, and rule."""

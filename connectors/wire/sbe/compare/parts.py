@@ -37,14 +37,21 @@ def compare_groups(ledger: Ledger, spot: Spot, old: Body, new: Body) -> list[tup
 
 def _group_row(ledger: Ledger, group: Group, old: Body) -> str:
     if isinstance(old, Message) and not old.data:
-        return "R50" if ledger.framed else "R50/unframed"
+        return _at_the_end(ledger, "R50")
     row = "R51" if isinstance(old, Message) else "R54"
-    return row if can_skip_group(group, ledger.old) else _unskippable(ledger, row)
+    return _inside(ledger, row, can_skip=can_skip_group(group, ledger.old))
 
 
-def _unskippable(ledger: Ledger, row: str) -> str:
-    """Return the row for what counts do not help to pass; without counts nothing does, and the plain one says it."""
-    return f"{row}/unskippable" if ledger.profile == "counted" else row
+def _at_the_end(ledger: Ledger, row: str) -> str:
+    """Return the row for what no old reader looks behind, unless it looks for the next message there."""
+    return row if ledger.framed or ledger.profile == "counted" else f"{row}/unframed"
+
+
+def _inside(ledger: Ledger, row: str, *, can_skip: bool) -> str:
+    """Return the row for what has known parts behind it: only counts may help old readers to pass it."""
+    if ledger.profile != "counted":
+        return row
+    return f"{row}/counted" if can_skip else f"{row}/unskippable"
 
 
 def compare_data(ledger: Ledger, spot: Spot, old: Body, new: Body) -> None:
@@ -68,8 +75,8 @@ def compare_data(ledger: Ledger, spot: Spot, old: Body, new: Body) -> None:
 
 def _data_row(ledger: Ledger, data: Data, *, root: bool) -> str:
     if root:
-        return "R65" if ledger.framed else "R65/unframed"
-    return "R66" if can_skip_data(data, ledger.old) else _unskippable(ledger, "R66")
+        return _at_the_end(ledger, "R65")
+    return _inside(ledger, "R66", can_skip=can_skip_data(data, ledger.old))
 
 
 def _names(level: Sequence[Group] | Sequence[Data]) -> str:

@@ -48,6 +48,7 @@ def _rule(severities: str, kind: str, title: str, sees: str) -> Rule:
 
 _ABSENT = "New readers report {name} absent in messages before version {since}"
 _UNTOUCHED = "Nothing on the wire changes"
+_PASSED = "Old readers pass over it: counts tell them that it is there."
 _LOST = "take what follows for something else"
 
 RULES: dict[str, Rule] = {
@@ -128,10 +129,11 @@ RULES: dict[str, Rule] = {
     "R46": _rule("WW", "R", "block became longer",
         "The added bytes are padding; readers that go by their own block length lose their place."),
     "R50": _rule("--", "-", "group added at the end", _ABSENT + "; old readers leave it over at the end."),
-    "R50/unframed": _rule("-B --", "-", "group added at the end, messages not framed",
+    "R50/unframed": _rule("-B", "-", "group added at the end, messages not framed",
         "Old readers take its dimensions for the header of the next message."),
-    "R51": _rule("-B --", "L", "group added before data",
+    "R51": _rule("-B", "L", "group added before data",
         "Old readers take its dimensions for the length of the data that follows."),
+    "R51/counted": _rule("--", "-", "group added before data", _PASSED),
     "R51/unskippable": _rule("-B", "L", "group added before data, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and do not reach the data behind it."),
     "R52": _rule("B- W-", "L", "new group lacks its version",
@@ -141,8 +143,9 @@ RULES: dict[str, Rule] = {
         "New readers of version {version} messages take the next part for the dimensions of {name}."),
     "R53": _rule("WB", "L", "group inserted before another",
         "Old readers take its dimensions and entries for those of the group behind it."),
-    "R54": _rule("-B --", "L", "group added inside entries",
+    "R54": _rule("-B", "L", "group added inside entries",
         "Old readers lose their place at the end of the first entry."),
+    "R54/counted": _rule("--", "-", "group added inside entries", _PASSED),
     "R54/unskippable": _rule("-B", "L", "group added inside entries, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and lose their place at the end of the first entry."),
     "R55": _rule("BB", "L", "group removed", f"Both sides lose their place where {{name}} was, and {_LOST}."),
@@ -163,10 +166,11 @@ RULES: dict[str, Rule] = {
         "Old readers refuse new messages whose number of entries is outside of it."),
     "R60": _said("II", "-", "group renamed or renumbered", f"{_UNTOUCHED}."),
     "R65": _rule("--", "-", "data added at the end", _ABSENT + "; old readers leave it over at the end."),
-    "R65/unframed": _rule("-B --", "-", "data added at the end, messages not framed",
+    "R65/unframed": _rule("-B", "-", "data added at the end, messages not framed",
         "Old readers take its length for the header of the next message."),
-    "R66": _rule("-B --", "L", "data added inside entries",
+    "R66": _rule("-B", "L", "data added inside entries",
         "Old readers lose their place at the end of the first entry."),
+    "R66/counted": _rule("--", "-", "data added inside entries", _PASSED),
     "R66/unskippable": _rule("-B", "L", "data added inside entries, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and lose their place at the end of the first entry."),
     "R67": _rule("B- W-", "L", "new data lacks its version",

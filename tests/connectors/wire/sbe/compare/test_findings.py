@@ -51,6 +51,15 @@ def test_a_finding_says_who_would_see_what():
     assert found.advice("backward", "forward") == {"Order": CEASES}
 
 
+@pytest.mark.parametrize("case", ["T30", "T36", "T45"])
+def test_what_counts_make_harmless_is_not_told_as_a_harm(case: str):
+    found = compare(*CASES[case].schemas("counted"))
+
+    (finding,) = found.findings
+    assert (finding.forward, finding.kind) == (Severity.NONE, Kind.NONE)
+    assert finding.sentence == "Old readers pass over it: counts tell them that it is there."
+
+
 def test_an_encoding_is_told_once_with_all_that_use_it():
     found = change(
         ['<validValue name="Sell">S</validValue>', ""],
@@ -178,7 +187,7 @@ def test_a_type_tells_what_is_said_of_it():
     assert [(finding.rule, finding.path, finding.new) for finding in found.findings] == [
         ("R40", "Flags", "How it is shown"),
         ("R40", "Flags.firm", "Binding"),
-        ("R103", "Flags", "2"),
+        ("R103", "Flags", "deprecated 2"),
     ]
 
 
