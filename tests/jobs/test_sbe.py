@@ -275,7 +275,7 @@ def test_nothing_is_decoded_by_a_schema_that_is_not_valid(capsys, lines, schema)
 
     shown = Shown(capsys, "decode", "--schema", file, "--hex", lines(QUOTE))
 
-    assert shown.err == f"silverfold: {file}:7: E07: there is no encoding called uint9\n"
+    assert shown.err == f"silverfold: {file}:7: E07: field a: there is no encoding called uint9\n"
     assert (shown.out, shown.code) == ("", 2)
 
 

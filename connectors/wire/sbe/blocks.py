@@ -28,7 +28,7 @@ from connectors.wire.sbe.model import (
     Set,
 )
 from connectors.wire.sbe.primitives import TRAITS, held
-from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, fixed_text_reader, plain_codec
+from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, codec, fixed_text_reader, plain_codec
 from connectors.wire.sbe.values import Fault, SetValue
 
 _MOST_TARGETS = 16
@@ -95,7 +95,9 @@ class BlockReader:
 
 def charset_fault(raw: Buffer, charset: str, offset: int) -> Fault:
     """Return the fault for bytes that are not text."""
-    return Fault(InvalidValue, "charset", f"bytes {bytes(raw[:32]).hex()} are not {charset}", offset)
+    known = codec(charset) is not None
+    told = f"bytes {bytes(raw[:32]).hex()} are not {charset}" if known else f"charset {charset} is not known"
+    return Fault(InvalidValue, "charset", told, offset)
 
 
 class BlockPlan:

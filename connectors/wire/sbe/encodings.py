@@ -81,7 +81,8 @@ class Encodings:
         if name in TRAITS:
             return plain_scalar(Primitive(name))
         if name:
-            self.report.error("E07", user, f"there is no encoding called {name}")
+            whose = f"{user.tag} {user.name}: " if user.name else ""
+            self.report.error("E07", user, f"{whose}there is no encoding called {name}")
         return None
 
     def place(self, element: Element) -> Encoding | None:

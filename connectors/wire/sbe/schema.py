@@ -101,7 +101,9 @@ def _check_root(root: Element, report: Report) -> int:
         report.error("E01", root, f"the root is {root.tag}, not messageSchema")
         return 0
     number = report.given(root, "id")
-    if number is None or number > _UINT16:
+    if root.get("id") is None:
+        report.error("E02", root, "the schema has no id")
+    elif number is None or number > _UINT16:
         report.error("E02", root, f"id {root.get('id')!r} of the schema is not a number from 0 to {_UINT16}")
     if root.get("version") is None:
         report.warn("W12", root, "the schema has no version; 0 is assumed")

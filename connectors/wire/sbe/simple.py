@@ -97,6 +97,8 @@ def _scalar(
         since_version=report.number(element, "sinceVersion"),
         remarks=remarks_of(element, report),
     )
+    if scalar.charset and codec(scalar.charset) is None:
+        report.warn("W17", element, f"characterEncoding {scalar.charset} of {element.name} is not known")
     if null is not None and presence is not Presence.OPTIONAL:
         report.warn("W03", element, f"{element.name} declares a null value but is not optional")
     if presence is Presence.OPTIONAL and scalar.minimum <= scalar.null <= scalar.maximum:

@@ -25,7 +25,7 @@ def resolve_header(encoding: Encoding, user: Element, report: Report) -> Structu
     roles = _roles(encoding, (*_HEADER, *_COUNTS))
     missing = [name for name in _HEADER if name not in roles]
     if missing:
-        report.error("E05", user, f"header {encoding.name} lacks {', '.join(missing)}, or they are not integers")
+        report.error("E05", user, f"header {encoding.name} has no integer {', '.join(missing)}")
         return None
     if roles["blockLength"].primitive not in UNSIGNED:
         report.error("E05", user, f"blockLength of header {encoding.name} is not unsigned")
@@ -47,7 +47,7 @@ def resolve_dimensions(encoding: Encoding, user: Element, report: Report) -> Str
     roles = _roles(encoding, (*_DIMENSIONS, *_COUNTS))
     missing = [name for name in _DIMENSIONS if name not in roles]
     if missing:
-        report.error("E21", user, f"dimensions {encoding.name} lack {', '.join(missing)}, or they are not integers")
+        report.error("E21", user, f"dimensions {encoding.name} have no integer {', '.join(missing)}")
         return None
     wrong = _wrong_dimensions(encoding, roles)
     for detail in wrong:

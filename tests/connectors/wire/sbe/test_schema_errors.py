@@ -310,6 +310,24 @@ def test_all_errors_of_the_messages_are_reported_together():
         load_schema(message('<field name="f" id="1" type="a"/>\n<field name="f" id="2" type="int8"/>').encode())
 
     assert [error.code for error in caught.value.errors] == ["E07", "E20"]
+    assert caught.value.errors[0].detail == "field f: there is no encoding called a"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (document(root='version="0"'), "the schema has no id"),
+        (
+            header('<type name="blockLength" primitiveType="uint16"/><type name="version" primitiveType="float"/>'),
+            "header messageHeader has no integer templateId, schemaId, version",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_as_missing(text: str, told: str):
+    with pytest.raises(SchemaError) as caught:
+        load_schema(text.encode())
+
+    assert [error.detail for error in caught.value.errors] == [told]
 
 
 def test_an_enum_that_lists_its_null_value_is_accepted_on_request():

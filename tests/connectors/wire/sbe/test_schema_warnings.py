@@ -62,6 +62,7 @@ def codes(schema: Schema) -> list[str]:
         ("W16", '<field name="f" id="1" type="e" presence="optional"/>', '<enum name="e" encodingType="t0"/>'),
         ("W16", '<field name="f" id="1" type="t1" presence="optional"/>', ""),
         ("W16", '<field name="f" id="1" type="t2" presence="optional"/>', ""),
+        ("W17", PARTS, '<type name="t" primitiveType="char" length="4" characterEncoding="klingon"/>'),
     ],
 )
 def test_what_is_odd_but_works_is_warned_about(code, parts, types):
