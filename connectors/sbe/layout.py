@@ -83,7 +83,9 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
     for depth, name in enumerate(table.path, start=1):
         group = next((group for group in body.groups if group.name == name), None)
         if group is None:
-            raise SchemaError(f"{'.'.join((message.name, *table.path[:depth]))} is no group", file=schema.file)
+            known = ", ".join(group.name for group in body.groups) or "there is none"
+            told = f"{'.'.join((message.name, *table.path[:depth]))} is no group; groups there: {known}"
+            raise SchemaError(told, file=schema.file)
         body, kind = group, kind.field(name).type.value_type
         levels.append(_sources(group, depth, kind))
     names = [message.name, *table.path]

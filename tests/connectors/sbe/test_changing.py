@@ -259,8 +259,8 @@ def test_a_name_that_is_taken_further_in_is_told_by_its_level():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"group": "outer.none"}, "outer.none is no group"),
-        ({"group": "id"}, "id is no group"),
+        ({"group": "outer.none"}, "outer.none is no group; groups there: inner"),
+        ({"group": "id"}, "id is no group; groups there: outer"),
         ({"group": "outer", "with": ["none"]}, "with: none does not enclose"),
         ({"group": "outer", "with": ["outer"]}, "with: outer does not enclose"),
     ],
