@@ -121,7 +121,11 @@ def test_a_message_without_elements_is_no_table(capsys, tmp_path):
         ('framing = "sofh"', "framing = { size = 1 }", "options.framing.size: found 1, allowed: "),
         ("[tables.Trade]", "[tables.Trades]", "tables.Trades.template: found 'Trades', allowed: one of Security, "),
         ('"BookUpdate"', '"Book"', "tables.book.template: found 'Book', allowed: one of Security, BookUpdate, Trade"),
-        ('"entries"', '"legs"', "tables.book.group: found 'legs', allowed: BookUpdate.legs is no group; groups there: entries"),
+        (
+            '"entries"',
+            '"legs"',
+            "tables.book.group: found 'legs', allowed: BookUpdate.legs is no group; groups there: entries",
+        ),
         ('"side"', '"sides"', "tables.book.keys: found 'sides', allowed: one of transactTime, securityId, side, "),
         ('"action"', '"size"', "tables.book.operation: found 'size', allowed: a field of an enum: side, action"),
         ('"action"', '"side"', "tables.book.operation: found 'side', allowed: a field with values such as New, "),
