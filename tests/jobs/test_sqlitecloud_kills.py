@@ -47,7 +47,7 @@ KEYS = {
     "PlaylistTrack": ("PlaylistId", "TrackId"),
     "Track": ("TrackId",),
 }
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 FEED = """
 connector = "sqlitecloud"
