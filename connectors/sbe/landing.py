@@ -11,7 +11,7 @@ data frame              one message, header and body, without framing; ``stream`
 ``deprecated``          once for each element of a template: messages come whose version has it as deprecated, or,
                         of an enum's values and a set's choices, that hold it
 ``sequence gap``        numbers of packets do not follow each other
-``part of a message``   once for each place: the file ends inside a message; it is read again from there
+``part of a message``   once for each place: the file went inside a message; what comes is read from there
 ``bad bytes``           what cannot be cut into messages, its beginning in base64; the epoch is over
 ======================  ==============================================================================================
 
@@ -82,7 +82,7 @@ class Landing:
         return list(self._pull())
 
     def receive_end_of_file(self) -> list[Frame]:
-        """Take the end of what the file has now. Part of a message there is for a later epoch, which has all of it."""
+        """Take the end of a file that is one message, or is gone. Part of a message there is for a later epoch."""
         self._grows = True
         return self.receive_eof()
 

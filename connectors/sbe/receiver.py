@@ -1,7 +1,8 @@
 """Lands a feed's messages, from a connection or a file: what is read around `connectors.sbe.landing`.
 
-A connection is an epoch; nothing is asked of the peer. A file is read from where the last epoch left it up to its end,
-which ends the epoch in order; the next one reads what was added since. Part of a message at its end is left for then.
+A connection is an epoch; nothing is asked of the peer. A file is read from where the last epoch left it, and on as it
+grows: its end ends nothing. Its epoch is over when it is cut, replaced or gone, and in order when the schema is another
+one, which the next epoch takes. Where a file is one message, so is an epoch: it ends in order when the file has more.
 """
 
 from __future__ import annotations
@@ -9,38 +10,46 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Final
 
 import structlog
 
-from conf.errors import SchemaError, SourceRefused, SourceUnavailable
+from conf.errors import SchemaError, SourceUnavailable
 from connectors.base import Feed, FrameSink, Resume
-from connectors.sbe.filepositions import FilePosition, furthest
+from connectors.sbe.filepositions import furthest
+from connectors.sbe.growing import GrowingFile
 from connectors.sbe.landing import Landing
 from connectors.sbe.options import SbeOptions
 from connectors.sbe.places import parse_place
 from connectors.sbe.protocol import Session
 from connectors.sbe.schemas import read_schema
 from connectors.transport import Address, Connection, connect
-from connectors.wire.sbe.model import Schema
 
-_CHUNK = 1 << 18
+_LOOKS_PER_SCHEMA: Final = 5
+"""How often a file at rest is looked at until the schema is read again, to see whether it is another one."""
 
 
 class SbeReceiver:
     """A `connectors.base.Receiver`.
 
+    Args:
+        look: Seconds between looks at a file that rests.
+
     Raises:
         SchemaError: The feed's schema file is missing or wrong.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, *, look: float = 0.2) -> None:
         assert isinstance(feed.options, SbeOptions)
         self._feed, self._options = feed, feed.options
         self._place = parse_place(feed.address)
         framing, largest = feed.options.framing, feed.options.max_message
         self._framing = framing if largest is None else replace(framing, largest=largest)
-        self._schema, self._text = self._read_schema()
+        self._is_one_message = self._framing.length is None and self._framing.unframed == "whole"
+        self._look, self._schema_due = look, 0.0
+        self._read = read_schema(self._options.schema_)
+        self._schema, self._text = self._read.load(), self._read.text
+        self._refused = ""
         self._landed: bytes | None = None
         self._told: set[str] = set()
 
@@ -48,7 +57,7 @@ class SbeReceiver:
         """Run one epoch; see `connectors.base.Receiver`.
 
         Raises:
-            SourceUnavailable: Nobody listens, the connection broke, or the file cannot be read.
+            SourceUnavailable: Nobody listens, the connection broke, or the file cannot be read, or not any further.
             RemoteProtocolError: Bytes came that are no messages.
             SourceRefused: The file is shorter than what was read of it before.
         """
@@ -74,31 +83,57 @@ class SbeReceiver:
         begins = furthest(resume.source_positions.values())
         session = Session(self._schema, self._framing, begins=begins)
         landing = Landing(self._schema, session, places=True, told=self._told)
-        with _opened(path, begins) as file:
+        with GrowingFile(path, begins.offset) as file:
             await self._begin(landing, sink, resume)
-            while landing.error is None and (chunk := await asyncio.to_thread(_read, file, path)):
-                await sink.land(landing.receive(chunk))
-        if landing.error is None:
-            await sink.land(landing.receive_end_of_file())
+            try:
+                await self._follow(file, landing, sink)
+            except SourceUnavailable:
+                await sink.land(landing.receive_end_of_file())
+                raise
         if landing.error is not None:
             raise landing.error
+
+    async def _follow(self, file: GrowingFile, landing: Landing, sink: FrameSink) -> None:
+        """Land what the file has and gets, until it holds no messages, or another session is to go on."""
+        while landing.error is None:
+            if chunk := await asyncio.to_thread(file.read):
+                await sink.land(landing.receive(chunk))
+                continue
+            if self._is_one_message:
+                await sink.land(landing.receive_end_of_file())
+            if not await self._grows(file) or self._is_one_message:
+                return
+
+    async def _grows(self, file: GrowingFile) -> bool:
+        """Wait at the end of a file until there is more; False when the schema is another one first."""
+        now = asyncio.get_running_loop().time
+        while not await asyncio.to_thread(file.has_more):
+            if now() >= self._schema_due:
+                await asyncio.to_thread(self._refresh_schema)
+                self._schema_due = now() + _LOOKS_PER_SCHEMA * self._look
+            if self._text != self._landed:
+                return False
+            await asyncio.sleep(self._look)
+        return True
 
     async def _begin(self, landing: Landing, sink: FrameSink, resume: Resume) -> None:
         frames = landing.begin(self._text, self._landed if self._landed is not None else resume.told)
         self._landed = self._text
         await sink.land(frames)
 
-    def _read_schema(self) -> tuple[Schema, bytes]:
-        read = read_schema(self._options.schema_)
-        return read.load(), read.text
-
     def _refresh_schema(self) -> None:
-        """Take the schema as it is now; one that cannot be used now is not waited for."""
+        """Take the schema as it is now; one that cannot be used now is not waited for, and told once."""
         try:
-            self._schema, self._text = self._read_schema()
+            read = read_schema(self._options.schema_)
+            if read == self._read:
+                return
+            self._read = read
+            self._schema, self._text, self._refused = read.load(), read.text, ""
         except SchemaError as error:
             log = structlog.get_logger("receive").bind(feed=self._feed.name)
-            log.warning("schema cannot be used", reason=str(error), goes_on_with=self._schema.version)
+            if str(error) != self._refused:
+                log.warning("schema cannot be used", reason=str(error), goes_on_with=self._schema.version)
+            self._refused = str(error)
 
 
 async def _converse(connection: Connection, landing: Landing, sink: FrameSink) -> None:
@@ -108,25 +143,3 @@ async def _converse(connection: Connection, landing: Landing, sink: FrameSink) -
         await sink.land(landing.receive(chunk) if chunk else landing.receive_eof())
         if landing.error is not None:
             raise landing.error
-
-
-def _opened(path: Path, begins: FilePosition) -> BinaryIO:
-    """Return the file, what was read of it before being passed."""
-    try:
-        file = path.open("rb")
-        size = path.stat().st_size
-    except OSError as error:
-        raise SourceUnavailable(f"{path}: {error.strerror or error}") from error
-    if size < begins.offset:
-        file.close()
-        text = f"{path} has {size} bytes, {begins.offset} were read before: it is another file"
-        raise SourceRefused(code="file-shorter", text=text)
-    file.seek(begins.offset)
-    return file
-
-
-def _read(file: BinaryIO, path: Path) -> bytes:
-    try:
-        return file.read(_CHUNK)
-    except OSError as error:
-        raise SourceUnavailable(f"{path}: {error.strerror or error}") from error

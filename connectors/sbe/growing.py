@@ -1,0 +1,83 @@
+"""A file that others write to: read up to its end, and looked at there until it has more or is another one.
+
+A file that is replaced is read up to its end all the same, however late that is noticed: it stays open.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from conf.errors import SourceRefused, SourceUnavailable
+
+_CHUNK: Final = 1 << 18
+
+
+class GrowingFile:
+    """An open file, what was read of it before being passed. For one thread at a time; close it by ``with``.
+
+    Args:
+        begins: Offset of the first byte to read.
+
+    Raises:
+        SourceUnavailable: It cannot be opened now.
+        SourceRefused: ``file-shorter``: it has not even what was read before.
+    """
+
+    def __init__(self, path: Path, begins: int) -> None:
+        self._path = path
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise self._unavailable(error) from error
+        size = os.fstat(self._file.fileno()).st_size
+        if size < begins:
+            self._file.close()
+            text = f"{path} has {size} bytes, {begins} were read before: it is another file"
+            raise SourceRefused(code="file-shorter", text=text)
+        self._file.seek(begins)
+
+    def __enter__(self) -> GrowingFile:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def read(self) -> bytes:
+        """Return the next bytes; none at what is the end now. Raises SourceUnavailable when that fails."""
+        try:
+            return self._file.read(_CHUNK)
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def has_more(self) -> bool:
+        """Tell whether the file has grown since it was read up to its end.
+
+        Raises:
+            SourceUnavailable: All that was in it is read, and there will be no more: it became shorter, or its path
+                names no file or another one now.
+        """
+        named = self._named()
+        held, place = os.fstat(self._file.fileno()), self._file.tell()
+        if held.st_size > place:
+            return True
+        if held.st_size < place:
+            raise SourceUnavailable(f"{self._path} has {held.st_size} bytes, {place} were read: it was cut")
+        if isinstance(named, OSError):
+            raise self._unavailable(named) from named
+        if not os.path.samestat(named, held):
+            raise SourceUnavailable(f"{self._path} is another file now, {place} bytes were read of the one before")
+        return False
+
+    def _named(self) -> os.stat_result | OSError:
+        try:
+            return self._path.stat()
+        except OSError as error:
+            return error
+
+    def _unavailable(self, error: OSError) -> SourceUnavailable:
+        return SourceUnavailable(f"{self._path}: {error.strerror or error}")
