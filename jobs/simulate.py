@@ -150,8 +150,8 @@ def sqlitecloud(
     """Serve an SQLite database as SQLite Cloud does, with pub/sub, and keep its tables changing.
 
     The file itself is changed: by what clients send, and, unless the rate is 0, by made-up inserts, updates, deletes
-    and moves of keys in all its tables. The first line printed says where it listens, the second which address feeds
-    and clients connect to. Ends on SIGINT or SIGTERM with exit code 0.
+    and moves of keys in all its tables. The first line printed says where it listens, the second an address for
+    feeds and clients; it has a key since they ask for one, any will do. Ends on SIGINT or SIGTERM with exit code 0.
     """
     start_logs("info")
     tls = None if certificate is None else tls_context(certificate, key)
@@ -161,7 +161,7 @@ def sqlitecloud(
     with server, stopped_by_signals() as stop:
         changers = [Workload(server.own_session(database.name), seed)] if changes_per_second else []
         typer.echo(f"listening on {host}:{server.port}")
-        typer.echo(server.address(database.name))
+        typer.echo(server.address(database.name, apikey="any"))
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
         typer.echo(f"quiet after {made} changes")
         stop.wait()

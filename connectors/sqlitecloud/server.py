@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import structlog
 
@@ -79,11 +79,13 @@ class SqliteCloudServer(Server):
         """How many pub/sub connections there are."""
         return self._clients.listening_count
 
-    def address(self, database: str) -> str:
-        """Return what clients connect to, as a connection string without credentials."""
+    def address(self, database: str, *, apikey: str | None = None) -> str:
+        """Return what clients connect to, as a connection string; without credentials, unless some are given."""
         host = self._listening.getsockname()[0]
-        insecure = "?insecure=1" if self._tls is None else ""
-        return f"sqlitecloud://{Address(host, self.port)}/{quote(database, safe='')}{insecure}"
+        keys = {"insecure": "1" if self._tls is None else None, "apikey": apikey}
+        query = urlencode({name: value for name, value in keys.items() if value is not None}, quote_via=quote)
+        where = f"sqlitecloud://{Address(host, self.port)}/{quote(database, safe='')}"
+        return f"{where}?{query}" if query else where
 
     def own_session(self, database: str) -> ServedSession:
         """Return a session of the server's own, whose changes have the sender 0. It is closed with the server.

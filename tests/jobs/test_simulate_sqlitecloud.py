@@ -28,7 +28,7 @@ def test_it_serves_a_users_file_keeps_it_changing_and_leaves_it_whole(shop: Path
     arguments = ("--database", str(shop), "--changes-per-second", "200", "--dialect", "old")
     with running(*arguments, connector="sqlitecloud") as process:
         port = port_of(process)
-        assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db?insecure=1"
+        assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db?insecure=1&apikey=any"
         with Peer(port) as peer, peer.listen("USE DATABASE 'my shop.db'; LISTEN TABLE item;", port) as heard:
             told = heard.heard(5)
             assert {each["type"] for each in told} == {"TABLE"}
@@ -60,7 +60,7 @@ def test_it_may_leave_all_changes_to_clients_and_encrypt(shop: Path, tmp_path: P
     )
     with running(*arguments, connector="sqlitecloud") as process:
         port = port_of(process)
-        assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db"
+        assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db?apikey=any"
         assert line(process) == "quiet after 0 changes"
 
 
