@@ -96,9 +96,10 @@ async def _settle(sink: BronzeSink, wait: float) -> None:
 async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` to its end; cancel it when ``stop`` is set or the sink can no longer commit.
 
-    On return it has ended. Raises what it raised, or why the sink failed.
+    On return it has ended. Raises why the sink failed, or else what ``work`` raised.
     """
     running = asyncio.create_task(work)
+    running.add_done_callback(_retrieved)
     watching = [asyncio.create_task(stop.wait()), asyncio.create_task(sink.failed())]
     try:
         await asyncio.wait([running, *watching], return_when=asyncio.FIRST_COMPLETED)
@@ -109,6 +110,12 @@ async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, An
     sink.check()
     if running.done() and not running.cancelled():
         running.result()
+
+
+def _retrieved(task: asyncio.Task[None]) -> None:
+    """Look at how a task ended: of one that fails as it is cancelled nobody else may, and asyncio would complain."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _may_try_again(error: Exception) -> bool:

@@ -1,6 +1,7 @@
 """The loop of epochs: marks around each, waits between them, and an end that lands everything."""
 
 import asyncio
+import gc
 from functools import partial
 from random import Random
 
@@ -210,6 +211,25 @@ def test_a_receiver_that_waits_for_its_source_is_stopped_when_its_feed_is_taken_
     with pytest.raises(Fenced):
         run(places, script)
     assert takers == [2]
+
+
+def test_a_receiver_that_can_no_longer_hand_over_what_it_holds_is_not_complained_of_beside_the_reason(places, caplog):
+    def script(_stop):
+        async def epoch(sink, _resume):
+            await sink.flush()
+            await asyncio.to_thread(take_over, places)
+            await sink.land(update())
+            try:
+                await asyncio.Event().wait()
+            finally:
+                sink.take(update(b"held"))
+
+        return epoch
+
+    with pytest.raises(Fenced):
+        run(places, script)
+    gc.collect()
+    assert caplog.messages == []
 
 
 def take_over(places):
