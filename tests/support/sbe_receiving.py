@@ -1,0 +1,51 @@
+"""What tests of the receiver of SBE share: messages of the market, a sink, and a receiver that looks often."""
+
+from __future__ import annotations
+
+import asyncio
+
+from conf.model import Reconnect
+from connectors.base import Feed, Resume
+from connectors.sbe.market import Market
+from connectors.sbe.receiver import SbeReceiver
+from connectors.sbe.schemas import feed_schema, read_schema
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.framing.writer import FrameWriter
+from tests.support.memory import MemorySink
+from tests.support.sbe_feed import options, table
+
+MARKET = feed_schema("builtin")
+SECURITIES = list(Market(MARKET, seed=0, clock=lambda: 0).greeting())
+STREAM = FrameWriter(FRAMINGS["sofh"]).write(SECURITIES)
+TEXT = read_schema("builtin").text
+
+
+class Sink(MemorySink):
+    """Keeps what lands, in memory."""
+
+    @property
+    def bodies(self):
+        return [frame.body for frame in self.frames if frame.kind == "data"]
+
+    @property
+    def marks(self):
+        return [details["mark"] for _, details in self.told()]
+
+    def resume(self, epoch):
+        """Return what a receiver gets that starts anew."""
+        reached = {frame.stream: frame.source_position for frame in self.frames if frame.source_position}
+        told = [frame.body for frame in self.frames if frame.kind == "control"]
+        return Resume(epoch, reached, told[-1] if told else None)
+
+
+def feed_of(address, *, framing="sofh", schema="builtin"):
+    reconnect = Reconnect(first=0.01, longest=0.02, connect_timeout=5)
+    return Feed("stream", "sbe", str(address), options(schema, framing), {"Security": table()}, reconnect=reconnect)
+
+
+def receiver(address, **settings):
+    return SbeReceiver(feed_of(address, **settings), look=0.01)
+
+
+def epoch(one, sink, number=1, resume=None):
+    asyncio.run(one.run(sink, resume or Resume(number)))
