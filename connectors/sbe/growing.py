@@ -20,24 +20,26 @@ class GrowingFile:
 
     Args:
         begins: Offset of the first byte to read.
+        lacks: How many bytes before that the file may still lack: what pads its last message.
 
     Raises:
         SourceUnavailable: It cannot be opened now.
         SourceRefused: ``file-shorter``: it has not even what was read before.
     """
 
-    def __init__(self, path: Path, begins: int) -> None:
+    def __init__(self, path: Path, begins: int, *, lacks: int = 0) -> None:
         self._path = path
         try:
             self._file = path.open("rb")
         except OSError as error:
             raise self._unavailable(error) from error
         size = os.fstat(self._file.fileno()).st_size
-        if size < begins:
+        if size < begins - lacks:
             self._file.close()
             text = f"{path} has {size} bytes, {begins} were read before: it is another file"
             raise SourceRefused(code="file-shorter", text=text)
         self._file.seek(begins)
+        self._read_to = min(begins, size)
 
     def __enter__(self) -> GrowingFile:
         return self
@@ -50,9 +52,12 @@ class GrowingFile:
     def read(self) -> bytes:
         """Return the next bytes; none at what is the end now. Raises SourceUnavailable when that fails."""
         try:
-            return self._file.read(_CHUNK)
+            chunk = self._file.read(_CHUNK)
         except OSError as error:
             raise self._unavailable(error) from error
+        if chunk:
+            self._read_to = self._file.tell()
+        return chunk
 
     def has_more(self) -> bool:
         """Tell whether the file has grown since it was read up to its end.
@@ -62,8 +67,8 @@ class GrowingFile:
                 names no file or another one now.
         """
         named = self._named()
-        held, place = os.fstat(self._file.fileno()), self._file.tell()
-        if held.st_size > place:
+        held, place = os.fstat(self._file.fileno()), self._read_to
+        if held.st_size > self._file.tell():
             return True
         if held.st_size < place:
             raise SourceUnavailable(f"{self._path} has {held.st_size} bytes, {place} were read: it was cut")

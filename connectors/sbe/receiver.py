@@ -83,7 +83,7 @@ class SbeReceiver:
         begins = furthest(resume.source_positions.values())
         session = Session(self._schema, self._framing, begins=begins)
         landing = Landing(self._schema, session, places=True, told=self._told)
-        with GrowingFile(path, begins.offset) as file:
+        with GrowingFile(path, begins.offset, lacks=self._framing.padding - 1) as file:
             await self._begin(landing, sink, resume)
             try:
                 await self._follow(file, landing, sink)

@@ -67,7 +67,7 @@ class FrameCutter:
         self._parts: list[bytes] = []
         self._chunk, self._at, self._before = b"", 0, 0
         self._received = 0
-        self._needed = 0
+        self._needed = self._padding = 0
         self._packet: Mapping[str, int] | None = None
         self._left_in_packet: int | None = None
         self._ended = False
@@ -108,21 +108,31 @@ class FrameCutter:
             raise
 
     def _cut_framed(self) -> Frame | None:
-        if not self._worth_looking() or not self._enter_packet():
+        if not self._worth_looking() or not self._pass_padding() or not self._enter_packet():
             return None
         head_size = self._head_reader.size
         if self._lacks(head_size, may_end=self._left_in_packet is None):
             return None
         head = self._read_head()
         taken = head_size + self._message_size(head)
-        if self._lacks(taken) or (not self._ended and self._lacks(taken + -taken % self._framing.padding)):
+        if self._lacks(taken):
             return None
         self._join()
         start, end = self._at + head_size, self._at + taken
         frame = Frame(self._chunk[start:end], self._before + start, head, self._packet or _NOTHING)
-        self._take(min(taken + -taken % self._framing.padding, self._received))
+        self._take(taken)
+        self._padding = -taken % self._framing.padding
         self._leave_frame()
         return frame
+
+    def _pass_padding(self) -> bool:
+        """Pass over what pads the last frame; False when more of it is to come."""
+        if self._padding and self._received:
+            self._join()
+            passed = min(self._padding, self._received)
+            self._take(passed)
+            self._padding -= passed
+        return not self._padding or self._ended
 
     def _enter_packet(self) -> bool:
         """Read packet headers until a frame is due; False when more bytes are needed, or none follow."""

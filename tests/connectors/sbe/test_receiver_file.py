@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,6 +18,7 @@ from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from connectors.base import Kind, Resume
 from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.growing import GrowingFile
+from connectors.sbe.receiver import SbeReceiver
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from pipelines.bronze import read_frames
@@ -288,4 +290,22 @@ def test_a_schema_that_cannot_be_used_is_told_once_and_the_epoch_of_a_file_at_re
 
     assert sink.bodies == SECURITIES
     assert [(each["event"], each["goes_on_with"]) for each in logs] == [("schema cannot be used", 1)]
+    assert sink.marks == []
+
+
+def test_the_last_message_of_a_file_lands_before_the_bytes_that_pad_it_are_there(tmp_path: Path, stopped_at_the_end):
+    file, sink = tmp_path / "frames.bin", Sink()
+    framing = replace(FRAMINGS["sofh"], padding=16)
+    octets = FrameWriter(framing).write(SECURITIES)
+    file.write_bytes(b"")
+    feed, landed = feed_of(f"file:{file}"), []
+    feed = replace(feed, options=feed.options.model_copy(update={"framing": framing}))
+
+    for number, end in enumerate([47, 94, 95, 206, 208], start=1):
+        grown(file, octets[file.stat().st_size : end])
+        assert stopped_at_the_end(SbeReceiver(feed, look=0.01), sink, sink.resume(number))
+        landed.append(len(sink.bodies))
+
+    assert landed == [1, 2, 2, 4, 4]
+    assert sink.bodies == SECURITIES
     assert sink.marks == []
