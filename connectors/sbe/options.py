@@ -21,12 +21,18 @@ _LARGEST = 1 << 30
 
 
 def _framing(given: object) -> object:
-    """Return the framing of a name, or what was given, which may describe one."""
+    """Return the framing of a name, or what was given, which may describe one: its lists as tuples."""
     if not isinstance(given, str):
-        return given
+        return _with_tuples(given)
     if given not in FRAMINGS:
         raise ValueError(f"one of {', '.join(FRAMINGS)}, or a table that describes a framing")
     return FRAMINGS[given]
+
+
+def _with_tuples(given: object) -> object:
+    if isinstance(given, dict):
+        return {name: _with_tuples(value) for name, value in given.items()}
+    return tuple(map(_with_tuples, given)) if isinstance(given, list) else given
 
 
 class SbeOptions(Strict):

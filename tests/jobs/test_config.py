@@ -112,6 +112,15 @@ def test_a_message_without_elements_is_no_table(capsys, tmp_path):
     assert code == 2
 
 
+def test_a_framing_can_be_described_by_a_table(capsys, tmp_path):
+    described = """{ length = "size", length_counts = 6, frame = { size = 6, numbers = [
+        { name = "size", offset = 0, size = 4 }], marks = [{ offset = 4, bytes_hex = "feca" }] } }"""
+    one_line = " ".join(described.split())
+    code, out, err = check(capsys, tmp_path, stream=STREAM.replace('"sofh"', one_line))
+    assert (code, err) == (0, "")
+    assert "Trade" in out
+
+
 @pytest.mark.parametrize(
     ("setting", "instead", "told"),
     [
