@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from connectors.base import Frame, Kind
@@ -13,8 +13,8 @@ from connectors.base import Frame, Kind
 class MemorySink:
     """A `connectors.base.FrameSink`. Once ``is_full``, it waits for room that never comes: its store is down."""
 
-    def __init__(self) -> None:
-        self.frames: list[Frame] = []
+    def __init__(self, frames: Iterable[Frame] = ()) -> None:
+        self.frames = list(frames)
         self.is_full = False
 
     def take(self, frames: Sequence[Frame]) -> None:

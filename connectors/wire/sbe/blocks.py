@@ -118,7 +118,7 @@ class BlockPlan:
         """Return the reader for a block of this length on the wire: fields that end beyond it are absent."""
         if wire_block_length >= self.full.size:
             return self.full
-        parts = [part for part in self._parts if _end(part) <= wire_block_length]
+        parts = [part for part in self._parts if end_of(part, self._options.version) <= wire_block_length]
         if len(parts) not in self._partial:
             self._partial[len(parts)] = self._reader(parts)
         return self._partial[len(parts)]
@@ -128,8 +128,14 @@ class BlockPlan:
         return BlockReader(source, source.display(parts), self._length)
 
 
-def _end(part: Field | Member) -> int:
-    return 0 if part.presence is Presence.CONSTANT else part.offset + part.encoding.size
+def end_of(part: Field | Member, version: int) -> int:
+    """Return how many bytes of a block a part needs in messages of a version: a composite, up to what it had then."""
+    if part.presence is Presence.CONSTANT:
+        return 0
+    if not isinstance(part.encoding, Composite):
+        return part.offset + part.encoding.size
+    members = [member for member in part.encoding.members if member.since_version <= version]
+    return part.offset + max((end_of(member, version) for member in members), default=0)
 
 
 class BlockSource:

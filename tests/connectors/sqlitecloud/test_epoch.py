@@ -59,7 +59,7 @@ def settled(table):
 
 
 def outline(frames, stream="foo"):
-    return Sink(list(frames)).outline(stream)
+    return Sink(frames).outline(stream)
 
 
 @pytest.mark.parametrize(

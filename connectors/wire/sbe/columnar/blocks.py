@@ -58,10 +58,11 @@ class Blocks:
             return np.empty((0, *kind.shape), kind.base)
         return np.ndarray((self.count,), kind, self._base, self._first + offset, (self._stride,))
 
-    def missing(self, since: int, end: int, missing: Bools | None = None) -> Bools | None:
+    def missing(self, since: int, end: int | Longs, missing: Bools | None = None) -> Bools | None:
         """Tell in which blocks something is missing: too new for the message, or beyond the block's end on the wire.
 
         Args:
+            end: Bytes it needs of the block, or of each.
             missing: Where that which holds it is missing already.
 
         Returns:
@@ -71,7 +72,7 @@ class Blocks:
             (self._oldest, self.version, since),
             (self._shortest, self.length, end),
         ):
-            if lowest < needed:
+            if lowest < np.max(needed, initial=0):
                 without = column < needed
                 missing = without if missing is None else missing | without
         return missing

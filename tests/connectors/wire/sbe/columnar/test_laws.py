@@ -6,7 +6,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.encode import encode
@@ -27,8 +27,13 @@ options = st.builds(
 )
 
 
+GREW = (1, [(65, 2)], 40, b"")
+"""Damage of an older message: its block ends where a composite did before that grew."""
+
+
 @pytest.mark.parametrize("source", SOURCES)
 @half
+@example(damage=[GREW], chosen=ColumnOptions(max_empty_entries=0), copies=0)
 @given(damage=st.lists(damages, max_size=12), chosen=options, copies=st.sampled_from([0, 1, 5]))
 def test_columns_hold_what_single_messages_hold(source: str, damage: list[Damage], chosen: ColumnOptions, copies: int):
     schema, bodies = SOURCES[source]
