@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from conf.errors import SourceRefused, SourceUnavailable
+from connectors.closing import Closing
 
 _CHUNK: Final = 1 << 18
 
 
-class GrowingFile:
+class GrowingFile(Closing):
     """An open file, what was read of it before being passed. For one thread at a time; close it by ``with``.
 
     Args:
@@ -41,12 +41,8 @@ class GrowingFile:
         self._file.seek(begins)
         self._read_to = min(begins, size)
 
-    def __enter__(self) -> GrowingFile:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def read(self) -> bytes:

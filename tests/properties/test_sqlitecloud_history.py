@@ -37,13 +37,7 @@ def swapped(ids: tuple[int, int]) -> list[Sql]:
 
 statements = st.one_of(
     sql("INSERT INTO one(id, a, n) VALUES (?, ?, ?)", ids, names, anything),
-    sql(
-        "INSERT OR REPLACE INTO one VALUES (?, ?, ?, ?)".replace("one ", "one(id, a, n, x) "),
-        ids,
-        names,
-        anything,
-        numbers,
-    ),
+    sql("INSERT OR REPLACE INTO one(id, a, n, x) VALUES (?, ?, ?, ?)", ids, names, anything, numbers),
     sql("INSERT INTO one(id, n) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET n = excluded.n", ids, anything),
     sql("UPDATE one SET n = ? WHERE id <= ?", anything, ids),
     sql("UPDATE one SET x = x / 3 WHERE id = ?", ids),
