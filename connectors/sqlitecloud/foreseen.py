@@ -2,7 +2,7 @@
 
 Most are written alike: words and columns in their order, without white space, no name twice. One regular expression a
 table, made from its description, matches those of which `payload.read_notification` and the description tell as much.
-What it does not match may be just as well, and has to be read.
+What it does not match may be just as well, and has to be read. Another expression takes apart what was matched.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ MOST_COLUMNS: Final = 100
 
 _PLAIN: Final = r'[^"\\\x00-\x1f\ud800-\udfff]*+'
 _STRING: Final = rf'"{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN})*+"'
-_NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,18}+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
+_NUMBER: Final = r"(?!-0[,}\]])-?(?:0|[1-9][0-9]{0,18}+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
+"""Not -0, which is the integer 0: whoever has only the spelling might take it for a real."""
 _NAMING: Final = f"(?:{_NUMBER}|{_STRING})"
 _VALUE: Final = f"(?:{_NUMBER}|{_STRING}|null|true|false)"
+_PART: Final = r'("(?:[^"\\]++|\\.)*+"|[^",\]}]++)'
+"""Of what was matched, any value."""
 
 
 class _Words(NamedTuple):
@@ -52,15 +55,33 @@ def nothing(_text: str) -> None:
 @lru_cache(maxsize=256)
 def foresees(described: Description) -> Foresees:
     """Return what tells of a text that it is a notification of the table, with no other columns, and no other key."""
-    names = {column.name for column in described.selected}
-    if len(names) > MOST_COLUMNS:
-        return nothing
-    fitting = [words for words in _VOCABULARIES if names.isdisjoint({words.op, words.old_key, *words.newer})]
-    tables = "|".join(_table(described, words) for words in fitting)
+    tables = "|".join(_table(described, words) for words in _fitting(described))
     if not tables:
         return nothing
     beginning = rf'\{{"sender":(?:"{_PLAIN}"|0),"channel":{_spelt(described.table)},'
     return re.compile(rf"{beginning}(?:{tables})\}}").fullmatch
+
+
+@lru_cache(maxsize=256)
+def parts_of(described: Description) -> Callable[[str], list[tuple[str, ...]]]:
+    """Return what takes a text apart that `foresees` matches.
+
+    For each entry, in order: the operation; as JSON spells it, the value of each of `Description.names`, then of each
+    of its keys before. What was not sent is empty.
+    """
+    fitting = _fitting(described)
+    op, old_key = "|".join(words.op for words in fitting), "|".join(words.old_key for words in fitting)
+    columns = "".join(f"(?:,{_spelt(name)}:{_PART})?+" for name in described.names)
+    keys = _list(_PART for _ in described.keys)
+    return re.compile(rf'\{{"(?:{op})":"([A-Z]++)"{columns}(?:,"(?:{old_key})":{keys})?+\}}').findall
+
+
+def _fitting(described: Description) -> list[_Words]:
+    """Return the vocabularies of which no column's name is a word, unless there are too many columns."""
+    names = set(described.names)
+    if len(names) > MOST_COLUMNS:
+        return []
+    return [words for words in _VOCABULARIES if names.isdisjoint({words.op, words.old_key, *words.newer})]
 
 
 def _table(described: Description, words: _Words) -> str:

@@ -13,7 +13,7 @@ from conf.errors import InvalidValue
 from connectors.sqlitecloud.frames import RawFrame, parse
 from connectors.sqlitecloud.messages import ChunksEnd, Rowset, RowsetChunk, Value
 
-_NOTIFIES: Final = frozenset("#+!")
+_NOTIFIES: Final = frozenset({b"#", b"+", b"!"})
 _HEADER: Final = re.compile(rb"[#+!*/%]([0-9]{1,19}) ")
 
 
@@ -38,10 +38,10 @@ def notified_text(body: bytes) -> bytes:
     Raises:
         InvalidValue: ``bad_frame``: it is none.
     """
-    raw = _whole_frame(body)
-    if raw.kind not in _NOTIFIES or (raw.kind == "!" and not body.endswith(b"\0")):
-        raise InvalidValue(f"a frame {raw.kind} is no notification", offset=0, reason="bad_frame")
-    return body[raw.body : -1] if raw.kind == "!" else body[raw.body :]
+    start, kind = _header_end(body), body[:1]
+    if kind not in _NOTIFIES or (kind == b"!" and not body.endswith(b"\0")):
+        raise InvalidValue(f"a frame {chr(body[0])} is no notification", offset=0, reason="bad_frame")
+    return body[start : -1 if kind == b"!" else None]
 
 
 def selected_rows(body: bytes, *, max_frame_bytes: int) -> Selected:
@@ -66,7 +66,11 @@ def selected_rows(body: bytes, *, max_frame_bytes: int) -> Selected:
 
 
 def _whole_frame(body: bytes) -> RawFrame:
+    return RawFrame(chr(body[0]), body, _header_end(body))
+
+
+def _header_end(body: bytes) -> int:
     header = _HEADER.match(body)
     if header is None or int(header[1]) != len(body) - header.end():
         raise InvalidValue("no whole frame of a notification or a rowset", offset=0, reason="bad_frame")
-    return RawFrame(chr(body[0]), body, header.end())
+    return header.end()

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from conf.errors import InvalidValue, WireError
-from connectors.sqlitecloud.changing import ERROR, error_rows
+from connectors.sqlitecloud.change_rows import ERROR, error_rows
 from connectors.sqlitecloud.landed import notified_text
 from connectors.sqlitecloud.payload import ChannelMessage, read_notification
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import InvalidValue, WireError
-from connectors.sqlitecloud.changing import ERROR, NAMES, error_rows
+from connectors.sqlitecloud.change_rows import ERROR, NAMES, error_rows
 from connectors.sqlitecloud.values import Column
 from connectors.sqlitecloud_webhooks.messages import Addressed, Op, read_webhook
 

@@ -13,15 +13,13 @@ from connectors.sqlitecloud.capture import RowChange, TableChanges
 from connectors.sqlitecloud.control import Description, TableColumn
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.dialect import table_text as written
-from connectors.sqlitecloud.foreseen import MOST_COLUMNS, foresees
+from connectors.sqlitecloud.foreseen import MOST_COLUMNS, foresees, parts_of
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import TableUpdate, read_notification
 from connectors.sqlitecloud.window import SnapshotWindow
+from tests.support.sqlitecloud_drawing import FOO, TABLES, notices
 from tests.support.sqlitecloud_notices import vectors
 
-FOO = Description("foo", (TableColumn("id", pk=1), TableColumn("a"), TableColumn("b")), ("id",))
-PAIRS = Description('pä"irs', (TableColumn("k", pk=2), TableColumn("l", pk=1), TableColumn("type")), ("l", "k"))
-TABLES = (FOO, PAIRS)
 HEAD = '{"sender":"s","channel":"foo","channel_type":"TABLE","sqlite_pk_name":["id"],"payload":'
 
 
@@ -84,6 +82,11 @@ def test_what_must_be_told_is_not_foreseen(payload: str) -> None:
     assert (is_foreseen(text, FOO), says_nothing_new(text, FOO)) == (False, False)
 
 
+def test_minus_zero_whose_spelling_is_not_its_value_is_not_foreseen() -> None:
+    said = [f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"a":{value}}}]}}'.encode() for value in ("-0", "-0.0", "-1", "0")]
+    assert [is_foreseen(text, FOO) for text in said] == [False, True, True, True]
+
+
 def test_bytes_that_are_no_utf_8_are_not_foreseen() -> None:
     whole = f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"a":"é"}}]}}'.encode()
     assert is_foreseen(whole, FOO)
@@ -113,42 +116,41 @@ def test_no_vector_is_foreseen_that_says_something_new(vector: dict[str, str]) -
         assert says_nothing_new(text, described) or not is_foreseen(text, described)
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just([1])
-KEYS = st.one_of(*[st.integers()] * 5, st.none())
-WORDS = (
-    ("sqlite_type", "sqlite_pk_value", "channel_type", "sqlite_pk_name"),
-    ("type", "pv", "type", "pk"),
-    ("type", "sqlite_pk_value", "channel_type", "pk"),
-)
-
-
-def spelt(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-@st.composite
-def notices(draw: st.DrawFn) -> tuple[bytes, Description]:
-    """A notification much as a table has it, of which something may be wrong anywhere; and the table."""
-    described = draw(st.sampled_from(TABLES))
-    op, old_key, kind, key_names = draw(st.sampled_from(WORDS))
-    entries = []
-    for _ in range(draw(st.integers(0, 2))):
-        word = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))
-        names = [name for name in described.names if word != "DELETE" and draw(st.integers(0, 9))]
-        members = [(name, draw(KEYS if name in described.keys else SCALARS)) for name in names]
-        if word == "DELETE" or draw(st.booleans()):
-            members.append((old_key, [draw(KEYS) for _ in described.keys]))
-        entries.append(
-            "{" + ",".join(f"{spelt(name)}:{json.dumps(value)}" for name, value in [(op, word), *members]) + "}"
-        )
-    head = [("sender", 0), ("channel", described.table), (kind, "TABLE"), (key_names, list(described.keys))]
-    told = ",".join(f"{spelt(name)}:{spelt(value)}" for name, value in head)
-    text = f'{{{told},"payload":[{",".join(entries)}]}}'.replace(", ", ",").encode(errors="surrogatepass")
-    at, cut = draw(st.integers(0, len(text))), draw(st.integers(0, 2))
-    put = draw(st.sampled_from([None, None, None, b"", b'"', b",", b"0", b"\\", b"\xff", b"]"]))
-    return (text if put is None else text[:at] + put + text[at + cut :]), described
-
-
-@given(notices())
+@given(st.sampled_from(TABLES).flatmap(lambda table: st.tuples(notices(table), st.just(table))))
 def test_whatever_is_foreseen_is_borne_out_by_reading_it(notice: tuple[bytes, Description]) -> None:
     assert says_nothing_new(*notice) or not is_foreseen(*notice)
+
+
+def test_what_is_foreseen_is_taken_apart_into_what_it_spells() -> None:
+    entries = (
+        '{"sqlite_type":"INSERT","id":1,"a":"say \\"}{\\", é","b":null}',
+        '{"sqlite_type":"UPDATE","id":-2.5e3,"b":true,"sqlite_pk_value":["]"]}',
+        '{"sqlite_type":"UPDATE","id":""}',
+        '{"sqlite_type":"DELETE","sqlite_pk_value":[7]}',
+    )
+    text = f"{HEAD}[{','.join(entries)}]}}"
+    assert is_foreseen(text.encode(), FOO)
+    assert parts_of(FOO)(text) == [
+        ("INSERT", "1", '"say \\"}{\\", é"', "null", ""),
+        ("UPDATE", "-2.5e3", "", "true", '"]"'),
+        ("UPDATE", '""', "", "", ""),
+        ("DELETE", "", "", "", "7"),
+    ]
+
+
+@given(st.sampled_from(TABLES).flatmap(lambda table: st.tuples(notices(table), st.just(table))))
+def test_the_parts_are_the_values_that_reading_finds(notice: tuple[bytes, Description]) -> None:
+    text, described = notice
+    if not is_foreseen(text, described):
+        return
+    entries = json.loads(text)["payload"]
+    found = parts_of(described)(text.decode())
+    assert len(found) == len(entries)
+    for (op, *parts), entry in zip(found, entries, strict=True):
+        cells, old_key = parts[: len(described.names)], parts[len(described.names) :]
+        was = entry.get("sqlite_pk_value", entry.get("pv", []))
+        assert op == (entry["sqlite_type"] if "sqlite_type" in entry else entry["type"])
+        assert [json.loads(part) for part in old_key if part] == was
+        assert {name: json.loads(part) for name, part in zip(described.names, cells, strict=True) if part} == {
+            name: entry[name] for name in described.names if name in entry
+        }
