@@ -20,8 +20,8 @@ from connectors.sqlitecloud_webhooks.signing import Signing
 from jobs.receive import rest_the_collector
 from pipelines.places import Place
 from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since
+from tests.support.webhooks import free_port
 
-PORT = 47_310
 SECRET, HEADER = "measured", "X-Signature"
 _SECRET_IS_IN = "SILVERFOLD_BENCH_SECRET"
 _ANSWER = b"landed\n"
@@ -35,11 +35,12 @@ def webhooks(requests: int, connections: int, runs: int) -> dict[str, object]:
     os.environ[_SECRET_IS_IN] = SECRET
     rest_the_collector()
     told, theirs = multiprocessing.Pipe()
-    sender = multiprocessing.get_context("spawn").Process(target=post, args=(requests, connections, theirs))
+    port = free_port()
+    sender = multiprocessing.get_context("spawn").Process(target=post, args=(requests, connections, port, theirs))
     sender.start()
     for _ in range(runs):
-        bare.append(asyncio.run(served(bare_server, told)))
-        ours.append(at_a_place(lambda place: asyncio.run(served(lambda: receiving(place), told))))
+        bare.append(asyncio.run(served(lambda: bare_server(port), told)))
+        ours.append(at_a_place(lambda place: asyncio.run(served(lambda: receiving(place, port), told))))
     told.send(False)
     sender.join()
     mine, limit = median(ours), median(bare)
@@ -70,17 +71,17 @@ async def served(serving: Serving, told: Connection) -> Spent:
 
 
 @asynccontextmanager
-async def receiving(place: Place) -> AsyncIterator[None]:
+async def receiving(place: Place, port: int) -> AsyncIterator[None]:
     """Serve with the receiver, which lands in a fresh table."""
     table = WebhookTable(source=TABLE, keys=["id"], types={"id": "bigint"})
     options = WebhookOptions(database=DATABASE, secret=Secret(env=_SECRET_IS_IN), header=HEADER)
-    feed = Feed("bench", "sqlitecloud_webhooks", f"127.0.0.1:{PORT}", options, {TABLE: table})
+    feed = Feed("bench", "sqlitecloud_webhooks", f"127.0.0.1:{port}", options, {TABLE: table})
     async with landing_at(place, WebhookReceiver(feed)):
         yield
 
 
 @asynccontextmanager
-async def bare_server() -> AsyncIterator[None]:
+async def bare_server(port: int) -> AsyncIterator[None]:
     """Serve with what reads the body and answers."""
 
     async def answered(request: web.Request) -> web.Response:
@@ -91,25 +92,25 @@ async def bare_server() -> AsyncIterator[None]:
     app.router.add_route("*", "/{anything:.*}", answered)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", PORT).start()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
     yield
     await runner.cleanup()
 
 
-def post(count: int, connections: int, told: Connection) -> None:
+def post(count: int, connections: int, port: int, told: Connection) -> None:
     """Post prepared requests over so many connections, as often as the parent asks. Runs in its own process."""
     orders, signing = Orders(seed=1, action="http://127.0.0.1/"), Signing(HEADER)
-    requests = [request(orders.change(), signing) for _ in range(count)]
+    requests = [request(orders.change(), signing, port) for _ in range(count)]
     while told.recv():
-        asyncio.run(posted([requests[each::connections] for each in range(connections)]))
+        asyncio.run(posted([requests[each::connections] for each in range(connections)], port))
         told.send(True)
 
 
-def request(body: bytes, signing: Signing) -> bytes:
+def request(body: bytes, signing: Signing, port: int) -> bytes:
     """Return a request as it is on the wire."""
     head = [
         "POST / HTTP/1.1",
-        f"Host: 127.0.0.1:{PORT}",
+        f"Host: 127.0.0.1:{port}",
         "Content-Type: application/json",
         f"{signing.header}: {signing.sign(body, SECRET)}",
         f"Content-Length: {len(body)}",
@@ -117,11 +118,11 @@ def request(body: bytes, signing: Signing) -> bytes:
     return "\r\n".join([*head, "", ""]).encode() + body
 
 
-async def posted(shares: list[list[bytes]]) -> None:
+async def posted(shares: list[list[bytes]], port: int) -> None:
     """Post each share over a connection of its own, one request after another."""
 
     async def one(share: list[bytes]) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for each in share:
             writer.write(each)
             answer = await reader.readuntil(_ANSWER)
