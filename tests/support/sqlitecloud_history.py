@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import apsw
 
 from conf.model import Commit, Reconnect
 from conf.validate import validated
 from connectors.base import Feed
+from connectors.closing import Closing
 from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
@@ -81,8 +81,8 @@ class Restarts(NamedTuple):
 Step: TypeAlias = Transacts | Alters | Cut | Dies | Restarts
 
 
-class History:
-    """One database, its server and the receiver of its feed. Use as a context manager."""
+class History(Closing):
+    """One database, its server and the receiver of its feed."""
 
     def __init__(self, folder: Path, behaviour: Behaviour, options: Mapping[str, Any]) -> None:
         self._path, self._behaviour, self._columns = folder / "life.db", behaviour, 0
@@ -101,10 +101,8 @@ class History:
         )
         self._receive()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Stop the receiver, and the server."""
         try:
             self._receiver.stop()
         finally:
