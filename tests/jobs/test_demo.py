@@ -31,6 +31,7 @@ from jobs.demo_show import Progress
 from pipelines.build import Step
 from pipelines.plan import Plan, State
 from pipelines.status import FeedStatus, TableState, TableStatus
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 GENEROUS = 550
@@ -179,8 +180,7 @@ def test_the_users_java_options_win(tmp_path: Path) -> None:
 def test_a_receiver_that_dies_is_found_with_its_last_words(tmp_path: Path) -> None:
     log = tmp_path / "receiver.log"
     with ReceiverProcess(["--conf", str(tmp_path)], "nowhere", log, longest=60, environ=os.environ) as receiver:
-        while receiver.exit_code is None:
-            time.sleep(0.05)
+        wait_until(lambda: receiver.exit_code is not None, "the receiver's end")
         assert receiver.exit_code == 2
         assert "nowhere" in receiver.last_words()
 

@@ -16,6 +16,7 @@ from jobs.demo_tables import TABLES
 from pipelines.places import Places
 from tests.support.landing import landed, marks
 from tests.support.replay import replay
+from tests.support.waiting import tries, wait_until
 
 PATIENCE = 120.0
 DEMO = TABLES["baskets"]
@@ -75,14 +76,7 @@ def ended(process):
     return process.returncode, logged
 
 
-def wait_until(condition, complaint):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.01)
-
-
-def wait_for_landed(places, condition, complaint):
+def wait_for_landed(places, condition, what):
     """Wait for frames that meet a condition. They are read when there is a commit more, not each time anew."""
     log = places.bronze("market").local / "_delta_log"
     seen = set()
@@ -92,21 +86,21 @@ def wait_for_landed(places, condition, complaint):
         before, seen = seen, set(log.glob("*.json"))
         return seen != before and condition(landed(places))
 
-    wait_until(met, complaint)
+    wait_until(met, what, seconds=PATIENCE)
 
 
 def wait_for_snapshot(places, epoch=1):
     def has_snapshot(frames):
         return any(frame.epoch >= epoch and (frame.kind, frame.boundary) == ("snapshot", "end") for frame in frames)
 
-    wait_for_landed(places, has_snapshot, "no snapshot landed")
+    wait_for_landed(places, has_snapshot, "a snapshot to land")
 
 
 def wait_for_rows(places, table):
     def has_all(frames):
         return replay(frames, "baskets").keys() == table.rows().keys()
 
-    wait_for_landed(places, has_all, "the last rows did not land")
+    wait_for_landed(places, has_all, "the last rows to land")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -227,6 +221,7 @@ import os, signal, sys, threading
 import pyarrow
 import pipelines.sink, pipelines.writer
 from jobs.cli import main_of
+from tests.support.waiting import tries, wait_until
 
 commits = 0
 
@@ -247,7 +242,7 @@ def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(
     program = conf / "killed.py"
     program.write_text(PRELUDE + KILLED[step] + 'main_of("receive")\n')
     with started(conf, program=(str(program),)) as process:
-        wait_until(lambda: server.client_count, "it does not connect")
+        wait_until(lambda: server.client_count, "it to connect", seconds=PATIENCE)
         keep_changing(table, until=lambda: process.poll() is not None)
         assert ended(process)[0] == -signal.SIGKILL
     before = landed(places)
@@ -262,9 +257,9 @@ def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(
 
 
 def keep_changing(table, *, until):
-    deadline = time.monotonic() + PATIENCE
-    while not until():
-        assert time.monotonic() < deadline, "it was not killed"
+    for _ in tries("it to be killed", seconds=PATIENCE):
+        if until():
+            return
         with table.update() as update:
             update.add([{"Id": 1}])
         time.sleep(0.01)

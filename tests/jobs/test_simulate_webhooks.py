@@ -19,6 +19,7 @@ from connectors.sqlitecloud_webhooks.orders import Orders
 from jobs.cli import main
 from pipelines.places import Place
 from tests.support.landing import landed
+from tests.support.waiting import tries
 from tests.support.webhooks import free_port
 
 FEED = """
@@ -58,14 +59,14 @@ def receiving(folder: Path, port: int) -> Iterator[None]:
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    while process.poll() is None:
+    for _ in tries("the receiver to listen"):
+        assert process.poll() is None, "the receiver has ended"
         try:
             socket.create_connection(("127.0.0.1", port)).close()
         except OSError:
             time.sleep(0.02)
         else:
             return
-    raise AssertionError("the receiver has ended")
 
 
 def simulated(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,6 +21,7 @@ from pipelines.receiving import receive
 from pipelines.writer import BronzeWriter
 from tests.support.landing import LOG, landed, marks
 from tests.support.replay import replay
+from tests.support.waiting import tries, until, wait_until
 
 PATIENCE = 120.0
 
@@ -82,15 +83,11 @@ def sorted_as(stream, row):
     return [(name, row[name]) for name in TABLES[stream].columns]
 
 
-async def eventually(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.1)
-
-
 async def caught_up(places, tables):
-    await eventually(lambda: all(rebuilt(places, name) == rows_of(table) for name, table in tables.items()))
+    def met():
+        return all(rebuilt(places, name) == rows_of(table) for name, table in tables.items())
+
+    await asyncio.to_thread(wait_until, met, "every change to land", seconds=PATIENCE, pause=0.1)
 
 
 def change(tables, times, seed=0):
@@ -124,7 +121,7 @@ def test_after_lost_connections_a_new_epoch_brings_the_tables_anew(server, table
     async def run():
         async with receiving(feed_of(server), places):
             for seed in range(3):
-                await eventually(lambda: server.client_count == 1)
+                await until(lambda: server.client_count == 1, "it to connect")
                 await asyncio.to_thread(change, tables, 20, seed)
                 await asyncio.to_thread(server.disconnect_all)
             await asyncio.to_thread(change, tables, 20, 99)
@@ -194,9 +191,9 @@ def test_a_store_that_hangs_gets_the_receiver_dropped_and_it_comes_back_with_a_n
 
 def flood(server, table):
     """Add rows until the server has dropped a client."""
-    deadline = time.monotonic() + PATIENCE
-    while not server.dropped_count:
-        assert time.monotonic() < deadline, "nobody was dropped"
+    for _ in tries("a client to be dropped", seconds=PATIENCE):
+        if server.dropped_count:
+            return
         if server.client_count:
             with table.update() as update:
                 update.modify_columns(table.snapshot(["Symbol"]).rows.keys, {"Symbol": ["x" * 5000] * len(table)})

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import time
 from random import Random
 
 import pytest
@@ -20,9 +19,9 @@ from pipelines.places import Places
 from pipelines.receiving import receive
 from tests.support.landing import LOG, landed, marks
 from tests.support.sqlitecloud_receiving import database, stored, url
+from tests.support.waiting import wait_until
 
 TABLES = {"foo": SqliteCloudTable(), "pairs": SqliteCloudTable()}
-PATIENCE = 60.0
 
 
 def feed_at(address, **options):
@@ -79,7 +78,12 @@ def test_tables_that_change_while_they_are_received_and_connections_are_cut_can_
                 if n % 6 == 3:
                     cut = server.disconnect_listeners if n % 4 else server.disconnect_all
                     await asyncio.to_thread(cut)
-            await until(lambda: all(folded(places, feed, name) == stored(path, name) for name in TABLES))
+            await asyncio.to_thread(
+                wait_until,
+                lambda: all(folded(places, feed, name) == stored(path, name) for name in TABLES),
+                "all that is stored to land",
+                pause=0.1,
+            )
         finally:
             stop.set()
             await task
@@ -95,10 +99,3 @@ async def write(server, rng, n):
     async with await connect(url(server)) as db:
         for sql, parameters in change(rng, n):
             await db.exec(sql, *parameters)
-
-
-async def until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.1)

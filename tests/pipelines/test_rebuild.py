@@ -23,6 +23,7 @@ from pipelines.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
+from tests.support.waiting import wait_until
 
 COLUMNS = {"Sym": "String", "Qty": "Long"}
 SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 5}, 2: {"Sym": "IBM", "Qty": 6}}
@@ -189,15 +190,15 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
             found = still_stands(*standing)(batches)
             if not looked.exists():
                 looked.touch()
-                while not go_on.exists():
+                until = time.monotonic() + 60  # written out: a worker of Spark does not import the tests
+                while not go_on.exists() and time.monotonic() < until:
                     time.sleep(0.05)
             return found
 
         return look
 
     def overtake() -> None:
-        while not looked.exists():
-            time.sleep(0.05)
+        wait_until(looked.exists, "the swap to look")
         market.update(8)
         faults.update(market.built.build())
         go_on.touch()

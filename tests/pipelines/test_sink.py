@@ -15,6 +15,7 @@ from pipelines.places import Place
 from pipelines.store import open_table
 from pipelines.writer import BronzeWriter
 from tests.support.landing import AT_ONCE, BY_HAND, LOG, landed, sink_at, update
+from tests.support.waiting import until
 
 MEBIBYTE = bytes(1 << 20)
 
@@ -88,8 +89,7 @@ def test_a_commit_is_due_by_bytes_before_its_time(place):
     async def run():
         async with sink_at(place, BY_HAND) as sink:
             await sink.land(update(MEBIBYTE))
-            while last_position(place, "market") < 0:
-                await asyncio.sleep(0.01)
+            await until(lambda: last_position(place, "market") >= 0, "the commit")
 
     asyncio.run(run())
     assert versions(place) == 1
@@ -99,8 +99,7 @@ def test_a_commit_is_due_by_time_without_more_bytes(place):
     async def run():
         async with sink_at(place, AT_ONCE) as sink:
             await sink.land(update())
-            while last_position(place, "market") < 0:
-                await asyncio.sleep(0.01)
+            await until(lambda: last_position(place, "market") >= 0, "the commit")
 
     asyncio.run(run())
     assert versions(place) == 1

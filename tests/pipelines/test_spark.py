@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from conf.errors import SparkUnavailable
 from conf.model import Settings
 from pipelines.java import check_java
 from pipelines.spark import _await_server, own_session, start_spark
+from tests.support.waiting import wait_until
 
 START = textwrap.dedent("""
     import sys
@@ -123,9 +123,8 @@ def test_an_interrupt_while_the_jvm_starts_leaves_none_behind(tmp_path):
     # where the tests run in a shell's background, an interrupt would be ignored
     heeding = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{START}"
     with subprocess.Popen([sys.executable, "-c", heeding], env=environ, stderr=subprocess.PIPE) as starting:
-        while not (tmp_path / "pid").exists():
-            assert starting.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: (tmp_path / "pid").exists() or starting.poll() is not None, "the start of the JVM")
+        assert starting.poll() is None
         starting.send_signal(signal.SIGINT)
         told = starting.communicate(timeout=60)[1]
     assert b"KeyboardInterrupt" in told

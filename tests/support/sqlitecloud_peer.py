@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -103,14 +101,6 @@ def writer(server: SqliteCloudServer, tls: ssl.SSLContext | None = None) -> Peer
     peer = Peer(server.port, tls)
     assert peer.ask("USE DATABASE shop.db") == "OK"
     return peer
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what must come to be; fail the test when it does not."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def json_text(message: Message | None) -> bytes:

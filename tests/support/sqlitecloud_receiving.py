@@ -25,8 +25,8 @@ from connectors.sqlitecloud.receiver import SqliteCloudReceiver
 from connectors.sqlitecloud.server import SqliteCloudServer
 from pipelines.table_fold import TableFold
 from tests.support.memory import MemorySink
+from tests.support.waiting import PATIENCE, until
 
-PATIENCE = 30.0
 JOINED = Behaviour(pacing=Pacing.JOINED)
 FOO = {"foo": SqliteCloudTable()}
 
@@ -124,19 +124,15 @@ class Receiving:
     server: SqliteCloudServer
     running: asyncio.Task[None]
 
-    async def until(self, met: Callable[[], object]) -> None:
+    async def until(self, met: Callable[[], object], what: str) -> None:
         """Wait until something is the case, or the receiver has ended: then raise why."""
-        async with asyncio.timeout(PATIENCE):
-            while not met():
-                if self.running.done():
-                    self.running.result()
-                await asyncio.sleep(0.005)
+        await until(met, what, work=self.running)
 
     async def complete(self, stream: str = "foo", count: int = 1) -> None:
-        await self.until(lambda: len(self.sink.marks("snapshot complete", stream)) >= count)
+        await self.until(lambda: len(self.sink.marks("snapshot complete", stream)) >= count, "whole snapshots")
 
     async def heard(self, stream: str, count: int) -> None:
-        await self.until(lambda: self.sink.outline(stream).count("data, whole") >= count)
+        await self.until(lambda: self.sink.outline(stream).count("data, whole") >= count, "notifications")
 
     async def ended(self) -> BaseException | None:
         """Wait until the receiver has ended; return why."""

@@ -27,8 +27,11 @@ from pipelines.places import Place
 from pipelines.sink import BronzeSink
 from pipelines.writer import BronzeWriter
 from tests.bench.sqlitecloud.source import DISTINCT, TABLE, Sent, Source, feed_at, frames, source
+from tests.support.waiting import until
 
 LOG = structlog.wrap_logger(structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger("error"))
+LONGEST = 600.0
+"""Seconds after which what is measured does not come to its end any more."""
 
 
 class Spent(NamedTuple):
@@ -99,10 +102,10 @@ async def spent_to_land(serving: Source, place: Place) -> Spent:
     wanted, told = serving.sent.notifications, CapturingLogger()
     log = structlog.wrap_logger(told, processors=[], wrapper_class=structlog.make_filtering_bound_logger("info"))
     async with landing_at(place, receiver, log) as sink:
-        await until(lambda: any(call.kwargs["event"] == "snapshot complete" for call in told.calls))
+        await until(lambda: any(call.kwargs["event"] == "snapshot complete" for call in told.calls), "the snapshot")
         before, began = sink.last, now()
         serving.send()
-        await until(lambda: sink.last >= before + wanted)
+        await until(lambda: sink.last >= before + wanted, "all to land", seconds=LONGEST)
         await sink.flush()
         spent = since(began)
     data = DeltaTable(place.url).to_pyarrow_table(columns=["kind"], filters=[("kind", "=", Kind.DATA)])
@@ -120,12 +123,6 @@ async def landing_at(place: Place, receiver: Receiver, log: Any = LOG) -> AsyncI
         yield sink
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that comes; a hundredth of a second does not count."""
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def tables(sent: Sent) -> list[pa.Table]:

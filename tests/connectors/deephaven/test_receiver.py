@@ -16,6 +16,7 @@ from tests.support.chance import Highest
 from tests.support.deephaven_frames import GREETING, begin, end, refusal, response, rows, sent, update
 from tests.support.memory import MemorySink
 from tests.support.peers import serving, silent
+from tests.support.waiting import until
 
 TABLES = {"quotes": DeephavenTable(source="Quotes"), "trades": DeephavenTable(source="Trades")}
 
@@ -250,8 +251,7 @@ def test_a_stop_lands_every_whole_frame_that_had_arrived_and_does_not_wait_for_r
         sink = Sink()
         async with serving(serve) as address:
             running = asyncio.create_task(receiver_of(address).run(sink, Resume(1)))
-            while not sink.outline or sink.outline[-1] != ("quotes", "data", "begin"):
-                await asyncio.sleep(0.01)
+            await until(lambda: sink.outline[-1:] == [("quotes", "data", "begin")], "an update to begin", work=running)
             sink.is_full = True
             running.cancel()
             await asyncio.wait([running], timeout=10)

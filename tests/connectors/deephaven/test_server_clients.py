@@ -6,7 +6,6 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
 from importlib.resources import files
 from random import Random
 
@@ -24,16 +23,10 @@ from connectors.deephaven.tables import LiveTable
 from connectors.deephaven.types import TYPES
 from connectors.wire.sbe.schema import load_schema
 from tests.support.deephaven_peer import PATIENCE, Peer
+from tests.support.waiting import wait_until
 
 BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES
 TEXT = "x" * 1000
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def texts(rows: int) -> LiveTable:
@@ -61,7 +54,7 @@ def test_a_client_that_does_not_drain_its_queue_is_dropped_and_another_gets_ever
             for number in range(20):
                 update_texts(table, number)
                 assert quick.update().modified["n"][999] == number
-            eventually(lambda: server.dropped_count == 1)
+            wait_until(lambda: server.dropped_count == 1, "a client to be dropped")
             assert server.client_count == 1
             assert quick.tables[1] == table.rows()
             events = slow.rest()
@@ -77,7 +70,7 @@ def test_more_clients_than_allowed_are_turned_away_until_one_leaves() -> None:
             with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as second:
                 second.settimeout(PATIENCE)
                 assert second.recv(1) == b""
-        eventually(lambda: server.client_count == 0)
+        wait_until(lambda: server.client_count == 0, "the clients to be gone")
         with Peer(server.port) as third:
             third.subscribe(1, "T", BOTH)
             third.update()
@@ -92,7 +85,7 @@ def test_updates_that_wait_for_a_slow_client_are_bounded_in_bytes() -> None:
             slow.update()
             for number in range(100):
                 update_texts(table, number)
-            eventually(lambda: server.dropped_count == 1)
+            wait_until(lambda: server.dropped_count == 1, "a client to be dropped")
 
 
 def test_a_client_that_reads_slowly_but_in_time_gets_everything() -> None:
@@ -206,7 +199,7 @@ def test_a_client_that_does_not_speak_the_protocol_is_disconnected_alone(sent: b
             polite.update()
             rude.socket.sendall(sent)
             assert rude.rest() == []
-            eventually(lambda: server.client_count == 1)
+            wait_until(lambda: server.client_count == 1, "one client to be left")
             update_texts(table, 5)
             assert polite.update().modified["n"][0] == 5
             assert server.dropped_count == 0
@@ -229,7 +222,7 @@ def test_a_client_that_leaves_while_it_is_served_is_forgotten() -> None:
         for _ in range(5):
             with Peer(server.port) as peer:
                 peer.subscribe(1, "T", BOTH)
-        eventually(lambda: server.client_count == 0)
+        wait_until(lambda: server.client_count == 0, "the clients to be gone")
         update_texts(table, 1)
         with Peer(server.port) as peer:
             peer.subscribe(1, "T", BOTH, columns=["n"])

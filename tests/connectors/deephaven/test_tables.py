@@ -17,6 +17,7 @@ from connectors.deephaven.cells import to_python
 from connectors.deephaven.rows import Delta, Rows
 from connectors.deephaven.table_update import TableUpdate
 from connectors.deephaven.tables import LiveTable
+from tests.support.waiting import wait_until
 
 ALL_TYPES = {
     "byte": "Byte",
@@ -290,8 +291,7 @@ def test_a_listener_hears_every_update_after_its_snapshot_exactly_once() -> None
         for _ in range(50):
             heard: list[Delta] = []
             snapshot, detach = table.listen_from(heard.append, ["n"])
-            while len(heard) < 3:
-                pass
+            wait_until(lambda heard=heard: len(heard) >= 3, "three updates", pause=0)
             detach()
             assert len(snapshot.rows) == snapshot.update
             assert [delta.update for delta in heard[:3]] == [snapshot.update + n for n in (1, 2, 3)]

@@ -12,6 +12,7 @@ from connectors.sbe.server import MarketServer
 from connectors.wire.framing.known import FRAMINGS
 from tests.support.peers import nobody, serving
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("cut", [1, 5, 47, 50, len(STREAM)])
@@ -80,11 +81,9 @@ def test_a_receiver_that_is_stopped_lands_what_had_arrived_and_does_not_wait_for
     async def run(server):
         sink = Sink()
         task = asyncio.create_task(receiver(f"127.0.0.1:{server.port}", framing="memx").run(sink, Resume(1)))
-        while len(sink.bodies) < 4:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(sink.bodies) >= 4, "the securities", work=task)
         changes = await asyncio.to_thread(server.change)
-        while len(sink.bodies) < 5:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(sink.bodies) >= 5, "the changes", work=task)
         sink.is_full = True
         task.cancel()
         await asyncio.wait([task], timeout=10)

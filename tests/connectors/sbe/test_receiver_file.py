@@ -25,6 +25,7 @@ from pipelines.bronze import read_frames
 from pipelines.places import Places
 from pipelines.receiving import receive
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, feed_of, receiver
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -40,8 +41,7 @@ def rests(monkeypatch):
 
     async def wait(task):
         before = len(rested)
-        while len(rested) < before + 2 and not task.done():
-            await asyncio.sleep(0.002)
+        await until(lambda: len(rested) >= before + 2 or task.done(), "the file's rest")
 
     monkeypatch.setattr(GrowingFile, "has_more", looked)
     return wait
@@ -193,11 +193,11 @@ def test_a_receiver_that_starts_anew_goes_on_by_what_landed(tmp_path: Path):
         running = asyncio.create_task(
             receive(feed, CONNECTOR, places, stop=stop, clock=lambda: 1_700_000_000_000_000, rng=Random(1), log=log)
         )
-        while len(list(read_frames(places.bronze("stream"), kind=Kind.DATA))) < messages:
-            await asyncio.sleep(0.02)
+        bronze = places.bronze("stream")
+        await until(lambda: len(list(read_frames(bronze, kind=Kind.DATA))) >= messages, "the messages", work=running)
         stop.set()
         await running
-        return places.bronze("stream")
+        return bronze
 
     asyncio.run(received(2))
     file.write_bytes(STREAM)
@@ -277,12 +277,10 @@ def test_a_schema_that_cannot_be_used_is_told_once_and_the_epoch_of_a_file_at_re
         task = asyncio.create_task(receiver(f"file:{file}", schema=str(xml)).run(sink, Resume(1)))
         await rests(task)
         replaced(xml, b"<broken")
-        while not logs:
-            await asyncio.sleep(0.01)
+        await until(lambda: logs, "the schema to be looked at", work=task)
         await asyncio.sleep(0.15)
         grown(file, STREAM[142:])
-        while len(sink.bodies) < 4 and not task.done():
-            await asyncio.sleep(0.01)
+        await until(lambda: len(sink.bodies) >= 4, "the last message", work=task)
         task.cancel()
 
     with structlog.testing.capture_logs() as logs:

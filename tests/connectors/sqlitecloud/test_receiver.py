@@ -85,7 +85,7 @@ def test_whatever_is_written_meanwhile_a_snapshot_and_what_overlays_it_come_to_t
             )
         await at.complete()
         await at.db.exec("INSERT INTO foo VALUES (-1, 'last', NULL)")
-        await at.until(lambda: b'"id":-1' in at.sink.frames[-1].body)
+        await at.until(lambda: b'"id":-1' in at.sink.frames[-1].body, "the last row")
         return at.sink
 
     sink = run(use, path, max_rows=10)

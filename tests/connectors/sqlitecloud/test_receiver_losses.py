@@ -19,6 +19,7 @@ from connectors.sqlitecloud.options import SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
 from tests.support.scsp_peer import OK, Peer, scripted
 from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
+from tests.support.waiting import until
 
 XINFO = Rowset(
     tuple(map(Column, ("name", "type", "notnull", "pk", "hidden"))),
@@ -46,11 +47,7 @@ def one_epoch(path, behaviour, **options):
             await asyncio.wait_for(receiver_at(url(server), **options).run(sink, Resume(1)), 30)
         with SqliteCloudServer.start({"shop.db": path}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server:
             again = asyncio.create_task(receiver_at(url(server), **options).run(second, Resume(2)))
-            async with asyncio.timeout(30):
-                while not second.marks("snapshot complete"):
-                    if again.done():
-                        again.result()
-                    await asyncio.sleep(0.01)
+            await until(lambda: second.marks("snapshot complete"), "a whole snapshot", work=again)
             again.cancel()
             await asyncio.wait([again])
         return sink, raised.value, second
@@ -116,7 +113,7 @@ def test_a_canary_that_does_not_come_back_ends_the_epoch(tmp_path, monkeypatch):
 
 def test_canaries_that_come_back_let_the_epoch_go_on(tmp_path):
     async def use(at):
-        await at.until(lambda: sum(b"canary" in frame.body for frame in at.sink.frames) >= 3)
+        await at.until(lambda: sum(b"canary" in frame.body for frame in at.sink.frames) >= 3, "three canaries")
         return at.running.done()
 
     assert run(use, database(tmp_path), canary_seconds=0.02) is False
@@ -153,10 +150,12 @@ def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted
     async def use(at):
         await at.complete()
         await at.db.exec("DROP TABLE foo")
-        await at.until(lambda: at.sink.marks("table left out", "foo"))
+        await at.until(lambda: at.sink.marks("table left out", "foo"), "the table to be left out")
         await at.db.exec("CREATE TABLE foo(k TEXT PRIMARY KEY)")
         await at.db.exec("INSERT INTO foo VALUES ('x')")
-        await at.until(lambda: b'"k"' in b"".join(f.body for f in at.sink.frames if f.kind == "control"))
+        await at.until(
+            lambda: b'"k"' in b"".join(f.body for f in at.sink.frames if f.kind == "control"), "the table made anew"
+        )
         begun = len(at.sink.marks("snapshot complete"))
         await at.complete(count=begun + 1)
         return at.sink
@@ -171,7 +170,7 @@ def test_a_key_that_moves_in_the_window_without_all_columns_voids_the_attempt_an
     behaviour = Behaviour(pacing=Pacing.JOINED, capture=CaptureMode.HOOK_CHANGED, delay=0.02)
 
     async def use(at):
-        await at.until(lambda: at.sink.marks("fence low"))
+        await at.until(lambda: at.sink.marks("fence low"), "the low fence")
         await at.db.exec("UPDATE foo SET id = 100 WHERE id = 7")
         await at.complete()
         return at.sink
@@ -200,14 +199,10 @@ def receive_from(peer, enough, says=(), **options):
             task = asyncio.create_task(
                 receiver_at(address, fence=False, settle_seconds=0.02, **options).run(sink, Resume(1))
             )
-            said = list(says)
-            async with asyncio.timeout(30):
-                while not enough(sink):
-                    if said and said[0][0](sink):
-                        peer.say(said.pop(0)[1])
-                    if task.done():
-                        task.result()
-                    await asyncio.sleep(0.005)
+            for meets, frame in says:
+                await until(lambda meets=meets: meets(sink), "the moment to say more", work=task)
+                peer.say(frame)
+            await until(lambda: enough(sink), "enough to land", work=task)
             task.cancel()
             await asyncio.wait([task])
         return sink

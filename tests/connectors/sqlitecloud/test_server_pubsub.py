@@ -14,7 +14,8 @@ from connectors.sqlitecloud.dialect import Dialect
 from connectors.sqlitecloud.messages import PubSubOffer
 from connectors.sqlitecloud.server import SqliteCloudServer
 from tests.connectors.sqlitecloud.conftest import Serve
-from tests.support.sqlitecloud_peer import PATIENCE, Peer, json_text, pauth, plain, until, writer
+from tests.support.sqlitecloud_peer import PATIENCE, Peer, json_text, pauth, plain, writer
+from tests.support.waiting import wait_until
 
 LISTEN = "LISTEN TABLE foo DATABASE shop.db"
 OLD = Dialect(words="old")
@@ -217,7 +218,7 @@ def test_a_session_ends_with_its_main_connection_unless_it_wants_only_pubsub(ser
         assert goes_on.heard()[0]["payload"] == "still"
         goes_on.close()
         ended.close()
-    until(lambda: server.client_count == 0)
+    wait_until(lambda: server.client_count == 0, "the clients to be gone")
 
 
 def test_the_order_of_notifications_is_the_order_of_commits_of_many_writers(server: SqliteCloudServer) -> None:
@@ -278,7 +279,7 @@ def test_who_does_not_read_is_dropped_and_no_other_notices(serve: Serve) -> None
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         for _ in range(30):
             assert peer.ask("NOTIFY c ?", "x" * 1_000_000) == "OK"
-        until(lambda: server.listening_count == 0)
+        wait_until(lambda: server.listening_count == 0, "the slow one to be dropped")
         told = 0
         while heard.message() is not None:
             told += 1

@@ -13,7 +13,8 @@ from connectors.sqlitecloud.messages import Command, JsonText, Rowset, ServerErr
 from connectors.sqlitecloud.server import SqliteCloudServer
 from connectors.sqlitecloud.server_state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
-from tests.support.sqlitecloud_peer import Peer, until
+from tests.support.sqlitecloud_peer import Peer
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_a_transaction_lasts_over_requests_and_goes_with_its_connection(server: 
         other.ask("INSERT INTO foo(id) VALUES(1)")
         assert other.ask("SELECT count(*) FROM foo") == [(1,)]
         assert peer.ask("SELECT count(*) FROM foo") == [(0,)]
-    until(lambda: server.client_count == 1)
+    wait_until(lambda: server.client_count == 1, "one client to be left")
 
     assert peer.ask("INSERT INTO foo(id) VALUES(2)") == [10, 0, 2, 1, 1, 1]
     assert peer.ask("SELECT id FROM foo") == [(2,)]
@@ -122,7 +123,7 @@ def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(
 
     assert 200 < len(first.rows) < 400
     peer.close()
-    until(lambda: server.client_count == 0)  # it ends although the result never does
+    wait_until(lambda: server.client_count == 0, "the clients to be gone")  # it ends although the result never does
 
 
 def test_what_a_client_does_not_want_is_left_out(peer: Peer) -> None:

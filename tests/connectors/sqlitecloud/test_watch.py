@@ -11,6 +11,7 @@ from connectors.sqlitecloud.watch import SqliteCloudWatch
 from pipelines.table_fold import TableFold
 from tests.support.sqlitecloud_peer import Peer
 from tests.support.sqlitecloud_receiving import JOINED, database, url
+from tests.support.waiting import tries
 
 
 def watch_of(address, table="foo", **settings):
@@ -21,8 +22,10 @@ def watch_of(address, table="foo", **settings):
 
 def taken(watch, count):
     updates = []
-    while len(updates) < count:
+    for _ in tries(f"{count} updates"):
         updates += watch.take(10)
+        if len(updates) >= count:
+            break
     return updates
 
 

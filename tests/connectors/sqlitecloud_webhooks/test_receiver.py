@@ -24,6 +24,7 @@ from pipelines.store import open_table
 from pipelines.writer import BronzeWriter
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
 from tests.support.memory import MemorySink
+from tests.support.waiting import tries, until
 from tests.support.webhooks import STREAM, feed, free_port, webhook
 
 ALBUM = webhook("insert", AlbumId=1)
@@ -92,7 +93,7 @@ async def receiving(sink: Any, **settings: Any) -> AsyncIterator[tuple[aiohttp.C
 
 async def listening(address: str, task: asyncio.Task[None]) -> None:
     host, _, port = address.partition(":")
-    while True:
+    for _ in tries("the receiver to listen"):
         try:
             _, writer = await asyncio.open_connection(host, int(port))
         except OSError:
@@ -143,8 +144,7 @@ def test_no_answer_is_sent_before_the_commit_has_ended() -> None:
         sink = Sink()
         async with receiving(sink) as (client, url):
             asked = asyncio.create_task(posted(client, url, ALBUM))
-            while not sink.frames:
-                await asyncio.sleep(0.01)
+            await until(lambda: sink.frames, "the webhook to be taken")
             await asyncio.wait([asked], timeout=0.2)
             assert not asked.done()
             sink.may_commit.set()
@@ -247,8 +247,9 @@ def test_while_the_store_is_down_senders_are_asked_to_come_again_and_nothing_tak
         async with client.post(url, data=ALBUM) as answer:
             refused, again = answer.status, answer.headers["Retry-After"]
         failing_store.clear()
-        while (await posted(client, url, webhook("delete", AlbumId=1)))[0] == 503:
-            pass
+        for _ in tries("the store to take webhooks again"):
+            if (await posted(client, url, webhook("delete", AlbumId=1)))[0] != 503:
+                break
         return refused, again
 
     assert in_bronze(place, steps, timeout=1.0) == (503, "10")
@@ -292,8 +293,7 @@ def test_a_stop_answers_what_has_begun_tells_what_was_refused_since_and_does_not
             for _ in range(3):
                 await posted(client, url, ALBUM, X_Sig="no")
             asked = asyncio.create_task(posted(client, url, ALBUM, X_Sig=SIGNING.sign(ALBUM, "sesame")))
-            while sink.frames[-1].kind != "data":
-                await asyncio.sleep(0.01)
+            await until(lambda: sink.frames[-1].kind == "data", "the webhook to be taken", work=task)
             sink.is_full = True
             task.cancel()
             await asyncio.wait([asked], timeout=0.1)
