@@ -1,15 +1,15 @@
 """Keeps a user's own database changing: reads its schema, and writes rows like those that are there.
 
 Inserts, updates of some columns, deletes and moves of keys, several in a transaction. What the database's constraints
-refuse is left undone. Tables grow to about twice their size, and stay there.
+refuse is left undone. Tables keep about their size, whatever deletes take with them elsewhere: those that lack rows are
+inserted into more often, and rows that would take more of them away stay. Where there are few rows, there will be ten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import apsw
 import structlog
@@ -19,6 +19,7 @@ from connectors.sqlitecloud.capture import SqliteValue
 from connectors.sqlitecloud.naming import quote_identifier as quoted
 from connectors.sqlitecloud.server_state import ServedSession
 from connectors.sqlitecloud.transactions import Written
+from connectors.sqlitecloud.workload_tables import WorkedColumn, WorkedTable, WorkedTables
 from connectors.sqlitecloud.workload_values import made_up, new_key, varied
 
 _TRIES: Final = 20
@@ -29,44 +30,8 @@ _REFUSED: Final = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, a
 """What a database may say to a row or a commit."""
 _LOOKED_AT: Final = 1_000
 """Rows from which a table without rowids has one drawn."""
-_COUNTED_AFTER: Final = 100
-"""Changes tried in a table, at least, after which its rows are counted again."""
-_PARENTS: Final = 50
-"""Rows that a foreign key is chosen from."""
-
-
-class WorkedColumn(NamedTuple):
-    """A column that can be written."""
-
-    name: str
-    declared: str
-    required: bool
-    in_key: bool
-    parent: tuple[str, str] | None
-    """Table and column that its values must be in."""
-
-
-class WorkedTable(NamedTuple):
-    """A table that is written to."""
-
-    name: str
-    columns: tuple[WorkedColumn, ...]
-    has_rowid: bool
-    rows: int
-    """How many it had when it was looked at."""
-
-    @property
-    def address(self) -> tuple[str, ...]:
-        """Columns by which one row is found."""
-        return ("rowid",) if self.has_rowid else tuple(column.name for column in self.columns if column.in_key)
-
-
-@dataclass
-class _Size:
-    """How many rows a table has, about: what foreign keys and triggers do to it is seen when it is counted again."""
-
-    rows: int
-    tries_left: int
+_IN_NEED: Final = 6
+"""How many times as likely a table that lacks rows is changed."""
 
 
 class Workload:
@@ -85,11 +50,10 @@ class Workload:
         self._connection = session.transactions.connection
         self._connection.pragma("foreign_keys", True)
         self._chance = Random(seed)  # noqa: S311 - repeatable, not secret
-        self._version: object = None
-        self._tables: list[WorkedTable] = []
-        self._sizes: dict[str, _Size] = {}
+        self._version = self._connection.pragma("schema_version")
+        self._tables = WorkedTables(self._connection)
         self._log = structlog.get_logger("sqlitecloud.workload")
-        if not self._looked_at():
+        if not self._tables.all:
             path = str(session.database.path) if session.database else ""
             raise ConfigError(file=path, key="database", found="no table", allowed="a database with tables")
 
@@ -98,7 +62,8 @@ class Workload:
         made = 0
         try:
             self._run("BEGIN IMMEDIATE")
-            made = self._changed(self._looked_at())
+            self._look()
+            made = self._changed()
             if self._connection.in_transaction:
                 self._run("COMMIT")
         except _REFUSED as error:  # others hold the database, or what was put off until the commit is wrong
@@ -108,10 +73,11 @@ class Workload:
                 self._run("ROLLBACK")
         return max(made, 1)
 
-    def _changed(self, tables: Sequence[WorkedTable]) -> int:
-        made = 0
+    def _changed(self) -> int:
+        made, tables = 0, self._tables.all
         for _ in range(_TRIES if tables else 0):
-            made += self._try(self._chance.choice(tables))
+            wanted = [_IN_NEED if self._tables.lacks(table) else 1 for table in tables]
+            made += self._try(*self._chance.choices(tables, wanted))
             if (made and self._chance.random() < _ENOUGH) or not self._connection.in_transaction:
                 break
         return made
@@ -120,50 +86,47 @@ class Workload:
         found = self._session.transactions.run(statement, lambda _count: parameters)
         return found.changes if isinstance(found, Written) else 0
 
-    def _looked_at(self) -> list[WorkedTable]:
-        """Return the tables as they are now."""
+    def _look(self) -> None:
+        """Look at the tables again if they are others than before."""
         version = self._connection.pragma("schema_version")
         if version != self._version:
-            self._version = version
-            self._tables = _tables(self._connection)
-            self._sizes.clear()
-        return self._tables
-
-    def _size(self, table: WorkedTable) -> _Size:
-        size = self._sizes.get(table.name)
-        if size is None or not size.tries_left:
-            rows = _count(self._connection, table.name)
-            size = self._sizes[table.name] = _Size(rows, max(_COUNTED_AFTER, rows // 10))
-        return size
+            self._version, self._tables = version, WorkedTables(self._connection)
 
     def _try(self, table: WorkedTable) -> int:
-        size = self._size(table)
-        size.tries_left -= 1
-        weights = _weights(size.rows, table.rows)
-        (work,) = self._chance.choices((self._insert, self._update, self._delete, self._move), weights)
-        row = self._drawn(table, size.rows)
+        rows, before = self._tables.rows(table), self._connection.total_changes()
+        (work,) = self._chance.choices((self._insert, self._update, self._delete, self._move), self._weights(table))
+        row = self._drawn(table, rows)
         if row is None and work != self._insert:
             return 0
         try:
             made = work(table, row or {})
         except _REFUSED as error:
             self._log.debug("refused", table=table.name, reason=str(error))
-            return 0
-        size.rows += {self._insert: made, self._delete: -made}.get(work, 0)
+            made = 0
+        elsewhere = self._connection.total_changes() - before - made
+        self._tables.note(table, {self._insert: made, self._delete: -made}.get(work, 0), elsewhere)
         return made
+
+    def _weights(self, table: WorkedTable) -> tuple[int, ...]:
+        """Return how likely each kind of change is in a table: it keeps its size."""
+        if self._tables.lacks(table):
+            return 70, 20, 0, 10
+        deletes = 20 * self._tables.may_lose(table)
+        return (0, 60, 2 * deletes, 10) if self._tables.has_enough(table) else (30, 40, deletes, 10)
 
     def _drawn(self, table: WorkedTable, rows: int) -> dict[str, SqliteValue] | None:
         """Return any row, with its address; None from an empty table."""
         names = [*table.address, *(column.name for column in table.columns)]
-        query = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table.name)} "
-        if table.has_rowid:
-            (highest,) = self._one(f"SELECT max(rowid) FROM {quoted(table.name)}") or (None,)
-            found = highest and self._one(
-                query + "WHERE rowid >= ?", self._chance.randint(1, max(cast(int, highest), 1))
-            )
-        else:
-            found = self._one(query + "LIMIT 1 OFFSET ?", self._chance.randrange(max(1, min(rows, _LOOKED_AT))))
+        found = self._any(table, names, rows)
         return dict(zip(names, found, strict=True)) if found else None
+
+    def _any(self, table: WorkedTable, names: Sequence[str], rows: int) -> tuple[SqliteValue, ...] | None:
+        query = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table.name)} "
+        if not table.has_rowid:
+            return self._one(query + "LIMIT 1 OFFSET ?", self._chance.randrange(max(1, min(rows, _LOOKED_AT))))
+        (highest,) = self._one(f"SELECT max(rowid) FROM {quoted(table.name)}") or (None,)
+        least = self._chance.randint(1, max(cast(int, highest), 1)) if highest else 0
+        return self._one(query + "WHERE rowid >= ?", least)
 
     def _one(self, query: str, *parameters: SqliteValue) -> tuple[SqliteValue, ...] | None:
         return self._connection.execute(query + " LIMIT 1" * ("LIMIT" not in query), parameters).fetchone()
@@ -206,16 +169,9 @@ class Workload:
     def _parent(self, column: WorkedColumn, like: SqliteValue) -> SqliteValue:
         """Return a value that the parent table has, if it has any."""
         assert column.parent is not None
-        table, name = map(quoted, column.parent)
-        found = self._connection.execute(f"SELECT {name} FROM {table} LIMIT {_PARENTS}").fetchall()
-        return self._chance.choice(found)[0] if found else like
-
-
-def _weights(rows: int, found: int) -> tuple[int, ...]:
-    """Return how likely each kind of change is in a table of so many rows, found with so many: it keeps its size."""
-    if rows > 2 * found + 100:
-        return 10, 40, 40, 10
-    return (45, 35, 12, 8) if rows > found // 2 + 3 else (60, 30, 0, 10)
+        name, parent = column.parent[1], self._tables.named(column.parent[0])
+        found = self._any(parent, [name], self._tables.rows(parent)) if parent else None
+        return found[0] if found else like
 
 
 def _where(table: WorkedTable) -> str:
@@ -224,36 +180,3 @@ def _where(table: WorkedTable) -> str:
 
 def _at(table: WorkedTable, row: dict[str, SqliteValue]) -> list[SqliteValue]:
     return [row[name] for name in table.address]
-
-
-def _tables(connection: apsw.Connection) -> list[WorkedTable]:
-    query = (
-        "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT GLOB 'sqlite_*'"
-    )
-    found = cast(list[tuple[str, int]], connection.execute(query + " ORDER BY name").fetchall())
-    return [_table(connection, name, has_rowid=not without) for name, without in found]
-
-
-def _table(connection: apsw.Connection, name: str, *, has_rowid: bool) -> WorkedTable:
-    parents = _parents(connection, name)
-    query = 'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?, ?) WHERE hidden = 0'
-    found = cast(list[tuple[str, str, int, int]], connection.execute(query, (name, "main")).fetchall())
-    columns = tuple(
-        WorkedColumn(column, declared, bool(required or place), bool(place), parents.get(column.lower()))
-        for column, declared, required, place in found
-    )
-    return WorkedTable(name, columns, has_rowid, _count(connection, name))
-
-
-def _count(connection: apsw.Connection, table: str) -> int:
-    (rows,) = cast(tuple[int], connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone())
-    return rows
-
-
-def _parents(connection: apsw.Connection, table: str) -> dict[str, tuple[str, str]]:
-    """Return where the values of columns must be; a foreign key that names no column means the parent's key."""
-    query = """SELECT k."from", k."table", coalesce(k."to", p.name)
-        FROM pragma_foreign_key_list(?, 'main') AS k
-        LEFT JOIN pragma_table_xinfo(k."table", 'main') AS p ON p.pk = k.seq + 1"""
-    found = cast(list[tuple[str, str, str | None]], connection.execute(query, (table,)).fetchall())
-    return {column.lower(): (parent, name) for column, parent, name in found if name is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -33,6 +34,21 @@ INSERT INTO entry VALUES ('90s',1,1),('Jazz',1,2);
 INSERT INTO strict_one VALUES (1,2,3.5),('one',NULL,NULL);
 """
 
+SHOP = Path(__file__).parents[2] / "golden" / "sqlitecloud" / "music_shop.sql"
+AT_FIRST = {
+    "Album": 50,
+    "Artist": 30,
+    "Customer": 25,
+    "Employee": 3,
+    "Genre": 8,
+    "Invoice": 60,
+    "InvoiceLine": 150,
+    "MediaType": 3,
+    "Playlist": 5,
+    "PlaylistTrack": 176,
+    "Track": 200,
+}
+
 
 @pytest.fixture
 def music(tmp_path: Path) -> Path:
@@ -51,6 +67,11 @@ def contents(path: Path) -> dict[str, list[object]]:
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
     return found
+
+
+def rows(connection: apsw.Connection, table: str) -> int:
+    (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    return int(count)
 
 
 def worked(path: Path, seed: int, transactions: int) -> int:
@@ -85,6 +106,25 @@ def test_tables_that_lose_rows_to_their_parents_keep_their_size(tmp_path: Path) 
     worked(path, 3, 1_500)
 
     assert len(contents(path)["child"]) > 20
+
+
+def test_no_table_of_a_shop_shrinks_or_swells_whatever_deletes_take_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute(SHOP.read_text("utf-8"))
+        connection.pragma("journal_mode", "wal")
+        with SqliteCloudServer.start({"shop": path}) as server:
+            session = server.own_session("shop")
+            session.transactions.connection.pragma("synchronous", 0)
+            workload, seen = Workload(session, 5), []
+            for _ in range(5):
+                for _ in range(120):
+                    workload.change()
+                seen.append({name: rows(connection, name) for name in AT_FIRST})
+
+    assert [name for name, first in AT_FIRST.items() if min(each[name] for each in seen) < first / 2] == []
+    assert [name for name, first in AT_FIRST.items() if max(each[name] for each in seen) > 2 * max(first, 10)] == []
+    assert len({each["PlaylistTrack"] for each in seen}) > 1
 
 
 def test_a_seed_says_what_happens(music: Path, tmp_path: Path) -> None:
