@@ -20,7 +20,7 @@ def resolve_composite(element: Element, encodings: Encodings) -> Composite | Non
     """Return the layout of a ``composite`` element; members that cannot be resolved are left out."""
     members = _members(element, encodings)
     if max((_depth(member.encoding) for member in members), default=0) >= MAX_DEPTH:
-        encodings.report.error("E08", element, f"composite {element.name} is nested deeper than {MAX_DEPTH}")
+        encodings.too_deep(f"composite {element.name}", element)
         return None
     if sum(_parts(member.encoding) for member in members) > _MAX_PARTS:
         encodings.report.error("E12", element, f"composite {element.name} has more than {_MAX_PARTS} values")

@@ -43,6 +43,7 @@ class Encodings:
         self._elements: dict[str, Element] = {}
         self._resolved: dict[str, Encoding | None] = {}
         self._open: list[str] = []
+        self._deep: set[str] = set()
         for element in elements:
             if element.name in self._elements:
                 report.warn("W01", element, f"encoding {element.name} is defined again; the last definition counts")
@@ -63,11 +64,20 @@ class Encodings:
             self.report.error("E08", user, f"{' → '.join([*self._open, name])} is a circle")
             return None
         if len(self._open) >= MAX_DEPTH:
-            self.report.error("E08", user, f"{name} is nested deeper than {MAX_DEPTH}")
+            self.too_deep(name, user, name)
             return None
         if name not in self._resolved:
             self._resolved[name] = self._resolve(name, user)
+        if name in self._deep:
+            self._deep.update(self._open)
         return self._resolved[name]
+
+    def too_deep(self, what: str, user: Element, *names: str) -> None:
+        """Note that what is being resolved nests too deep; once only for encodings one of which holds the other."""
+        found = {*self._open, *names}
+        if not found & self._deep:
+            self.report.error("E08", user, f"{what} is nested deeper than {MAX_DEPTH}")
+        self._deep |= found
 
     def _resolve(self, name: str, user: Element) -> Encoding | None:
         element = self._elements.get(name)

@@ -1,0 +1,41 @@
+"""Composites that nest too deep are one mistake, however much deeper they nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from conf.errors import SchemaError
+from connectors.wire.sbe.schema import load_schema
+from tests.support.sbe import HEADER
+
+
+def chain(numbers: Iterable[int], letter: str = "c") -> str:
+    links = [f'<composite name="{letter}{n}"><ref name="r" type="{letter}{n - 1}"/></composite>' for n in numbers]
+    return f'<composite name="{letter}0"/>{"".join(links)}'
+
+
+def errors_of(*types: str) -> list[tuple[str | None, str]]:
+    """Return codes and details of what is wrong with a schema of these types."""
+    root = 'xmlns:s="http://fixprotocol.io/2016/sbe" id="1" version="0"'
+    text = f"<s:messageSchema {root}><types>{HEADER}{''.join(types)}</types></s:messageSchema>"
+    with pytest.raises(SchemaError) as raised:
+        load_schema(text.encode())
+    return [(error.code, error.detail) for error in raised.value.errors]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [(range(1, 300), "composite c64 is nested deeper than 64"), (range(299, 0, -1), "c235 is nested deeper than 64")],
+    ids=["the innermost first", "the outermost first"],
+)
+def test_a_chain_that_is_too_deep_is_told_once(numbers: Iterable[int], told: str):
+    assert errors_of(chain(numbers)) == [("E08", told)]
+
+
+def test_two_chains_that_are_too_deep_are_told_each():
+    assert errors_of(chain(range(1, 100)), chain(range(1, 100), "d")) == [
+        ("E08", "composite c64 is nested deeper than 64"),
+        ("E08", "composite d64 is nested deeper than 64"),
+    ]
