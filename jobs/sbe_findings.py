@@ -47,13 +47,18 @@ def count(found: Comparison, direction: Direction) -> dict[str, int]:
 
 
 def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direction], out: Console) -> None:
-    """Print the findings that concern the directions, and a verdict for each."""
+    """Print the findings that concern the directions, what to do about each message, and a verdict for each direction.
+
+    A message comes behind the others when an encoding breaks it that was told with another message.
+    """
     dated = date_of(old.version) is not None and date_of(new.version) is not None
     out.print(Text(f"{old.file} → {new.file}", style="bold"), soft_wrap=True)
     _print(out, _head(found, old, new, dated=dated), indent=2)
     concerned = [finding for finding in found.findings if _concerns(finding, directions)]
     advice = found.advice(*directions)
-    for message, findings in groupby(concerned, key=lambda finding: finding.message):
+    groups = [(name, list(findings)) for name, findings in groupby(concerned, key=lambda finding: finding.message)]
+    told = {name for name, _ in groups}
+    for message, findings in [*groups, *((name, list[Finding]()) for name in advice if name not in told)]:
         out.print()
         out.print(Text(_title(message, new, old), style="bold"))
         for finding in findings:

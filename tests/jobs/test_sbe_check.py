@@ -115,6 +115,25 @@ def test_a_message_that_breaks_the_other_direction_alone_gets_no_advice(
     assert "  → Keep what was removed, deprecated from version 2.\n" in shown[ping:]
 
 
+def test_a_message_that_breaks_by_what_was_told_with_another_gets_its_advice_behind_the_others(
+    files: Path, capsys: pytest.CaptureFixture[str]
+):
+    both = ['name="ts" id="1" type="uint64"/>', "+", '<field name="side" id="2" type="Side"/>']
+    write(files, "T2", [both], [both, ['<validValue name="Sell">S</validValue>', ""]])
+
+    assert exits() == 1
+
+    assert capsys.readouterr().out.endswith(
+        "  → Keep what was removed, deprecated from version 2.\n"
+        "\n"
+        "Ping, template 2\n"
+        "  → Keep what was removed, deprecated from version 2.\n"
+        "\n"
+        "breaking     backward, new readers of old messages: 1 breaking\n"
+        "compatible   forward, old readers of new messages: 1 information\n"
+    )
+
+
 def test_a_profile_can_be_asked_for(files: Path):
     write(files, "T38")
 
