@@ -54,11 +54,13 @@ class MainLine:
             StatementRefused: The server said no. The connection goes on.
             InvalidValue: The request cannot be written; nothing was sent.
             LocalProtocolError: This task is still reading another answer.
-            SourceUnavailable, RemoteProtocolError, WireError: The connection is over.
+            SourceUnavailable, RemoteProtocolError, WireError: The connection is over; also when something has come that
+                was not asked for, and would be taken for the answer.
         """
         async with self._my_turn():
             while self._stream.state in _OWED:
                 await self._next(patience)
+            self._check_nothing_came()
             await self._connection.send(self._stream.send(request))
             while self._stream.state in _OWED:
                 event = await self._next(patience)
@@ -80,9 +82,19 @@ class MainLine:
                 self._holder = None
 
     async def _next(self, patience: float | None) -> Answer | RequestRefused | EchoAsked:
-        event = await self._line.next_event(patience)
+        event = self._check(await self._line.next_event(patience))
         if isinstance(event, EchoAsked):
             await self._connection.send(event.answer)
+        return event
+
+    def _check_nothing_came(self) -> None:
+        for event in self._line.arrived():
+            self._check(event)
+        if self._stream.held:
+            raise RemoteProtocolError("part of a frame came, but nothing was asked", reason="unexpected_frame")
+
+    def _check(self, event: MainEvent) -> Answer | RequestRefused | EchoAsked:
+        """Return an event that is part of an answer. Raises why the connection is over, if it tells that."""
         if isinstance(event, ConnectionEnded):
             raise SourceUnavailable("the server closed the main connection")
         if isinstance(event, BadFrame):

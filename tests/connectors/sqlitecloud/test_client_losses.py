@@ -105,6 +105,19 @@ def test_an_answer_that_is_none_ends_the_session_with_its_reason(answer, reason)
     run(Peer({"SELECT": lambda statement: and_close}), use)
 
 
+@pytest.mark.parametrize("unasked", [b"+5 extra", b"+5 ext"], ids=["a frame", "part of a frame"])
+def test_what_comes_unasked_is_not_taken_for_the_answer_to_what_is_asked_next(unasked):
+    peer = Peer({"first": OK + unasked})
+
+    async def use(db):
+        assert await db.exec("first") == "OK"
+        with pytest.raises(RemoteProtocolError, match="nothing was asked"):
+            await db.exec("second")
+
+    run(peer, use)
+    assert peer.asked[-1] == "first"
+
+
 def test_a_server_that_stops_in_a_frame_is_given_up_in_time():
     async def use(db):
         with pytest.raises(SourceUnavailable, match=r"did not come to its end within 0\.1 s"):
