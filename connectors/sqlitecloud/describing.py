@@ -12,7 +12,10 @@ from connectors.sqlitecloud.naming import quote_identifier
 from connectors.sqlitecloud.options import SqliteCloudTable
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
-_COLUMNS = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
+_COLUMNS = (
+    'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo((SELECT name FROM sqlite_master WHERE name = ?))'
+)
+"""SQLite finds a table by its name in letters of either case; notifications bear the name as it was declared."""
 _METADATA = "LIST METADATA TABLE ?;"
 
 
@@ -25,12 +28,12 @@ async def describe(db: Client, name: str, table: SqliteCloudTable) -> Descriptio
     """Return a table's columns, and what names a row: the keys of its settings, else its primary key.
 
     Raises:
-        SourceRefused: ``no-table``: there is none of that name. ``no-key``: it has no primary key, and its settings
-            name none; or they name a column it has not.
+        SourceRefused: ``no-table``: there is none of that name, in these letters. ``no-key``: it has no primary key,
+            and its settings name none; or they name a column it has not.
     """
     columns = await _columns(db, name)
     if not columns:
-        raise SourceRefused(code="no-table", text="the database has no such table", stream=name)
+        raise SourceRefused(code="no-table", text="the database has no table that is spelt so", stream=name)
     own = sorted((column for column in columns if column.pk), key=lambda column: column.pk)
     keys = table.keys or tuple(column.name for column in own)
     if not keys:

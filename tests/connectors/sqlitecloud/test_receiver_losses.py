@@ -146,12 +146,13 @@ def test_a_table_without_a_key_is_refused_at_the_start_unless_its_settings_name_
     assert run(complete, path, {"foo": SqliteCloudTable(keys=("b",))}) == [{"a": "1", "b": "x"}]
 
 
-def test_a_table_that_is_not_there_is_refused_at_the_start(tmp_path):
+@pytest.mark.parametrize("name", ["bar", "FOO"], ids=["of no such name", "of another case"])
+def test_a_table_that_is_not_there_is_refused_at_the_start(name, tmp_path):
     async def use(at):
         return await at.ended()
 
-    error = run(use, database(tmp_path), {"bar": SqliteCloudTable()})
-    assert str(error) == "bar: no-table: the database has no such table"
+    error = run(use, database(tmp_path), {name: SqliteCloudTable()})
+    assert str(error) == f"{name}: no-table: the database has no table that is spelt so"
 
 
 def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted(tmp_path):
