@@ -8,6 +8,8 @@ snapshot, ``inside``        a frame of the SELECT's answer, its end included; ``
 ``snapshot begin``          ``begin``: from here on notifications overlay the snapshot that is asked for now
 ``snapshot complete``       ``end``, at the end of the window: with what overlays it, the snapshot is the table
 ``snapshot void``           why it is not; another attempt follows, at once or after ``next_in`` seconds
+``fence low``               our word before the SELECT has come back; with a fence a snapshot begins here
+``fence high``              our word behind the SELECT has come back
 ``logged in``               the session's uuid, and where
 ``listening``               to what; from here on nothing is missed
 ``snapshot due``            why a table is read again
