@@ -20,18 +20,22 @@ _STANDS_IN = ApiKey(secret=SecretStr("none"))
 def connection_settings(feed: Feed, environ: Mapping[str, str]) -> ConnectionSettings:
     """Return how to connect, with all secrets: do not log or keep it.
 
+    ``max_rows`` is that of the options, else ``maxrows`` of the connection string, else the default of both.
+
     Raises:
         ConfigError: A secret is not where its reference says, or cannot be used.
     """
     options = _options(feed)
     try:
         if options.connection is not None:
-            found = parse_connection_string(options.connection.reveal(environ))
+            found = _parsed(options.connection.reveal(environ))
         else:
-            found = parse_connection_string(feed.address, credentials=_credentials(options, environ))
+            found = _parsed(feed.address, _credentials(options, environ))
     except ValueError as error:
         key = "address" if options.connection is None else "options.connection"
         raise ConfigError(file=f"feeds/{feed.name}.toml", key=key, found=None, allowed=str(error)) from None
+    if "max_rows" in found.model_fields_set and "max_rows" not in options.model_fields_set:
+        return found
     return found.model_copy(update={"max_rows": options.max_rows})
 
 
@@ -45,12 +49,20 @@ def address_problems(feed: Feed) -> Iterator[Problem]:
     secrets = (options.password, options.apikey, options.token)
     given = _STANDS_IN if any(secret is not None for secret in secrets) else None
     try:
-        found = parse_connection_string(feed.address, credentials=given)
+        found = _parsed(feed.address, given)
     except ValueError as error:
         yield Problem("address", _without_query(feed.address), str(error))
         return
     if found.database is None:
         yield Problem("address", _without_query(feed.address), "a connection string with a database: …/name.db")
+
+
+def _parsed(text: str, credentials: Credentials | None = None) -> ConnectionSettings:
+    """Return what a connection string says; see `parse_connection_string`. Raises ValueError also for leaving out."""
+    found = parse_connection_string(text, credentials=credentials)
+    if found.no_blob or found.max_data:
+        raise ValueError("no noblob and no maxdata: snapshots would have NULL for what they leave out")
+    return found
 
 
 def _credentials(options: SqliteCloudOptions, environ: Mapping[str, str]) -> Credentials | None:

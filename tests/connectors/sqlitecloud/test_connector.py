@@ -87,6 +87,8 @@ def test_a_feed_that_is_right_has_no_problems() -> None:
         (feed(options={}), "address"),
         (feed("sqlitecloud://u:p@db.example/x?apikey=hidden"), "address"),
         (feed(options={"connection": {"env": "URL"}}), "address"),
+        (feed(f"{ADDRESS}?apikey=hidden&noblob=1", options={}), "address"),
+        (feed(f"{ADDRESS}?apikey=hidden&maxdata=9", options={}), "address"),
         (feed(tables={"foo": {"keys": ["id", "id"]}}), "tables.foo.keys"),
     ],
 )
@@ -104,6 +106,17 @@ def test_credentials_are_read_where_the_options_say(tmp_path: Path) -> None:
     found = connection_settings(shop, {})
     assert (found.host, found.port, found.database, found.max_rows) == ("db.example", 1234, "chinook.sqlite", 7)
     assert found.login.text.startswith("AUTH USER me PASSWORD pass;USE DATABASE chinook.sqlite;")
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "expected"),
+    [("", {}, 5000), ("&maxrows=9", {}, 9), ("&maxrows=9", {"max_rows": 5000}, 5000), ("", {"max_rows": 0}, 0)],
+)
+def test_the_rows_of_a_frame_are_those_of_the_options_or_else_of_the_address(
+    query: str, options: dict[str, Any], expected: int
+) -> None:
+    found = connection_settings(feed(f"{ADDRESS}?apikey=any{query}", options=options), {})
+    assert found.max_rows == expected
 
 
 def test_a_whole_connection_string_may_be_the_secret() -> None:
