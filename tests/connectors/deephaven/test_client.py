@@ -82,7 +82,9 @@ def read_request(connection: socket.socket) -> bytes:
     """Read one request whole."""
     octets = b""
     while len(octets) < 4 or len(octets) < 4 + int.from_bytes(octets[:4], "little"):
-        octets += connection.recv(1 << 16)
+        chunk = connection.recv(1 << 16)
+        assert chunk, "the client has left"
+        octets += chunk
     return octets
 
 
