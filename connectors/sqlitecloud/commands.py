@@ -30,6 +30,7 @@ _PATTERNS: Final = (
     "LIST TABLES",
     "LIST TABLES PUBSUB",
     "LISTEN channel",
+    "LISTEN channel DATABASE database",
     "LISTEN TABLE table",
     "LISTEN TABLE table DATABASE database",
     "NOTIFY channel",

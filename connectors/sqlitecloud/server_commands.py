@@ -226,7 +226,7 @@ _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] 
     "LIST PUBSUB CONNECTIONS": _list_connections,
     "LIST TABLES": _list_tables,
     "LIST TABLES PUBSUB": _list_heard_tables,
-    "LISTEN": _listen_channel,
+    **dict.fromkeys(("LISTEN", "LISTEN DATABASE"), _listen_channel),
     **dict.fromkeys(("LISTEN TABLE", "LISTEN TABLE DATABASE"), _listen_table),
     "NOTIFY": _notify,
     "PAUTH": _pauth,

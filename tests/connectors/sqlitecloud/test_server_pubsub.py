@@ -181,6 +181,12 @@ def test_nobody_hears_what_he_did_not_ask_for_or_not_any_more(server: SqliteClou
         assert heard.heard()[0]["channel"] == "c"
 
 
+def test_a_database_says_nothing_where_a_channel_is_listened_to(server: SqliteCloudServer) -> None:
+    with writer(server) as peer, peer.listen("LISTEN c DATABASE no.db", server.port) as heard:
+        peer.ask("NOTIFY c 1")
+        assert heard.heard()[0]["payload"] == "1"
+
+
 @pytest.mark.parametrize("answer", ["ok", "ticket"])
 def test_only_the_first_listen_is_surely_answered_with_the_ticket(serve: Serve, answer: str) -> None:
     server = serve(Behaviour(repeated_listen=answer))
