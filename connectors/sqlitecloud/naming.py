@@ -1,7 +1,8 @@
 """Says what may stand in the text of a command as it is, and binds or quotes all other names and texts.
 
 The vendor documents no quoting for its own commands. So names and texts are bound, except in the login, which is one
-text of several commands: what would need quoting there is refused.
+text of several commands: what would need quoting there is refused. Nor is it documented that a parameter may be a word
+of the command, such as the ``*`` for all: that one is pasted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 from connectors.sqlitecloud.messages import Listen, Statement
 
 ALL: Final = "*"
-"""Stands for all tables of a database."""
+"""Stands for all tables of a database, or, of channels, for all that a session listens to."""
 
 _QUOTES: Final = frozenset(";'\"`")
 
@@ -38,7 +39,7 @@ def quote_identifier(name: str) -> str:
 
 def listen_table(table: str, database: str) -> Listen:
     """Ask for the changes of a table, or of `ALL`."""
-    return Listen(Statement("LISTEN TABLE ? DATABASE ?;", (table, database)))
+    return Listen(_of_tables("LISTEN", table, database))
 
 
 def listen_channel(channel: str) -> Listen:
@@ -48,12 +49,12 @@ def listen_channel(channel: str) -> Listen:
 
 def unlisten_table(table: str, database: str) -> Statement:
     """Ask for no more changes of a table, or of `ALL`."""
-    return Statement("UNLISTEN TABLE ? DATABASE ?;", (table, database))
+    return _of_tables("UNLISTEN", table, database)
 
 
 def unlisten_channel(channel: str) -> Statement:
-    """Ask for no more messages of a channel. The name ``*`` stands for all that was asked for."""
-    return Statement("UNLISTEN ?;", (channel,))
+    """Ask for no more messages of a channel. Of `ALL`: for no more of anything."""
+    return Statement(f"UNLISTEN {ALL};") if channel == ALL else Statement("UNLISTEN ?;", (channel,))
 
 
 def notify(channel: str, payload: str = "") -> Statement:
@@ -69,3 +70,9 @@ def create_channel(channel: str, *, if_missing: bool = False) -> Statement:
 def remove_channel(channel: str) -> Statement:
     """Remove a channel."""
     return Statement("REMOVE CHANNEL ?;", (channel,))
+
+
+def _of_tables(command: str, table: str, database: str) -> Statement:
+    if table == ALL:
+        return Statement(f"{command} TABLE {ALL} DATABASE ?;", (database,))
+    return Statement(f"{command} TABLE ? DATABASE ?;", (table, database))

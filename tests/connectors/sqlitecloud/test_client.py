@@ -155,7 +155,7 @@ def test_names_and_texts_are_bound_whatever_is_in_them():
         f"LISTEN {odd!r};",
         f"PAUTH {UUID} {SECRET}",
         f"LISTEN TABLE {odd!r} DATABASE 'shop.sqlite';",
-        "LISTEN TABLE '*' DATABASE 'other.sqlite';",
+        "LISTEN TABLE * DATABASE 'other.sqlite';",
         f"UNLISTEN {odd!r};",
         f"UNLISTEN TABLE {odd!r} DATABASE 'shop.sqlite';",
         f"NOTIFY {odd!r} {odd!r};",

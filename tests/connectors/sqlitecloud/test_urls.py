@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from connectors.sqlitecloud.messages import Statement
+from connectors.sqlitecloud.messages import Listen, Statement
 from connectors.sqlitecloud.naming import (
     create_channel,
+    listen_table,
     may_be_pasted,
     quote_identifier,
     remove_channel,
@@ -168,8 +169,14 @@ def test_names_are_quoted_with_their_quotes_doubled():
 
 
 def test_names_in_the_vendors_commands_are_bound():
-    assert unlisten_table("*", "t") == Statement("UNLISTEN TABLE ? DATABASE ?;", ("*", "t"))
+    assert unlisten_table("f;", "t") == Statement("UNLISTEN TABLE ? DATABASE ?;", ("f;", "t"))
     assert unlisten_channel("c") == Statement("UNLISTEN ?;", ("c",))
     assert create_channel("c'") == Statement("CREATE CHANNEL ?;", ("c'",))
     assert create_channel("c", if_missing=True) == Statement("CREATE CHANNEL ? IF NOT EXISTS;", ("c",))
     assert remove_channel("c") == Statement("REMOVE CHANNEL ?;", ("c",))
+
+
+def test_the_star_that_stands_for_all_is_a_word_of_the_command():
+    assert listen_table("*", "t") == Listen(Statement("LISTEN TABLE * DATABASE ?;", ("t",)))
+    assert unlisten_table("*", "t") == Statement("UNLISTEN TABLE * DATABASE ?;", ("t",))
+    assert unlisten_channel("*") == Statement("UNLISTEN *;", ())
