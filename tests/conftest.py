@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,11 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Whatever the environment says, what is compiled is kept: dozens of processes that tests start load the same modules,
+# and pytest takes longer to rewrite the asserts of all tests than to collect them.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 hypothesis.settings.register_profile(
     "ci",
@@ -42,23 +48,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     once, and handing out thousands of tests one by one takes longer than running them. What is for the night is left
     to it, and what needs others' programs to whoever asks for it: ``-m interop``.
     """
-    asked = "interop" in config.getoption("markexpr")
-    dear = [
-        item
-        for item in items
-        if (item.get_closest_marker("nightly") and not _NIGHTLY) or (item.get_closest_marker("interop") and not asked)
-    ]
-    config.hook.pytest_deselected(items=dear)
-    items[:] = [item for item in items if item not in dear]
+    left_out = set() if _NIGHTLY else {"nightly"}
+    if "interop" not in config.getoption("markexpr"):
+        left_out.add("interop")
+    marks = {item: {marker.name for marker in item.iter_markers()} for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if left_out & marks[item]])
+    items[:] = [item for item in items if not left_out & marks[item]]
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
+            marks[item].add("spark")
         if _TOLD_ONCE.intersection(fixtures):
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
-        elif not any(item.get_closest_marker(name) for name in ("spark", "house", "xdist_group")):
+        elif not marks[item] & {"spark", "house", "xdist_group"}:
             item.add_marker(pytest.mark.xdist_group(f"quick ones of {item.location[0]}"))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+    items.sort(key=lambda item: "spark" in marks[item])
 
 
 def _session_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
