@@ -9,6 +9,7 @@ import codecs
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 from connectors.wire.sbe.model import (
@@ -129,19 +130,26 @@ def wire_fields(fields: tuple[Field, ...]) -> list[Field]:
 
 def same(old: Any, new: Any) -> bool:
     """Tell whether two parts of schemas are equal in all they say; of whole schemas, the elements alone."""
-    if isinstance(old, float) and isinstance(new, float):
-        return bool(_number(old) == _number(new))
     if type(old) is not type(new):
         return False
-    if isinstance(old, Mapping):
-        return old.keys() == new.keys() and all(same(old[key], new[key]) for key in old)
+    if isinstance(old, float):
+        return bool(_number(old) == _number(new))
     if isinstance(old, tuple):
         return len(old) == len(new) and all(map(same, old, new))
-    if is_dataclass(old):
-        names = [each.name for each in fields(old)]
-        left_out = _ASIDE if isinstance(old, Schema) else frozenset()
-        return all(same(getattr(old, name), getattr(new, name)) for name in names if name not in left_out)
+    if names := _names(old.__class__):
+        return all(same(getattr(old, name), getattr(new, name)) for name in names)
+    if isinstance(old, Mapping):
+        return old.keys() == new.keys() and all(same(old[key], new[key]) for key in old)
     return bool(old == new)
+
+
+@cache
+def _names(part: type) -> tuple[str, ...]:
+    """Return the names of what a part of a schema says; none when it is no part but a value."""
+    if not is_dataclass(part):
+        return ()
+    left_out = _ASIDE if issubclass(part, Schema) else frozenset()
+    return tuple(each.name for each in fields(part) if each.name not in left_out)
 
 
 def _number(value: float) -> float | str:
