@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,11 +17,19 @@ BUILTIN = "builtin"
 
 def load_transport_schema(schema: str = BUILTIN) -> Schema:
     """Return the schema of a name or path. Raises SchemaError when the file is missing or wrong."""
-    if schema == BUILTIN:
-        return load_schema((files("connectors.deephaven") / "schema.xml").read_bytes(), file=BUILTIN)
-    return load_schema(Path(schema))
+    return _builtin() if schema == BUILTIN else load_schema(Path(schema))
 
 
 def load_roles(schema: str = BUILTIN) -> Roles:
     """Return the roles of a schema, in its own byte order. Raises SchemaError as above, and for missing parts."""
-    return bind(load_transport_schema(schema))
+    return _builtin_roles() if schema == BUILTIN else bind(load_schema(Path(schema)))
+
+
+@cache
+def _builtin() -> Schema:
+    return load_schema((files("connectors.deephaven") / "schema.xml").read_bytes(), file=BUILTIN)
+
+
+@cache
+def _builtin_roles() -> Roles:
+    return bind(_builtin())
