@@ -10,29 +10,24 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from connectors.deephaven.changing import Changer
-from connectors.deephaven.schemas import BUILTIN, load_transport_schema
-from connectors.deephaven.server import TableServer
-from connectors.deephaven.sources import load_file
-from connectors.deephaven.tables import LiveTable
 from connectors.pace import Changing, Pace, keep_changing
-from connectors.sbe.server import MarketServer
-from connectors.serving import Server
 from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server import SqliteCloudServer, tls_context
-from connectors.sqlitecloud.workload import Workload
 from jobs.cli import main_of
 from jobs.logs import start_logs
-from jobs.sbe_input import framing_called
 from jobs.simulate_webhooks import webhooks
 from jobs.stopping import stopped_by_signals
+
+if TYPE_CHECKING:
+    from connectors.deephaven.server import TableServer
+    from connectors.deephaven.tables import LiveTable
+    from connectors.serving import Server
 
 app = typer.Typer(no_args_is_help=True)
 app.command("sqlitecloud-webhooks")(webhooks)
@@ -61,13 +56,18 @@ def deephaven(
     send_wait_ms: Annotated[int, typer.Option(min=0, help="A client whose queue is full that long is dropped.")] = 5000,
     schema: Annotated[
         str, typer.Option(metavar="FILE", help="XML of the transport, or builtin: our reconstruction.")
-    ] = BUILTIN,
+    ] = "builtin",
 ) -> None:
     """Serve files as live tables over Deephaven's SBE transport.
 
     The first line printed says where it listens. Each update adds, modifies and removes several rows, modelled on
     those that are there. Ends on SIGINT or SIGTERM with exit code 0.
     """
+    from connectors.deephaven.changing import Changer  # noqa: PLC0415 - a simulator loads no other's server
+    from connectors.deephaven.schemas import load_transport_schema  # noqa: PLC0415 - as above
+    from connectors.deephaven.server import TableServer  # noqa: PLC0415 - as above
+    from connectors.deephaven.sources import load_file  # noqa: PLC0415 - as above
+
     start_logs("info")
     tables = {name: load_file(file) for name, file in _named_files(table).items()}
     server = TableServer.start(
@@ -105,6 +105,9 @@ def sbe(
     Feeds read them with the schema builtin and the same framing. The first line printed says where it listens. A client
     gets the securities and the books as they stand, then every message. Ends on SIGINT or SIGTERM with exit code 0.
     """
+    from connectors.sbe.server import MarketServer  # noqa: PLC0415 - a simulator loads no other's server
+    from jobs.sbe_input import framing_called  # noqa: PLC0415 - as above
+
     start_logs("info")
     chosen = framing_called(framing)
     if chosen.length is None and chosen.unframed == "whole":
@@ -153,6 +156,9 @@ def sqlitecloud(
     and moves of keys in all its tables. The first line printed says where it listens, the second an address for
     feeds and clients; it has a key since they ask for one, any will do. Ends on SIGINT or SIGTERM with exit code 0.
     """
+    from connectors.sqlitecloud.server import SqliteCloudServer, tls_context  # noqa: PLC0415 - loads no other's server
+    from connectors.sqlitecloud.workload import Workload  # noqa: PLC0415 - as above
+
     start_logs("info")
     tls = None if certificate is None else tls_context(certificate, key)
     paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)
