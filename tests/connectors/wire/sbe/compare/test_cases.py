@@ -8,6 +8,8 @@ from connectors.wire.sbe.compare.findings import Profile
 from connectors.wire.sbe.compare.schemas import compare
 from tests.support.sbe_evolution import Case, cases
 
+pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them
+
 PROFILES: tuple[Profile, ...] = ("classic", "counted")
 CASES = cases()
 

@@ -9,6 +9,8 @@ from connectors.wire.sbe.compare.schemas import compare
 from tests.support.sbe_evolution import Case, cases
 from tests.support.sbe_proof import Proof, prove
 
+pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them
+
 PROFILES: tuple[Profile, ...] = ("classic", "counted")
 NOT_SHOWN: set[tuple[str, Direction]] = {
     # A version that went back hides what has a version from old readers; this schema has nothing that does.

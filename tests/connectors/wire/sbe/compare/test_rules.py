@@ -12,6 +12,8 @@ from connectors.wire.sbe.compare.schemas import compare
 from connectors.wire.sbe.schema import load_schema
 from tests.support.sbe_evolution import cases, edited
 
+pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them
+
 CASES = {case.name: case for case in cases()}
 SCHEMAS = [
     *(Path(__file__).parents[4] / "golden" / "sbe").glob("*.xml"),
