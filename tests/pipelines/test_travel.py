@@ -35,14 +35,22 @@ TRADES_BEFORE = (
 )
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> Places:
-    """The feed with all its cuts."""
-    places = Places(str(tmp_path))
+@pytest.fixture(scope="module")
+def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with the feed and all its cuts. To be copied, not changed."""
+    folder = tmp_path_factory.mktemp("applied")
+    places = Places(str(folder))
     land_all(places)
     for table, cuts in (("quotes", QUOTES), ("trades", TRADES)):
         apply(places, table, cuts)
-    return places
+    return folder
+
+
+@pytest.fixture
+def places(applied: Path, tmp_path: Path) -> Places:
+    """The feed with all its cuts."""
+    shutil.copytree(applied, tmp_path, dirs_exist_ok=True)
+    return Places(str(tmp_path))
 
 
 def land_all(places: Places) -> None:
