@@ -116,9 +116,9 @@ async def serve_client(clients: Clients, reader: asyncio.StreamReader, writer: a
     """Serve a connection until it ends."""
     task = asyncio.current_task()
     assert task is not None
-    connection = Connection(reader, writer, ServedSession(clients.served))
-    clients.open[task] = connection
     host, port = writer.get_extra_info("peername")[:2]
+    connection = Connection(reader, writer, ServedSession(clients.served, ip=host))
+    clients.open[task] = connection
     log = clients.log.bind(client=f"{host}:{port}", session=connection.session.uuid)
     log.info("client_connected")
     try:

@@ -90,7 +90,8 @@ def _list_keys(session: ServedSession, command: Command) -> Iterator[bytes]:
 
 
 def _client_keys(session: ServedSession) -> dict[str, str | int]:
-    return {"UUID": session.uuid} | {name.upper(): getattr(session.keys, name) for name in _KEYS}
+    told: dict[str, str | int] = {"UUID": session.uuid, "ID": session.number, "IP": session.ip}
+    return told | {name.upper(): getattr(session.keys, name) for name in _KEYS}
 
 
 def _listen(session: ServedSession, interest: Interest) -> Iterator[bytes]:

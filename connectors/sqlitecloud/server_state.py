@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hmac
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from conf.errors import SourceRefused
 from connectors.sqlitecloud.behaviour import Behaviour
@@ -41,6 +42,8 @@ class Served:
     credentials: Credentials | None = None
     """None lets everybody in."""
     listeners: Listeners = field(default_factory=Listeners)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of sessions, in the order in which they begin."""
 
 
 class ServedSession:
@@ -49,10 +52,11 @@ class ServedSession:
     Args:
         served: What the server serves.
         own: Whether it is the server's own: its changes have the sender 0.
+        ip: Where its client is; empty for the server's own.
     """
 
-    def __init__(self, served: Served, *, own: bool = False) -> None:
-        self.uuid = str(uuid.uuid4())
+    def __init__(self, served: Served, *, own: bool = False, ip: str = "") -> None:
+        self.uuid, self.number, self.ip = str(uuid.uuid4()), next(served.numbers), ip
         self.ticket = PubSubTicket(self.uuid, str(uuid.uuid4()))
         self.served = served
         self.sender = None if own else self.uuid

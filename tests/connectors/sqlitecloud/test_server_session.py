@@ -36,6 +36,15 @@ def test_a_login_is_one_text_and_one_answer(server: SqliteCloudServer) -> None:
     assert (keys["UUID"], keys["COMPRESSION"], keys["NONLINEARIZABLE"]) == (uuid, 1, 0)
 
 
+def test_a_session_is_told_who_and_where_it_is_and_cannot_be_another(server: SqliteCloudServer) -> None:
+    with Peer(server.port) as first:
+        number = first.ask("GET CLIENT KEY ID;")
+        assert first.ask("GET CLIENT KEY IP;") == "127.0.0.1"
+        assert first.ask("SET CLIENT KEY ID TO 7;") == (10001, "There is no client key ID that can be set.")
+        with Peer(server.port) as second:
+            assert second.ask("GET CLIENT KEY ID;") == number + 1
+
+
 def test_a_statement_that_writes_answers_six_integers(peer: Peer) -> None:
     assert peer.ask("INSERT INTO foo VALUES(7, 'a', 'b'), (9, 'c', 'd')") == [10, 0, 9, 2, 2, 1]
     assert peer.ask("UPDATE foo SET col1 = 'z' WHERE id = 7;") == [10, 0, 9, 1, 3, 1]
