@@ -108,11 +108,12 @@ class FrameSink(Protocol):
 class Receiver(Protocol):
     """Owns the socket of one feed."""
 
-    async def run(self, sink: FrameSink, resume: Resume) -> None:
+    async def run(self, sink: FrameSink, resume: Resume) -> str | None:
         """Run one epoch: connect, subscribe, land every frame until the connection ends.
 
-        Returns when the source ended it in order. Raises SourceUnavailable or RemoteProtocolError when it broke: the
-        caller counts a new epoch, waits and calls again. Anything else is not to be tried again. Safe to cancel.
+        Returns when it ended in order: None when the source ended it, else why. Raises SourceUnavailable or
+        RemoteProtocolError when it broke: the caller counts a new epoch, waits and calls again. Anything else is not
+        to be tried again. Safe to cancel.
         """
 
 

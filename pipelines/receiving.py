@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
@@ -19,6 +19,8 @@ from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from pipelines.places import Places
 from pipelines.sink import BronzeSink
 from pipelines.writer import BronzeWriter
+
+_Result = TypeVar("_Result")
 
 PATIENCE: Final = 30.0
 """Seconds that a stop waits for a receiver to hand over what it holds, and end."""
@@ -70,21 +72,20 @@ async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff:
             backoff.reset()
         wait = 0.0 if stop.is_set() else backoff.next_wait()
         sink.take([_closed(ended, stopped=stop.is_set(), wait=wait)])
-        if ended is not None and not _may_try_again(ended):
+        if isinstance(ended, Exception) and not _may_try_again(ended):
             raise ended
         await _unless(stop, sink, _settle(sink, wait))
 
 
-async def _epoch(receiver: Receiver, sink: BronzeSink, resume: Resume, stop: asyncio.Event) -> Exception | None:
-    """Run one epoch until it ends or is stopped; return what ended it, None when it ended in order."""
+async def _epoch(receiver: Receiver, sink: BronzeSink, resume: Resume, stop: asyncio.Event) -> Exception | str | None:
+    """Run one epoch until it ends or is stopped; return what ended it: what broke it, or as `Receiver.run` does."""
     try:
-        await _unless(stop, sink, receiver.run(sink, resume))
+        return await _unless(stop, sink, receiver.run(sink, resume))
     except asyncio.CancelledError:
         sink.take([_closed(None, stopped=True, wait=0.0)])
         raise
     except Exception as error:
         return error
-    return None
 
 
 async def _settle(sink: BronzeSink, wait: float) -> None:
@@ -93,10 +94,11 @@ async def _settle(sink: BronzeSink, wait: float) -> None:
     await asyncio.sleep(wait)
 
 
-async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, Any, None]) -> None:
+async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, Any, _Result]) -> _Result | None:
     """Run ``work`` to its end; cancel it when ``stop`` is set or the sink can no longer commit.
 
-    On return it has ended. Raises why the sink failed, or else what ``work`` raised.
+    Returns what it returned, None when it was cancelled; it has ended. Raises why the sink failed, or else what
+    ``work`` raised.
     """
     running = asyncio.create_task(work)
     running.add_done_callback(_retrieved)
@@ -108,11 +110,10 @@ async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, An
             task.cancel()
         await asyncio.wait([running, *watching], timeout=PATIENCE)
     sink.check()
-    if running.done() and not running.cancelled():
-        running.result()
+    return running.result() if running.done() and not running.cancelled() else None
 
 
-def _retrieved(task: asyncio.Task[None]) -> None:
+def _retrieved(task: asyncio.Task[_Result]) -> None:
     """Look at how a task ended: of one that fails as it is cancelled nobody else may, and asyncio would complain."""
     if not task.cancelled():
         task.exception()
@@ -122,11 +123,12 @@ def _may_try_again(error: Exception) -> bool:
     return isinstance(error, SilverfoldError) and error.retryable
 
 
-def _closed(error: Exception | None, *, stopped: bool, wait: float) -> Frame:
+def _closed(ended: Exception | str | None, *, stopped: bool, wait: float) -> Frame:
     """Return the mark that ends an epoch."""
     if stopped:
         return mark("closed", reason="stopped here", error_class=None)
-    if error is None:
-        return mark("closed", reason="the source ended the connection", error_class=None, next_in=round(wait, 3))
-    name = error.error_class if isinstance(error, SilverfoldError) else type(error).__name__
-    return mark("closed", reason=str(error), error_class=name, next_in=round(wait, 3))
+    name = None
+    if isinstance(ended, Exception):
+        name = ended.error_class if isinstance(ended, SilverfoldError) else type(ended).__name__
+    reason = "the source ended the connection" if ended is None else str(ended)
+    return mark("closed", reason=reason, error_class=name, next_in=round(wait, 3))

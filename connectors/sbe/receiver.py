@@ -53,7 +53,7 @@ class SbeReceiver:
         self._landed: bytes | None = None
         self._told: set[str] = set()
 
-    async def run(self, sink: FrameSink, resume: Resume) -> None:
+    async def run(self, sink: FrameSink, resume: Resume) -> str | None:
         """Run one epoch; see `connectors.base.Receiver`.
 
         Raises:
@@ -64,8 +64,8 @@ class SbeReceiver:
         self._refresh_schema()
         if isinstance(self._place, Address):
             await self._connected(self._place, sink, resume)
-        else:
-            await self._from_file(self._place, sink, resume)
+            return None
+        return await self._from_file(self._place, sink, resume)
 
     async def _connected(self, address: Address, sink: FrameSink, resume: Resume) -> None:
         connection = await connect(address, timeout=self._feed.reconnect.connect_timeout)
@@ -79,30 +79,34 @@ class SbeReceiver:
         finally:
             await connection.close()
 
-    async def _from_file(self, path: Path, sink: FrameSink, resume: Resume) -> None:
+    async def _from_file(self, path: Path, sink: FrameSink, resume: Resume) -> str | None:
         begins = furthest(resume.source_positions.values())
         session = Session(self._schema, self._framing, begins=begins)
         landing = Landing(self._schema, session, places=True, told=self._told)
         with GrowingFile(path, begins.offset, lacks=self._framing.padding - 1) as file:
             await self._begin(landing, sink, resume)
             try:
-                await self._follow(file, landing, sink)
+                ended = await self._follow(file, landing, sink)
             except SourceUnavailable:
                 await sink.land(landing.receive_end_of_file())
                 raise
         if landing.error is not None:
             raise landing.error
+        return ended
 
-    async def _follow(self, file: GrowingFile, landing: Landing, sink: FrameSink) -> None:
-        """Land what the file has and gets, until it holds no messages, or another session is to go on."""
+    async def _follow(self, file: GrowingFile, landing: Landing, sink: FrameSink) -> str | None:
+        """Land what the file has and gets, until it holds no messages, or another session is to go on: return why."""
         while landing.error is None:
             if chunk := await asyncio.to_thread(file.read):
                 await sink.land(landing.receive(chunk))
                 continue
             if self._is_one_message:
                 await sink.land(landing.receive_end_of_file())
-            if not await self._grows(file) or self._is_one_message:
-                return
+            if not await self._grows(file):
+                return "the schema is another one"
+            if self._is_one_message:
+                return "the file has grown"
+        return None
 
     async def _grows(self, file: GrowingFile) -> bool:
         """Wait at the end of a file until there is more; False when the schema is another one first."""

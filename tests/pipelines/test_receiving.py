@@ -65,6 +65,16 @@ def raising(error):
     return script
 
 
+def ending(reason):
+    def script(_stop):
+        async def epoch(_sink, _resume):
+            return reason
+
+        return epoch
+
+    return script
+
+
 def stopping(stop):
     async def epoch(_sink, _resume):
         stop.set()
@@ -94,12 +104,14 @@ def test_a_closed_mark_says_why(places):
     run(
         places,
         landing(b"a"),
+        ending("the schema is another one"),
         raising(SourceUnavailable("no route")),
         raising(RemoteProtocolError("an end without a begin")),
         stopping,
     )
     assert [(each["error_class"], each["reason"]) for each in marks(places, "closed")] == [
         (None, "the source ended the connection"),
+        (None, "the schema is another one"),
         ("SOURCE_UNAVAILABLE", "no route"),
         ("REMOTE_PROTOCOL_ERROR", "an end without a begin"),
         (None, "stopped here"),

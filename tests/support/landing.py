@@ -27,7 +27,7 @@ AT_ONCE = Commit(interval_ms=1)
 BY_HAND = Commit(interval_ms=600_000, max_bytes=1 << 20)
 """Nothing is committed but by bytes and `BronzeSink.flush`."""
 
-Script = Callable[[FrameSink, Resume], Awaitable[None]]
+Script = Callable[[FrameSink, Resume], Awaitable[str | None]]
 
 
 class ScriptedReceiver:
@@ -36,10 +36,10 @@ class ScriptedReceiver:
     def __init__(self, scripts: Iterable[Script]) -> None:
         self._scripts = list(scripts)
 
-    async def run(self, sink: FrameSink, resume: Resume) -> None:
+    async def run(self, sink: FrameSink, resume: Resume) -> str | None:
         if not self._scripts:
             await asyncio.Event().wait()
-        await self._scripts.pop(0)(sink, resume)
+        return await self._scripts.pop(0)(sink, resume)
 
 
 class ScriptedConnector:

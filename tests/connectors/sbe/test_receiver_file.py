@@ -74,7 +74,7 @@ def meanwhile(rests):
             step()
         async with asyncio.timeout(10):
             await asyncio.wait([task])
-        return task.exception()
+        return task.exception() or task.result()
 
     return lambda one, sink, *steps, resume=None: asyncio.run(run(one, sink, resume or Resume(1), steps))
 
@@ -214,9 +214,9 @@ def test_a_file_of_one_message_is_that_message_and_what_is_added_to_it_is_anothe
     file.write_bytes(b"")
     one = receiver(f"file:{file}", framing="whole")
 
-    assert meanwhile(one, sink, lambda: grown(file, SECURITIES[0])) is None
+    assert meanwhile(one, sink, lambda: grown(file, SECURITIES[0])) == "the file has grown"
     assert sink.bodies == []
-    assert meanwhile(one, sink, lambda: grown(file, SECURITIES[1]), resume=sink.resume(2)) is None
+    assert meanwhile(one, sink, lambda: grown(file, SECURITIES[1]), resume=sink.resume(2)) == "the file has grown"
     assert sink.bodies == SECURITIES[:1]
     for number in (3, 4):
         assert stopped_at_the_end(one, sink, sink.resume(number))
@@ -257,7 +257,7 @@ def test_a_schema_that_is_replaced_ends_the_epoch_of_a_file_at_rest_and_the_next
     xml.write_bytes(TEXT)
     one = receiver(f"file:{file}", schema=str(xml))
 
-    assert meanwhile(one, sink, xml.touch, lambda: replaced(xml, newer)) is None
+    assert meanwhile(one, sink, xml.touch, lambda: replaced(xml, newer)) == "the schema is another one"
     assert sink.marks == []
     file.write_bytes(STREAM)
     assert stopped_at_the_end(one, sink, sink.resume(2))
