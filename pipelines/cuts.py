@@ -8,10 +8,10 @@ silver commit and its row, loses nothing: `restore` adds what is missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -183,7 +183,8 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     Raises:
         StoreUnavailable: A table's store cannot be read or written now.
     """
-    missing = _missing(places, feed, tables)
+    known = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "delta_version", "last_position"))
+    missing = _missing(places, feed, tables, {tuple(row.values()) for row in known.to_pylist()})
     if missing:
         ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])
     return len(missing)
@@ -198,7 +199,8 @@ def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
         StoreUnavailable: The list or a table's store cannot be read now.
     """
     known = [row for row in read_cuts(places, feed) if row.table in tables]
-    return [*known, *_missing(places, feed, tables)]
+    have = {(row.table, row.delta_version, row.last_position) for row in known}
+    return [*known, *_missing(places, feed, tables, have)]
 
 
 def standing(rows: Iterable[CutRow]) -> list[CutRow]:
@@ -215,10 +217,12 @@ def standing(rows: Iterable[CutRow]) -> list[CutRow]:
     return kept[::-1]
 
 
-def _missing(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
-    """Return the cuts that the silver tables' own logs know and the list does not."""
-    known = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "delta_version", "last_position"))
-    have = {tuple(row.values()) for row in known.to_pylist()}
+_Cut: TypeAlias = tuple[str, int, int]
+"""Table, version and last position: which cut it is."""
+
+
+def _missing(places: Places, feed: str, tables: Sequence[str], have: Set[_Cut]) -> list[CutRow]:
+    """Return the cuts that the silver tables' own logs know, apart from some."""
     newest = dict(sorted((table, version) for table, version, _position in have))
     derived = [row for table in tables for row in cuts_in_log(places.silver(feed, table), table, newest.get(table))]
     return [row for row in derived if (row.table, row.delta_version, row.last_position) not in have]
