@@ -55,20 +55,14 @@ def landing(*bodies):
     return script
 
 
-def raising(error):
+def ending(outcome):
+    """An epoch that raises an error, or returns a reason."""
+
     def script(_stop):
         async def epoch(_sink, _resume):
-            raise error
-
-        return epoch
-
-    return script
-
-
-def ending(reason):
-    def script(_stop):
-        async def epoch(_sink, _resume):
-            return reason
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
 
         return epoch
 
@@ -105,8 +99,8 @@ def test_a_closed_mark_says_why(places):
         places,
         landing(b"a"),
         ending("the schema is another one"),
-        raising(SourceUnavailable("no route")),
-        raising(RemoteProtocolError("an end without a begin")),
+        ending(SourceUnavailable("no route")),
+        ending(RemoteProtocolError("an end without a begin")),
         stopping,
     )
     assert [(each["error_class"], each["reason"]) for each in marks(places, "closed")] == [
@@ -128,7 +122,7 @@ def test_a_closed_mark_says_why(places):
 )
 def test_what_cannot_be_tried_again_ends_the_feed_with_everything_landed(places, error):
     with pytest.raises(type(error)):
-        run(places, landing(b"a"), raising(error), stopping)
+        run(places, landing(b"a"), ending(error), stopping)
     assert [frame.body for frame in landed(places) if frame.kind == "data"] == [b"a"]
     assert marks(places, "closed")[-1]["reason"] == str(error)
 
