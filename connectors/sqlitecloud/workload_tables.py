@@ -69,8 +69,12 @@ class WorkedTables:
         self._connection = connection
         self.all = _tables(connection)
         self._named = {table.name.lower(): table for table in self.all}
-        self._below = {table.name: [each for each in self.all if self._is_below(each, table)] for table in self.all}
-        self._sizes: dict[str, _Size] = {}
+        above = [(table, self._above(table)) for table in self.all]
+        self._below = {
+            table.name: [below for below, names in above if below is not table and table.name.lower() in names]
+            for table in self.all
+        }
+        self._sizes = {table.name: _sized(table.rows) for table in self.all}
 
     def named(self, name: str) -> WorkedTable | None:
         """Return the table of a name, in letters of either case."""
@@ -78,11 +82,9 @@ class WorkedTables:
 
     def rows(self, table: WorkedTable) -> int:
         """Return how many rows a table has, about."""
-        size = self._sizes.get(table.name)
-        if size is None or size.left <= 0:
-            rows = _count(self._connection, table.name)
-            size = self._sizes[table.name] = _Size(rows, max(_COUNTED_AFTER, rows // 10))
-        return size.rows
+        if self._sizes[table.name].left <= 0:
+            self._sizes[table.name] = _sized(_count(self._connection, table.name))
+        return self._sizes[table.name].rows
 
     def lacks(self, table: WorkedTable) -> bool:
         """Tell whether a table has fewer rows than it had."""
@@ -98,24 +100,26 @@ class WorkedTables:
 
     def note(self, table: WorkedTable, added: int, elsewhere: int) -> None:
         """Take note of a change: how many rows it added, and how many it changed in any other table."""
-        self.rows(table)
         size = self._sizes[table.name]
         size.rows += added
         size.left -= 1
         for below in self._below[table.name] if elsewhere else ():
-            if below.name in self._sizes:
-                self._sizes[below.name].left -= elsewhere
+            self._sizes[below.name].left -= elsewhere
 
     def _fullness(self, table: WorkedTable) -> float:
         return self.rows(table) / max(table.rows, _FEW)
 
-    def _is_below(self, table: WorkedTable, above: WorkedTable) -> bool:
-        """Tell whether a delete in one table may reach another, be it through others."""
+    def _above(self, table: WorkedTable) -> set[str]:
+        """Return the tables, in small letters, a delete in which may reach one, be it through others."""
         seen, found = set[str](), set(table.cascading)
         while new := found - seen:
             seen |= new
             found |= {name for each in new if (parent := self.named(each)) for name in parent.cascading}
-        return above.name.lower() in found and table is not above
+        return found
+
+
+def _sized(rows: int) -> _Size:
+    return _Size(rows, max(_COUNTED_AFTER, rows // 10))
 
 
 def _tables(connection: apsw.Connection) -> list[WorkedTable]:
