@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
@@ -88,9 +88,11 @@ def error_rows(positions: Sequence[int], errors: Sequence[WireError], schema: pa
     return pa.RecordBatch.from_arrays([pa.array(positions, pa.int64()), *others, pa.array(told, ERROR)], schema=schema)
 
 
-def without(batch: pa.RecordBatch, positions: Iterable[int]) -> pa.RecordBatch:
-    """Return the change rows of all frames but some."""
-    return batch.filter(pc.invert(pc.is_in(batch.column("frame_seq"), pa.array(positions, pa.int64()))))
+def without(batch: pa.RecordBatch, positions: Collection[int]) -> pa.RecordBatch:
+    """Return the change rows of all frames but some, if any."""
+    if not positions:
+        return batch
+    return batch.filter(pc.invert(pc.is_in(batch.column("frame_seq"), pa.array(list(positions), pa.int64()))))
 
 
 def _unmoved(keys: Sequence[pa.Array], old: Sequence[pa.Array]) -> pa.Array:

@@ -82,7 +82,7 @@ class ColumnWise:
         ordinals = np.arange(len(parts)) - np.repeat(np.cumsum(counts) - counts, counts)
         batch, odd = self._batch(self._changes(parts), pa.array(positions), pa.array(ordinals.astype(np.int32)))
         left = [notices[at] for at in np.unique(of[odd])]
-        return without(batch, [position for position, _ in left]) if left else batch, left
+        return without(batch, [position for position, _ in left]), left
 
     def _forget(self) -> None:
         self._parts: list[tuple[str, ...]] = []
@@ -127,10 +127,11 @@ class ColumnWise:
         """Return which columns are known: those that were sent, of an update which lacks some."""
         sent = np.stack(changes.sent)
         partial = changes.is_op("update") & ~sent.all(axis=0) & (self._options.update_columns == "partial")
-        packed = np.packbits(sent[:, partial], axis=0).T
+        known = sent[:, partial]
+        packed = np.packbits(known, axis=0).T
         shapes = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
         _, firsts, which = np.unique(shapes, return_index=True, return_inverse=True)
         codes = np.full(len(partial), -1)
         codes[partial] = which
         names = [column.name for column in self._rows.columns]
-        return lists_of([list(compress(names, sent[:, partial][:, at])) for at in firsts], codes)
+        return lists_of([list(compress(names, known[:, at])) for at in firsts], codes)

@@ -61,7 +61,7 @@ class RowWise:
             return
         unfit: dict[int, WireError] = {}
         batch = self._batch(changes, unfit)
-        yield without(batch, unfit) if unfit else batch
+        yield without(batch, unfit)
         if unfit:
             yield error_rows(list(unfit), list(unfit.values()), self._rows.type)
 

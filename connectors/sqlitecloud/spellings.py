@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conf.errors import InvalidValue
 from connectors.sqlitecloud.values import Column
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -31,7 +30,7 @@ def is_read_at_once(column: Column) -> bool:
 
 
 def read_plain(column: Column, spelt: pa.Array) -> tuple[pa.Array, Mask]:
-    """Return what Arrow can read, the rest null; and which that is.
+    """Return what Arrow can read, the rest null; and which the rest is.
 
     Args:
         spelt: JSON's numbers, strings, ``true``, ``false`` and ``null``; empty for none, which is null.
@@ -46,24 +45,19 @@ def read_plain(column: Column, spelt: pa.Array) -> tuple[pa.Array, Mask]:
     elif column.kind == "string":
         read, is_read = _texts(column, values)
     else:
-        read, is_read = pa.nulls(len(values), column.arrow), pc.equal(values, "")
+        read, is_read = pa.nulls(len(values), column.arrow), pc.is_null(values)
     return read, pc.fill_null(pc.invert(is_read), False).to_numpy(zero_copy_only=False)
 
 
 def read_all(column: Column, spelt: pa.Array) -> tuple[pa.Array, Mask]:
-    """Return all values, those that do not fit null; and which those are. As `Column.value` has them."""
+    """Return all values, as `Column.array` has them, those that do not fit null; and which those are."""
     read, rest = read_plain(column, spelt)
     if not rest.any():
         return read, rest
+    others, wrong = column.array([json.loads(each) for each in spelt.filter(pa.array(rest)).to_pylist()], sent=True)
     unfit = np.zeros(len(rest), np.bool_)
-    values = []
-    for index in np.flatnonzero(rest):
-        try:
-            values.append(column.value(json.loads(spelt[index].as_py()), sent=True))
-        except InvalidValue:
-            values.append(None)
-            unfit[index] = True
-    return pc.replace_with_mask(read, rest, pa.array(values, column.arrow)), unfit
+    unfit[np.flatnonzero(rest)[list(wrong)]] = True
+    return pc.replace_with_mask(read, rest, others), unfit
 
 
 def _texts(column: Column, values: pa.Array) -> tuple[pa.Array, pa.Array]:

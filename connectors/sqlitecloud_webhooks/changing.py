@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from conf.errors import InvalidValue, WireError
-from connectors.sqlitecloud.change_rows import ERROR, NAMES, error_rows
+from connectors.sqlitecloud.change_rows import ERROR, NAMES, error_rows, without
 from connectors.sqlitecloud.values import Column
 from connectors.sqlitecloud_webhooks.messages import Addressed, Op, read_webhook
 
@@ -73,8 +72,7 @@ class ChangeReader:
                     wrong[position] = error
             if told:
                 batch = self._batch(told, wrong)
-                bad = pa.array(list(wrong), pa.int64())
-                yield batch.filter(pc.invert(pc.is_in(batch.column("frame_seq"), bad))) if wrong else batch
+                yield without(batch, wrong)
             if wrong:
                 yield error_rows(list(wrong), list(wrong.values()), self.type)
 

@@ -116,7 +116,10 @@ def test_no_vector_is_foreseen_that_says_something_new(vector: dict[str, str]) -
         assert says_nothing_new(text, described) or not is_foreseen(text, described)
 
 
-@given(st.sampled_from(TABLES).flatmap(lambda table: st.tuples(notices(table), st.just(table))))
+NOTICES = st.sampled_from(TABLES).flatmap(lambda table: st.tuples(notices(table), st.just(table)))
+
+
+@given(NOTICES)
 def test_whatever_is_foreseen_is_borne_out_by_reading_it(notice: tuple[bytes, Description]) -> None:
     assert says_nothing_new(*notice) or not is_foreseen(*notice)
 
@@ -138,7 +141,7 @@ def test_what_is_foreseen_is_taken_apart_into_what_it_spells() -> None:
     ]
 
 
-@given(st.sampled_from(TABLES).flatmap(lambda table: st.tuples(notices(table), st.just(table))))
+@given(NOTICES)
 def test_the_parts_are_the_values_that_reading_finds(notice: tuple[bytes, Description]) -> None:
     text, described = notice
     if not is_foreseen(text, described):
