@@ -3,10 +3,11 @@
 Laws: times are UTC; every session can read and write Delta; the Delta JARs fit the installed Spark; a machine where
 Spark cannot start gets one error that says what to do, and none of Java's own noise.
 
-Options come in three layers, later wins: `SESSION` (what this project needs anywhere), the ``spark`` table of the
-settings, and nothing else. Where a session is already running (a notebook, a Databricks job) it is used as it is:
-only options that a running session may change are set on it. So it is with a Spark Connect server, named by the option
-``spark.remote``: Delta and this project's packages are the server's matter.
+Options come in two layers, the later wins: `SESSION` (what this project needs anywhere) and the ``spark`` table of the
+settings. Where a session is already running (a notebook, a Databricks job) its JVM is used, by a session of our own
+that starts with the caller's options; ours are set there as far as a running session may change them, and the caller's
+session stays as it was. So it is with a Spark Connect server, named by the option ``spark.remote``: Delta and this
+project's packages are the server's matter.
 """
 
 from __future__ import annotations
@@ -56,10 +57,20 @@ SHIPPED_WITH_SPARK = (
 )
 """Dependencies of `DELTA` not to fetch again: Spark has them, and newer. 13 of 87 MB are left."""
 
+EXACT = {
+    "spark.sql.session.timeZone": "UTC",
+    # INT96, the default, has nanoseconds: other readers take the year 9999 for 1816.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # Spark would expand ``${name}`` anywhere in the text of a statement, literals included.
+    "spark.sql.variable.substitute": "false",
+}
+"""Without these, values would not be written as they are. `own_session` sets them whatever the caller's session has."""
+
 SESSION = {
+    **EXACT,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.session.timeZone": "UTC",
     # Frames may be megabytes each: 10,000 of them in one Arrow batch would not fit a Python worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -85,11 +96,11 @@ _ANSWERS_WITHIN = 30.0
 
 
 def start_spark(settings: Settings, *, app: str) -> SparkSession:
-    """Return the running session, or start one: 7 to 10 seconds, more when JARs must be fetched first.
+    """Return a session beside the one that runs, or start one: 7 to 10 seconds, more when JARs must be fetched first.
 
-    A session this call started lives as long as the process, or until its ``stop``. On a session that was
-    already there, the caller's time zone becomes UTC too. With ``spark.remote`` (``sc://host:port``) it is one of the
-    Spark Connect server there, and no JVM is started here.
+    A session this call started lives as long as the process, or until its ``stop``. One that was already there keeps
+    its options. With ``spark.remote`` (``sc://host:port``) it is one of the Spark Connect server there, and no JVM is
+    started here.
 
     Args:
         settings: Its ``spark`` table overrides every option set here, name by name.
@@ -106,19 +117,19 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
         if "spark.remote" in options:
             return _connect(options["spark.remote"], options)
         return _start({**options, **_jars(options), "spark.app.name": app})
-    return _adapted(running, options)
+    return _adapted(own_session(running), options)
 
 
 def own_session(session: SparkSession) -> SparkSession:
-    """Return another session with the same options. What is set on it, and views it makes, are its own.
+    """Return another session with the same options but for `EXACT`. What is set on it, and its views, are its own.
 
     Over Spark Connect, views that are there already come along.
     """
     if is_remote():  # where newSession is not
         clone: SparkSession = cast(Any, session).cloneSession()
-        return clone
-    # A new session has the options its JVM was started with; a platform's session may have got ours later.
-    return _adapted(session.newSession(), session.conf.getAll)
+        return _adapted(clone, EXACT)
+    # A new session has the options its JVM was started with; a platform's session may have got others later.
+    return _adapted(session.newSession(), {**session.conf.getAll, **EXACT})
 
 
 def stop_spark(session: SparkSession) -> None:

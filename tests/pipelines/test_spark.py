@@ -7,6 +7,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from conf.errors import SparkUnavailable
 from conf.model import Settings
@@ -132,9 +134,16 @@ def test_an_interrupt_while_the_jvm_starts_leaves_none_behind(tmp_path):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-def test_a_running_session_is_used_as_it_is(spark):
-    again = start_spark(Settings(warehouse="w"), app="another name")
-    assert again is spark
+def test_a_running_session_is_not_changed_and_lends_its_options(spark, monkeypatch):
+    running = spark.newSession()
+    monkeypatch.setattr(SparkSession, "active", lambda: running)
+    running.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    running.conf.set("spark.sql.shuffle.partitions", "7")
+    ours = start_spark(Settings(warehouse="w", spark={"spark.sql.parquet.compression.codec": "zstd"}), app="another")
+    assert running.conf.get("spark.sql.session.timeZone") == "Asia/Kolkata"
+    assert ours.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert ours.conf.get("spark.sql.shuffle.partitions") == "7"
+    assert ours.conf.get("spark.sql.parquet.compression.codec") == "zstd"
 
 
 def test_a_session_of_ones_own_has_what_was_set_later_and_keeps_its_own_to_itself(spark):
@@ -144,6 +153,26 @@ def test_a_session_of_ones_own_has_what_was_set_later_and_keeps_its_own_to_itsel
     own.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     assert own.conf.get("spark.sql.shuffle.partitions") == "7"
     assert platform.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+@pytest.mark.parametrize("text", ["${x}", "${env:HOME}", "${spark:spark.app.name}", "$x ${"])
+def test_what_looks_like_a_variable_stays_a_text_on_a_session_of_our_own(spark, text):
+    platform = spark.newSession()
+    platform.conf.set("spark.sql.variable.substitute", "true")
+    assert own_session(platform).sql(f"SELECT '{text}' AS text").first()["text"] == text
+
+
+def test_times_of_any_year_are_for_other_readers_what_they_were(spark, tmp_path):
+    platform = spark.newSession()
+    for name, value in (("outputTimestampType", "INT96"), ("datetimeRebaseModeInWrite", "LEGACY")):
+        platform.conf.set(f"spark.sql.parquet.{name}", value)
+    years = ["0001-01-01T00:00:00", "1600-01-01T00:00:00", "1970-01-01T00:00:00.000001", "9999-12-31T23:59:59.999999"]
+    written = own_session(platform).sql(
+        f"SELECT timestamp(year) AS at FROM (SELECT explode(array{tuple(years)}) AS year)"
+    )
+    written.coalesce(1).write.format("delta").save(str(tmp_path / "times"))
+    found = DeltaTable(tmp_path / "times").to_pyarrow_table().column("at")
+    assert [time.isoformat() for time in sorted(found.to_pylist())] == [f"{year}+00:00" for year in years]
 
 
 def test_a_connect_server_that_is_not_one_is_told():
