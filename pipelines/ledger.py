@@ -7,14 +7,16 @@ has written yet reads as no rows. It keeps itself small: about every hundredth a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake import write_deltalake
 
+from conf.errors import StoreUnavailable
+from pipelines.compaction import join_files
 from pipelines.places import Place
-from pipelines.store import create_table, naming_the_store, open_table
+from pipelines.store import create_table, naming_the_store, open_table, until_committed
 
 _COMPACT_EVERY = 100
 _FILE_BYTES = 4 << 20  # files of this size are left alone, so that compaction costs the same however long the ledger
@@ -27,11 +29,15 @@ def append(place: Place, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -
         StoreUnavailable: The store cannot be written now; nothing was added.
     """
     batch = pa.Table.from_pylist(list(rows), schema=schema)
-    ledger = open_table(place) or create_table(place, schema, {"delta.appendOnly": "true"})
-    with naming_the_store(place):
-        write_deltalake(ledger, batch, mode="append")
-        if ledger.version() % _COMPACT_EVERY == _COMPACT_EVERY - 1:
-            _compact(ledger)
+    version = until_committed(place, lambda: _append(place, batch))
+    if version % _COMPACT_EVERY == _COMPACT_EVERY - 1:
+        with suppress(StoreUnavailable):  # the rows are there; the next time may do
+            compact(place)
+
+
+def compact(place: Place) -> int:
+    """Join the ledger's small files (`pipelines.compaction`); return the files joined. Raises StoreUnavailable."""
+    return join_files(place, target_size=_FILE_BYTES)
 
 
 def read(place: Place, schema: pa.Schema, *, where: str | None = None, columns: Sequence[str] = ()) -> pa.Table:
@@ -58,8 +64,8 @@ def sql_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _compact(ledger: DeltaTable) -> None:
-    try:
-        ledger.optimize.compact(target_size=_FILE_BYTES)
-    except CommitFailedError:
-        return  # another process tidied up at the same moment
+def _append(place: Place, batch: pa.Table) -> int:
+    """Commit rows; return the version made."""
+    ledger = open_table(place) or create_table(place, batch.schema, {"delta.appendOnly": "true"})
+    write_deltalake(ledger, batch, mode="append")
+    return ledger.version()

@@ -20,6 +20,7 @@ from pyspark.sql import Row, SparkSession
 from conf.errors import ApplyError, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
+from pipelines import ledger
 from pipelines.places import Place, Places
 from pipelines.retention import describe, drop_frames, keep_append_only, plan_retention
 from pipelines.spark import own_session
@@ -71,7 +72,7 @@ class Maintenance:
         for place in self._written_by_spark():
             yield from self._each(place, [self._optimize, self._vacuum_silver])
         for place in self._ledgers():
-            yield from self._each(place, [self._join_ours, self._vacuum_ours])
+            yield from self._each(place, [self._join_ledger, self._vacuum_ours])
 
     @property
     def _places(self) -> Places:
@@ -118,12 +119,10 @@ class Maintenance:
     def _join_bronze(self, bronze: Place) -> str:
         return f"{_files(bronze)} files" if self.dry_run else f"{compact(bronze)} files joined"
 
-    def _join_ours(self, ledger: Place) -> str:
+    def _join_ledger(self, place: Place) -> str:
         if self.dry_run:
-            return f"{_files(ledger)} files"
-        with naming_the_store(ledger):
-            done = _opened(ledger).optimize.compact()
-        return f"{done['numFilesRemoved']} files joined"
+            return f"{_files(place)} files"
+        return f"{ledger.compact(place)} files joined"
 
     def _vacuum_ours(self, place: Place) -> str:
         with naming_the_store(place):

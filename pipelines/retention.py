@@ -26,17 +26,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from conf.errors import StoreUnavailable
 from connectors.base import Boundary, Connector, Feed, Kind
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import SCHEMA, retained_from, retention_id
 from pipelines.cuts import position_reached
 from pipelines.places import Place, Places
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import open_table, until_committed
 from pipelines.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
 
 _APPEND_ONLY = "delta.appendOnly"
-_ATTEMPTS = 10
 
 
 class Need(NamedTuple):
@@ -107,30 +105,20 @@ def drop_frames(bronze: Place, feed: str, retention: Retention) -> None:
         StoreUnavailable: It did not work this time. Bronze is as it was.
     """
     try:
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                with naming_the_store(bronze):
-                    _drop(bronze, feed, retention)
-                return
-            except StoreUnavailable:  # a receiver committed first
-                if attempt == _ATTEMPTS:
-                    raise
+        until_committed(bronze, lambda: _drop(bronze, feed, retention))
     finally:
         keep_append_only(bronze)
 
 
 def keep_append_only(bronze: Place) -> None:
     """Let bronze refuse deletes, also after a run that died. Does nothing where it does. Raises StoreUnavailable."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        table = open_table(bronze)
-        if table is None or _is_append_only(table):
-            return
-        try:
-            with naming_the_store(bronze):
-                table.alter.set_table_properties({_APPEND_ONLY: "true"})
-        except StoreUnavailable:
-            if attempt == _ATTEMPTS:
-                raise
+    until_committed(bronze, lambda: _refuse_deletes(bronze))
+
+
+def _refuse_deletes(bronze: Place) -> None:
+    table = open_table(bronze)
+    if table is not None and not _is_append_only(table):
+        table.alter.set_table_properties({_APPEND_ONLY: "true"})
 
 
 def _drop(bronze: Place, feed: str, retention: Retention) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from conf.errors import StoreUnavailable
 from pipelines.places import Place
+
+_T = TypeVar("_T")
+
+_TRIES = 10
+"""How often a commit is tried while those of others come first."""
 
 
 def open_table(place: Place) -> DeltaTable | None:
@@ -34,18 +39,21 @@ def count_rows(table: DeltaTable) -> int | None:
     return int(pc.sum(counts).as_py() or 0) - deleted
 
 
-def largest(place: Place, column: str) -> Any:
-    """Return a value that no row of a table exceeds in a column, from its log alone; None where that is not known.
+def skips_files(place: Place, column: str, least: int, most: int) -> bool:
+    """Tell, from a table's log alone, whether some files have no value of a column within bounds, both inclusive.
 
     Raises:
         StoreUnavailable: The table cannot be read now.
     """
     opened = open_table(place)
     files = None if opened is None else pa.table(opened.get_add_actions(flatten=True))
-    if files is None or f"max.{column}" not in files.column_names:
-        return None
-    found = files[f"max.{column}"]
-    return None if found.null_count else pc.max(found).as_py()
+    names = f"min.{column}", f"max.{column}"
+    if files is None or not set(names) <= set(files.column_names):
+        return False
+    first, last = (files[name] for name in names)
+    if not pa.types.is_integer(first.type):
+        return False
+    return bool(pc.any(pc.or_(pc.less(last, least), pc.greater(first, most))).as_py())
 
 
 def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, str | None]) -> DeltaTable:
@@ -75,3 +83,21 @@ def naming_the_store(place: Place) -> Iterator[None]:
         yield
     except (DeltaError, OSError) as error:
         raise StoreUnavailable(f"{place}: {error}") from error
+
+
+def was_overtaken(error: StoreUnavailable) -> bool:
+    """Tell whether a commit failed because another came first: the store is well, and nothing was written."""
+    return isinstance(error.__cause__, CommitFailedError)
+
+
+def until_committed(place: Place, commit: Callable[[], _T]) -> _T:
+    """Call what opens a table and commits to it, again while the commits of others come first; return its result.
+
+    Raises:
+        StoreUnavailable: The store does not answer, or others came first ten times. Nothing was written.
+    """
+    for _ in range(_TRIES - 1):
+        with naming_the_store(place), suppress(CommitFailedError):
+            return commit()
+    with naming_the_store(place):
+        return commit()

@@ -14,7 +14,6 @@ from deltalake import (
     ColumnProperties,
     CommitProperties,
     DeltaTable,
-    PostCommitHookProperties,
     Transaction,
     WriterProperties,
     write_deltalake,
@@ -23,11 +22,9 @@ from deltalake import (
 from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
 from pipelines.bronze_table import app_id, create, last_epoch
+from pipelines.compaction import NO_HOOKS, join_files
 from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
-
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""Checkpoints and clean-up cost more than the commit: `compact` does both, beside the commits."""
+from pipelines.store import naming_the_store, open_table, was_overtaken
 
 # Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
 _PLAIN_BODY = {"body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
@@ -89,11 +86,17 @@ class BronzeWriter:
             self._in_doubt = True
             try:
                 self._write(frames, last)
-            except StoreUnavailable:
+            except StoreUnavailable as error:
                 if not self._has(last):
-                    raise
+                    self._write_again(frames, last, error)
         self._in_doubt = False
         self.last = last
+
+    def _write_again(self, frames: pa.Table, last: int, error: StoreUnavailable) -> None:
+        """Write over the table as it is now, if a compaction claimed it meanwhile; else raise the error."""
+        if not was_overtaken(error):
+            raise error
+        self._write(frames, last)
 
     def _write(self, frames: pa.Table, last: int) -> None:
         with naming_the_store(self._place):
@@ -106,7 +109,7 @@ class BronzeWriter:
                     custom_metadata={"receiver": self._token, "last_position": str(last)},
                     app_transactions=[Transaction(app_id(self._feed), last)],
                 ),
-                post_commithook_properties=_NO_HOOKS,
+                post_commithook_properties=NO_HOOKS,
             )
 
     def _has(self, last: int) -> bool:
@@ -139,23 +142,9 @@ class BronzeWriter:
 
 
 def compact(place: Place) -> int:
-    """Join small files, write a checkpoint and drop log files past their retention; return the files joined.
-
-    Rows and order stay as they are. Safe beside a running writer: appends never conflict with it.
+    """Join the small files of bronze (`pipelines.compaction`); return the files joined.
 
     Raises:
         StoreUnavailable: It did not work this time. The table is as it was.
     """
-    table = open_table(place)
-    if table is None:
-        return 0
-    with naming_the_store(place):
-        done = table.optimize.compact(
-            target_size=_COMPACTED_BYTES,
-            max_concurrent_tasks=1,
-            writer_properties=_KEEPING,
-            post_commithook_properties=_NO_HOOKS,
-        )
-        table.create_checkpoint()
-        table.cleanup_metadata()
-    return int(done["numFilesRemoved"])
+    return join_files(place, target_size=_COMPACTED_BYTES, writer_properties=_KEEPING)

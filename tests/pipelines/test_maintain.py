@@ -121,7 +121,7 @@ def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(
         (pipelines.maintain, "compact", True),
         (Maintenance, "_optimize", True),
         (Maintenance, "_vacuum_silver", True),
-        (Maintenance, "_join_ours", True),
+        (Maintenance, "_join_ledger", True),
     ]
     for owner, name, after in steps:
         with monkeypatch.context() as patch:
