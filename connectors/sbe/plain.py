@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from connectors.base import ControlFrame, PlainChange
 from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unlisted
 from connectors.sbe.options import SbeTable
-from connectors.sbe.plainvalues import element_value
+from connectors.sbe.plainvalues import element_value, entry_value
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Body, Enum, Message, Schema
 
@@ -56,9 +56,13 @@ class SbePlainReader:
 
     def _of_message(self, position: int, body: bytes) -> Iterator[PlainChange]:
         values = decode(self.schema, body, text=self.table.text).values
+        if self.table.timestamps:
+            entry_value(self.message, values, self.table, self.message.name)  # a message is read whole or not at all
         for ordinal, levels in enumerate(_entries([values], self.table.path)):
             row = {
-                column.name: element_value(column.body, column.element, levels[column.level], self.table)
+                column.name: element_value(
+                    column.body, column.element, levels[column.level], self.table, column.body.name
+                )
                 for column in self._columns
                 if column.element in levels[column.level]
             }

@@ -25,35 +25,42 @@ from connectors.wire.sbe.model import (
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = {"second": 0, "millisecond": 3, "microsecond": 6, "nanosecond": 9}
-_LAST = 2**63 - 1
 _MOST_DIGITS = 38
 
 
-def entry_value(body: Body, values: dict[str, Any], table: SbeTable) -> dict[str, Any]:
-    """Return what an entry is inside an array of entries: all of its elements, None for what it lacks."""
-    found = {field.name: element_value(body, field.name, values, table) for field in body.fields}
-    others = [*(group.name for group in body.groups), *(data.name for data in body.data)]
-    return found | {name: element_value(body, name, values, table) for name in others}
+def entry_value(body: Body, values: dict[str, Any], table: SbeTable, path: str) -> dict[str, Any]:
+    """Return what an entry is inside an array of entries: all of its elements, None for what it lacks.
+
+    Args:
+        path: Of the entry, for errors.
+
+    Raises:
+        InvalidValue: ``time-range``: a time is of no year from 1 to 9999.
+    """
+    elements = (*body.fields, *body.groups, *body.data)
+    return {element.name: element_value(body, element.name, values, table, path) for element in elements}
 
 
-def element_value(body: Body, name: str, values: dict[str, Any], table: SbeTable) -> Any:
-    """Return a field, a group or data of decoded values; None where it is null or absent."""
+def element_value(body: Body, name: str, values: dict[str, Any], table: SbeTable, path: str) -> Any:
+    """Return a field, a group or data of decoded values; None where it is null or absent. Raises as `entry_value`."""
     value = values.get(name)
     field = next((field for field in body.fields if field.name == name), None)
     group = next((group for group in body.groups if group.name == name), None)
     if value is None:
         return None
     if field is not None:
-        return _part(field, value, table)
-    return value if group is None else [entry_value(group, entry, table) for entry in value]
+        return _part(field, value, table, f"{path}.{name}")
+    if group is None:
+        return value
+    return [entry_value(group, entry, table, f"{path}.{name}[{number}]") for number, entry in enumerate(value)]
 
 
-def _part(part: Field | Member, value: Any, table: SbeTable) -> Any:
+def _part(part: Field | Member, value: Any, table: SbeTable, path: str) -> Any:
     if value is None:
         return None
     encoding = part.encoding
     if isinstance(encoding, Composite):
-        return _composite(part, encoding, value, table)
+        return _composite(part, encoding, value, table, path)
     if isinstance(encoding, Enum):
         return str(value)
     if isinstance(encoding, Set):
@@ -61,7 +68,7 @@ def _part(part: Field | Member, value: Any, table: SbeTable) -> Any:
     if isinstance(encoding, Array):
         return [_number(encoding.element.primitive, n) for n in value] if isinstance(value, list) else value
     unit = _unit(part, encoding) if table.timestamps else None
-    return _number(encoding.primitive, value) if unit is None else _moment(value, unit, part.name)
+    return _number(encoding.primitive, value) if unit is None else _moment(value, unit, path)
 
 
 def _unit(part: Field | Member, scalar: Scalar) -> int | None:
@@ -72,7 +79,7 @@ def _unit(part: Field | Member, scalar: Scalar) -> int | None:
     return _DIGITS.get(part.time_unit.lower()) if is_unix and _is_time(part, scalar) else None
 
 
-def _composite(part: Field | Member, composite: Composite, value: dict[str, Any], table: SbeTable) -> Any:
+def _composite(part: Field | Member, composite: Composite, value: dict[str, Any], table: SbeTable, path: str) -> Any:
     exact = _two(part, composite)
     if exact is not None:
         (first, second), constant = exact, exact[1].constant
@@ -84,8 +91,11 @@ def _composite(part: Field | Member, composite: Composite, value: dict[str, Any]
             digits = constant if constant in _DIGITS.values() else _DIGITS.get(str(constant))
             if isinstance(digits, int):
                 ticks = value.get("time")
-                return None if ticks is None else _moment(ticks, digits, part.name)
-    return {member.name: _part(member, value.get(member.name), table) for member in composite.members}
+                return None if ticks is None else _moment(ticks, digits, path)
+    return {
+        member.name: _part(member, value.get(member.name), table, f"{path}.{member.name}")
+        for member in composite.members
+    }
 
 
 def _two(part: Field | Member, composite: Composite) -> tuple[Member, Member] | None:
@@ -102,20 +112,18 @@ _NOT_WHOLE = (Primitive.CHAR, Primitive.FLOAT, Primitive.DOUBLE)
 
 
 def _is_time(part: Field | Member, encoding: Encoding) -> bool:
-    said = part.semantic_type if isinstance(part, Field) else None
+    said = part.semantic_type if isinstance(part, Field) else encoding.remarks.semantic_type
     return (said or encoding.name).lower() == "utctimestamp"
 
 
-def _moment(ticks: int, digits: int, name: str) -> datetime | None:
-    """Return the moment, towards the past where it is finer than microseconds; None where 64 bits cannot hold it."""
+def _moment(ticks: int, digits: int, path: str) -> datetime:
+    """Return the moment, towards the past where it is finer than microseconds."""
     scale: int = 10 ** abs(6 - digits)
-    if abs(ticks) > (_LAST // scale if digits < 6 else _LAST):
-        return None
     try:
         return _EPOCH + timedelta(microseconds=ticks * scale if digits < 6 else ticks // scale)
     except OverflowError as error:
-        detail = f"{ticks} is a time that Python has no form for"
-        raise InvalidValue(detail, reason="time-range", element=name) from error
+        detail = f"{ticks} is a time that a timestamp cannot hold"
+        raise InvalidValue(detail, reason="time-range", element=path) from error
 
 
 def _number(primitive: Primitive, value: Any) -> Any:

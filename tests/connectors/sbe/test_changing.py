@@ -236,6 +236,39 @@ def test_decimals_and_times_are_numbers_and_moments_where_asked_for():
     }
 
 
+LEGS = message_of(
+    '<field name="id" id="1" type="uint8"/><group name="legs" id="2">'
+    '<field name="at" id="3" type="uint64" semanticType="UTCTimestamp" presence="optional"/>'
+    '<field name="due" id="4" type="stamp"/></group>',
+    '<composite name="stamp"><type name="moment" primitiveType="uint8"/>'
+    '<composite name="when" semanticType="UTCTimestamp">'
+    '<type name="time" primitiveType="int64"/><type name="unit" primitiveType="uint8" presence="constant">3</type>'
+    "</composite></composite>",
+)
+
+
+@pytest.mark.parametrize("settings", [{"group": "legs"}, {"keys": ["id"]}, {"keys": ["id"], "groups": "omit"}])
+def test_a_time_that_no_timestamp_can_hold_is_an_error_of_its_message(settings):
+    def message(at: int | None, due: int) -> bytes:
+        legs = [
+            {"at": 0, "due": {"moment": 1, "when": {"time": 0}}},
+            {"at": at, "due": {"moment": 1, "when": {"time": due}}},
+        ]
+        return encode(LEGS, "M", {"id": 1, "legs": legs}, tolerant=True)
+
+    bodies = [message(2**64 - 2, 253_402_300_799_999), message(None, 253_402_300_800_000), message(5, -(2**63))]
+    made = table(template="M", timestamps=True, **settings)
+
+    errors = {change["frame_seq"]: change["error"] for change in changes(LEGS, "M", made, bodies)}
+
+    assert errors[10] is None
+    assert errors[11]["reason"] == (
+        "time-range in M.legs[1].due.when: 253402300800000 is a time that a timestamp cannot hold"
+    )
+    assert errors[12]["reason"].startswith("time-range in M.legs[1].due.when: -9223372036854775808 is a time")
+    assert_as_read_plainly(LEGS, "M", made, bodies)
+
+
 NESTED = message_of(
     '<field name="id" id="1" type="uint8"/><field name="Size" id="2" type="uint8"/>'
     '<group name="outer" id="3"><field name="id" id="4" type="uint8"/>'

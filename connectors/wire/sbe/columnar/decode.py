@@ -1,7 +1,8 @@
 """Decodes many messages of one schema to a table for each template, and tells which could not be read.
 
 The law: a message is in a table, or among the errors, exactly as the decoder of single messages has it, with the same
-values or the same error. Absent and null are both NULL.
+values or the same error. Absent and null are both NULL. Only a time that a timestamp cannot hold is an error here and
+none there, which has numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 from conf.errors import OversizedMessage, WireError
 from connectors.wire.sbe.columnar.headers import HeaderColumns, Headers
 from connectors.wire.sbe.columnar.levels import Level
+from connectors.wire.sbe.columnar.meanings import check_times
 from connectors.wire.sbe.columnar.octets import Bodies, Longs, bodies_of
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.columnar.plan import BodyPlan
@@ -126,7 +128,8 @@ class ColumnReader:
             detail = f"message of {len(body)} bytes, columns can hold {_LARGEST}"
             return OversizedMessage(detail, offset=0, reason="frame-too-large")
         try:
-            self._single.read(body)
+            found = self._single.read(body)
+            check_times(found.message, found.values, self._options, found.message.name)
         except WireError as error:
             return error
         raise AssertionError("a message read alone must fail as it does among others")
@@ -169,7 +172,7 @@ class ColumnReader:
         return read, pa.RecordBatch.from_struct_array(structs), headers.message[state.bad]
 
     def _structs(self, rows: BodyRows, level: Level, state: State) -> pa.Array:
-        """Return the rows of good messages: once more without those whose text turns out to be none."""
+        """Return the rows of good messages: once more without those whose values turn out to be unlawful."""
         bad = -1
         while bad != state.bad.sum():
             bad = int(state.bad.sum())

@@ -1,28 +1,52 @@
-"""Columns of what composites and numbers stand for: decimals and timestamps, where the options ask for them."""
+"""Columns of what composites and numbers stand for: decimals and timestamps, where the options ask for them.
+
+A timestamp of Spark has microseconds, of the years 1 to 9999: Python and others have none beyond. One of Arrow has the
+unit of the wire, in 64 bits. A message with any other time cannot be read: the time would be lost in silence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from conf.errors import InvalidValue
 from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.numeric import Number, array_of, either
+from connectors.wire.sbe.columnar.numeric import Number, array_of
 from connectors.wire.sbe.columnar.octets import Bools
 from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.model import ByteOrder, Composite, Field, Member, Presence, Primitive, Scalar
+from connectors.wire.sbe.model import Body, ByteOrder, Composite, Field, Member, Presence, Primitive, Scalar
 from connectors.wire.sbe.primitives import INTEGERS, TRAITS
 
-_DIGITS = 38
+_DIGITS: Final = 38
 """Of the widest decimal."""
-_UNITS: Mapping[int | str, tuple[str, int]] = {
-    0: ("s", 0), 3: ("ms", 3), 6: ("us", 6), 9: ("ns", 9),
-    "second": ("s", 0), "millisecond": ("ms", 3), "microsecond": ("us", 6), "nanosecond": ("ns", 9),
-}  # fmt: skip
-_MICROSECOND = 6
-_LAST = (1 << 63) - 1
+_MICROSECOND: Final = 6
+_YEARS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last microsecond of the years 1 to 9999, since 1970."""
+_64_BITS: Final = (-(1 << 63), (1 << 63) - 1)
+
+
+class Unit(NamedTuple):
+    """A unit of time."""
+
+    name: str
+    """In Arrow."""
+    digits: int
+    """Behind the second."""
+
+
+_UNITS: Final[Mapping[int | str, Unit]] = {
+    key: unit
+    for name, unit in {
+        "second": Unit("s", 0),
+        "millisecond": Unit("ms", 3),
+        "microsecond": Unit("us", 6),
+        "nanosecond": Unit("ns", 9),
+    }.items()
+    for key in (name, unit.digits)
+}
 
 
 class Decimal:
@@ -39,41 +63,32 @@ class Decimal:
 
 
 class Timestamp:
-    """A time since 1970 in a unit that the schema knows. What a timestamp cannot hold is NULL."""
+    """A time since 1970 in a unit that the schema knows. Messages with one that it cannot hold are given up."""
 
-    def __init__(self, time: Number, unit: tuple[str, int], options: ColumnOptions) -> None:
-        name, self._exponent = unit
-        self._target = _MICROSECOND if options.types == "spark" else self._exponent
-        self.type = pa.timestamp("us" if options.types == "spark" else name, "UTC")
+    def __init__(self, time: Number, unit: Unit, options: ColumnOptions) -> None:
+        self.type = pa.timestamp("us" if options.types == "spark" else unit.name, "UTC")
         self._time = time
+        self._held = range_of(unit, options)
+        self._scale = 10 ** abs(_MICROSECOND - unit.digits) if options.types == "spark" else 1
+        self._is_finer = unit.digits > _MICROSECOND
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column; nanoseconds that Spark cannot hold are cut off."""
+        """Return the column; what is finer than microseconds is cut off for Spark, towards the past."""
         values, absent = self._time.values(blocks, missing)
-        scale = 10 ** abs(self._target - self._exponent)
-        beyond = _beyond(values, _LAST // (scale if self._target > self._exponent else 1))
-        ticks = values.astype(np.int64)
-        ticks = ticks * scale if self._target > self._exponent else ticks // scale
-        if beyond is not None:
-            absent = either(beyond, absent)
-        return array_of(ticks, self.type, absent)
-
-
-def _beyond(values: npt.NDArray[np.int64], highest: int) -> Bools | None:
-    """Tell which integers cannot be held, None when all can."""
-    found: Bools = values > highest
-    if values.dtype.kind == "i":
-        found |= values < -highest
-    return found if found.any() else None
+        beyond = (values < self._held.start) | (values >= self._held.stop)
+        if absent is not None:
+            beyond &= ~absent
+        if beyond.any():
+            blocks.reject(np.flatnonzero(beyond))
+        if self._is_finer:
+            wide = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64)
+            return array_of(wide // self._scale, self.type, absent)
+        return array_of(values.astype(np.int64) * self._scale, self.type, absent)
 
 
 def meant_number(part: Field | Member, number: Number, options: ColumnOptions) -> Timestamp | None:
     """Return the column of what a number stands for, None when it is just a number."""
-    if not options.timestamps or not isinstance(part, Field) or not isinstance(part.encoding, Scalar):
-        return None
-    unit = _UNITS.get(part.time_unit.lower())
-    if not _is_utc_timestamp(part) or part.epoch.lower() != "unix" or part.encoding.primitive not in INTEGERS:
-        return None
+    unit = unit_of_number(part, options)
     return None if unit is None else Timestamp(number, unit, options)
 
 
@@ -81,33 +96,97 @@ def meant_composite(
     part: Field | Member, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
 ) -> Decimal | Timestamp | None:
     """Return the column of what a composite stands for, None when it is just a composite."""
-    composite = part.encoding
-    assert isinstance(composite, Composite)
-    if len(composite.members) != 2:
+    members = number_and_constant(part)
+    if members is None:
         return None
-    first, second = composite.members
+    first, second = members
     scalar = first.encoding
-    if not isinstance(scalar, Scalar) or scalar.primitive not in INTEGERS or second.presence is not Presence.CONSTANT:
-        return None
-    if first.presence is Presence.CONSTANT or first.since_version > part.since_version:
-        return None
+    assert isinstance(scalar, Scalar)
     number = Number(
         scalar, offset + first.offset, order, options, optional=optional or first.presence is Presence.OPTIONAL
     )
     match first.name, second.name, second.constant:
         case "mantissa", "exponent", int(exponent) if options.decimals and -_DIGITS <= exponent <= 0:
             return Decimal(number, _digits(scalar.primitive), exponent)
-        case "time", "unit", int(unit) if options.timestamps and unit in _UNITS and _is_utc_timestamp(part):
-            return Timestamp(number, _UNITS[unit], options)
-    return None
+    unit = unit_of_composite(part, options)
+    return None if unit is None else Timestamp(number, unit, options)
 
 
-def _digits(primitive: Primitive) -> int:
-    traits = TRAITS[primitive]
-    return max(len(str(abs(int(traits.lowest)))), len(str(int(traits.highest))))
+def check_times(body: Body, values: Mapping[str, Any], options: ColumnOptions, path: str) -> None:
+    """Look for a time that no timestamp can hold in the values of a message, or of an entry of a group.
+
+    Args:
+        path: Of what the values are, for the error.
+
+    Raises:
+        InvalidValue: ``time-range``.
+    """
+    for field in body.fields:
+        _check_part(field, values.get(field.name), options, f"{path}.{field.name}")
+    for group in body.groups:
+        for number, entry in enumerate(values.get(group.name) or ()):
+            check_times(group, entry, options, f"{path}.{group.name}[{number}]")
+
+
+def _check_part(part: Field | Member, value: Any, options: ColumnOptions, path: str) -> None:
+    unit = unit_of_number(part, options)
+    if isinstance(part.encoding, Composite) and value is not None:
+        unit = unit_of_composite(part, options)
+        for member in part.encoding.members:
+            _check_part(member, value.get(member.name), options, f"{path}.{member.name}")
+        value = value.get("time")
+    if unit is not None and value is not None and value not in range_of(unit, options):
+        raise InvalidValue(f"{value} is a time that a timestamp cannot hold", reason="time-range", element=path)
+
+
+def range_of(unit: Unit, options: ColumnOptions) -> range:
+    """Return the numbers of a unit that a timestamp can hold."""
+    if options.types != "spark":
+        return range(_64_BITS[0], _64_BITS[1] + 1)
+    first, last = _YEARS
+    if unit.digits > _MICROSECOND:
+        scale = 10 ** (unit.digits - _MICROSECOND)
+        return range(first * scale, (last + 1) * scale)
+    scale = 10 ** (_MICROSECOND - unit.digits)
+    return range(first // scale, last // scale + 1)
+
+
+def unit_of_number(part: Field | Member, options: ColumnOptions) -> Unit | None:
+    """Return the unit of a field that is a time and not just a number."""
+    if not options.timestamps or not isinstance(part, Field) or part.presence is Presence.CONSTANT:
+        return None
+    is_whole = isinstance(part.encoding, Scalar) and part.encoding.primitive in INTEGERS
+    is_time = is_whole and _is_utc_timestamp(part) and part.epoch.lower() == "unix"
+    return _UNITS.get(part.time_unit.lower()) if is_time else None
+
+
+def unit_of_composite(part: Field | Member, options: ColumnOptions) -> Unit | None:
+    """Return the unit of a composite that is a time: a number and a constant unit."""
+    members = number_and_constant(part)
+    if members is None or not options.timestamps or not _is_utc_timestamp(part):
+        return None
+    first, second = members
+    is_named_so = (first.name, second.name) == ("time", "unit")
+    return _UNITS.get(second.constant) if is_named_so and isinstance(second.constant, int) else None
+
+
+def number_and_constant(part: Field | Member) -> tuple[Member, Member] | None:
+    """Return the members of a composite of an integer and a constant; None when it is another."""
+    composite = part.encoding
+    if not isinstance(composite, Composite) or len(composite.members) != 2:
+        return None
+    first, second = composite.members
+    is_number = isinstance(first.encoding, Scalar) and first.encoding.primitive in INTEGERS
+    is_sent = first.presence is not Presence.CONSTANT and first.since_version <= part.since_version
+    return (first, second) if is_number and is_sent and second.presence is Presence.CONSTANT else None
 
 
 def _is_utc_timestamp(part: Field | Member) -> bool:
     """Tell whether a field or its type says that it is a point in time, or the type is named so."""
     own = part.semantic_type if isinstance(part, Field) else None
     return (own or part.encoding.remarks.semantic_type or part.encoding.name).lower() == "utctimestamp"
+
+
+def _digits(primitive: Primitive) -> int:
+    traits = TRAITS[primitive]
+    return max(len(str(abs(int(traits.lowest)))), len(str(int(traits.highest))))

@@ -28,7 +28,8 @@ class ColumnOptions:
     """A composite of a mantissa and a constant exponent (of 0 or less) is one decimal number, not a struct."""
     timestamps: bool = False
     """A time whose unit the schema knows is a timestamp in UTC, not a number or a struct: an integer field of semantic
-    type UTCTimestamp, or such a composite with a constant unit. NULL where a timestamp cannot hold the value."""
+    type UTCTimestamp, or such a composite with a constant unit. One that no timestamp can hold is an error of its
+    message: of Spark's before the year 1 or after 9999, of Arrow's beyond 64 bits."""
     strict: bool = False
     """Bytes behind the end of a message that is not newer than the schema are an error."""
     shapes: bool = False

@@ -32,7 +32,7 @@ class BodyRows:
         self.type: pa.DataType = pa.struct(columns)
 
     def make(self, level: Level, state: State) -> pa.Array:
-        """Return the structs of a settled level, in order. Messages whose text is none are given up on the way."""
+        """Return the structs of a settled level, in order. Messages with unlawful values are given up on the way."""
         blocks = Blocks(level, state, self._size)
         columns = [field.make(blocks) for field in self._fields]
         for number, group in enumerate(self._groups):

@@ -13,6 +13,7 @@ import pytest
 from connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, column_reader, decode_columns
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.encode import encode
+from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import load_schema
 from tests.support.sbe import frame, message_of
 
@@ -203,11 +204,12 @@ TIMES = (
 def test_times_of_a_known_unit_are_timestamps_where_they_are_asked_for(types: str, name: str, said: str):
     schema = message_of(TIMES.format(name), STAMP.format(f'name="{name}"{said}'))
     moment = 1_728_051_442_944_123_000
-    numbers = [(moment, moment // 10**6, 5), (2**64 - 1, 2**63, 5)]
+    numbers = [(moment, moment // 10**6, 5), (2**64 - 1, 0, 5), (0, 2**63, 5)]
     bodies = [frame("".join(n.to_bytes(8, "little").hex() for n in row), block_length=24) for row in numbers]
 
     options = ColumnOptions(types=types, timestamps=True)  # type: ignore[arg-type]  # one of the two
-    rows = decode_columns(schema, bodies, options=options).rows["M"].table
+    columns = decode_columns(schema, bodies, options=options)
+    rows = columns.rows["M"].table
 
     units = ("us", "us") if types == "spark" else ("ns", "ms")
     assert [rows.schema.field(name).type for name in "ab"] == [pa.timestamp(unit, "UTC") for unit in units]
@@ -218,8 +220,57 @@ def test_times_of_a_known_unit_are_timestamps_where_they_are_asked_for(types: st
             "b": datetime(2024, 10, 4, 14, 17, 22, 944000, tzinfo=UTC),
             "c": 5,
         },
-        {"a": None, "b": None, "c": 5},
+        {"a": None, "b": datetime(1970, 1, 1, tzinfo=UTC), "c": 5},
     ]
+    assert [tuple(error.values())[:4] for error in columns.errors.to_pylist()] == [
+        (2, "INVALID_VALUE", "time-range", "M.b")
+    ]
+
+
+def nanoseconds(*times: int) -> tuple[Schema, list[bytes]]:
+    schema = message_of('<field name="at" id="1" type="uint64" semanticType="UTCTimestamp"/>')
+    return schema, [frame(time.to_bytes(8, "little").hex(), block_length=8) for time in times]
+
+
+def test_nanoseconds_beyond_2262_are_times_of_spark():
+    schema, bodies = nanoseconds(2**63 - 1, 2**63, 2**64 - 2)
+
+    found = decode_columns(schema, bodies, options=ColumnOptions(types="spark", timestamps=True))
+
+    assert found.rows["M"].table["at"].cast(pa.int64()).to_pylist() == [
+        9_223_372_036_854_775,
+        9_223_372_036_854_775,
+        18_446_744_073_709_551,
+    ]
+    assert found.errors.num_rows == 0
+
+
+def test_nanoseconds_beyond_64_bits_are_errors_where_they_stay_nanoseconds():
+    schema, bodies = nanoseconds(2**63 - 1, 2**63)
+
+    found = decode_columns(schema, bodies, options=ColumnOptions(timestamps=True))
+
+    assert found.rows["M"].table["at"].cast(pa.int64()).to_pylist() == [2**63 - 1]
+    assert [(error["index"], error["reason"]) for error in found.errors.to_pylist()] == [(1, "time-range")]
+
+
+@pytest.mark.parametrize("unit", ["second", "millisecond", "microsecond", "nanosecond"])
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "uint32", "int64", "uint64"])
+def test_the_ends_of_every_integer_are_times_or_errors(unit: str, kind: str):
+    size, signed = int(kind.lstrip("uint")) // 8, kind.startswith("i")
+    schema = message_of(f'<field name="at" id="1" type="{kind}" semanticType="UTCTimestamp" timeUnit="{unit}"/>')
+    highest = 2 ** (8 * size - signed) - 1
+    numbers = [highest, -highest - 1 if signed else 0, 1]
+    bodies = [frame(n.to_bytes(size, "little", signed=signed).hex(), block_length=size) for n in numbers]
+
+    found = decode_columns(schema, bodies, options=ColumnOptions(types="spark", timestamps=True))
+
+    per_second = {"second": 1, "millisecond": 10**3, "microsecond": 10**6, "nanosecond": 10**9}[unit]
+    times = {index: number * 10**6 // per_second for index, number in enumerate(numbers)}
+    held = {index: time for index, time in times.items() if -62_135_596_800 * 10**6 <= time < 253_402_300_800 * 10**6}
+    origin, table = found.rows["M"]
+    assert dict(zip(origin.tolist(), table["at"].cast(pa.int64()).to_pylist(), strict=True)) == held
+    assert found.errors["index"].to_pylist() == sorted(times.keys() - held.keys())
 
 
 def test_an_enum_value_without_a_name_is_its_raw_form_as_text():
