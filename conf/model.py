@@ -7,9 +7,18 @@ A feed's ``options`` and ``tables`` are kept raw: only the connector knows their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from conf.secrets import Secret, revealed
 
@@ -71,6 +80,9 @@ class Expectation(Strict):
     action: Literal["warn", "quarantine", "fail"]
 
 
+UNEXPLAINED: Final = "unexplained"
+"""Reason for which an update is kept aside that waits for its row."""
+
 RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
@@ -94,6 +106,13 @@ class Table(Strict):
         if self.keeps_history and any(rule.action == "quarantine" for rule in self.expect.values()):
             raise ValueError("a rule that quarantines rows cannot go with stored_as_scd_type = 2: use warn or fail")
         return self
+
+    @field_validator("expect")
+    @classmethod
+    def _no_rule_is_called_as_a_reason_is(cls, rules: dict[str, Expectation]) -> dict[str, Expectation]:
+        if UNEXPLAINED in rules:
+            raise ValueError(f"no rule can be called {UNEXPLAINED}: so is why updates without row are kept aside")
+        return rules
 
 
 class FeedSettings(Strict):

@@ -5,23 +5,21 @@ The table's own Delta log holds the position (``txnAppId = apply/<feed>/<table>`
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import ExpectationFailed, PositionNotRecorded, Unexplained
+from conf.errors import PositionNotRecorded
 from conf.model import Table
-from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
-from pipelines.apply import apply_cut
+from connectors.base import Connector, Cut, Decoder, Feed, Survey
+from pipelines.applying.job import Target
+from pipelines.applying.write import apply_cut
 from pipelines.cuts import CutRow, from_commit
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import open_table
-from pipelines.work import Target, Work, decoded
-from transforms.changes import complete
 from transforms.faults import named_errors
 
 _SMALL_CUT = 10_000
@@ -44,8 +42,6 @@ class SilverTable:
     name: str
     places: Places
     target: Target = field(init=False)
-    _rows_fail: bool = field(init=False, default=False)
-    _looks: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         decoder = self.connector.decoder(self.feed)
@@ -112,27 +108,9 @@ class SilverTable:
                 surveyed it may be a frame that cannot be decoded: its survey names it.
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
-        while True:
-            try:
-                self._write(frames, context, cut, survey)
-                return self._read_back(cut)
-            except ExpectationFailed:  # from now on rows are looked at before they are written
-                if self._rows_fail:
-                    raise
-                self._rows_fail = True
-            except Unexplained:  # the same of changes
-                if self._looks:
-                    raise
-                self._looks = True
-
-    def _write(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
-        row = self.decoder.row_type(context, cut, self.table)
-        told = self.decoder.changes(frames, context, cut, self.table)
-        folds = not self.connector.net and self.connector.keeps(self.table) is Keeps.STATE  # it sees which are bad
-        changes = complete(told) if folds else decoded(told)
-        with named_errors(self.name), ExitStack() as kept:
-            work = Work(self.target, frames, context, changes, cut, survey, kept, dict(survey.notes))
-            apply_cut(work, row, judges=self._rows_fail, looks=self._looks)
+        with named_errors(self.name):
+            apply_cut(self.target, frames, context, cut, survey)
+        return self._read_back(cut)
 
     def _read_back(self, cut: Cut) -> CutRow | None:
         opened = open_table(self.place)

@@ -1,27 +1,32 @@
-"""Keeps rows aside that may not stand in a table yet: they fail its rules, or wait for the change that explains them.
+"""Keeps rows aside that may not be in a table yet: they fail its rules, or wait for the change that explains them.
 
 The side table has the table's columns, ``_position``, and
 
 =============  =====================================================================================
 ``_present``   columns of a partial update that waits for its row; NULL for a whole row
 ``_reasons``   names of the rules the row fails; `UNEXPLAINED` for an update without row
-``_since``     position of the cut that put it aside
-``_over``      position of the cut that made it needless; NULL while there is none
+``_since``     position of the cut that put it aside, or left it there
+``_over``      position of the cut that looked at it again; NULL while there is none
 =============  =====================================================================================
 
 Rows count by the position the table itself has reached (`in_force`), so the order of two commits does not matter: the
 side table is written first, whole, from what was in force before the cut, and takes effect with the cut's own commit.
-A cut that is repeated, longer or shorter, finds what the first found. Needless rows go with the next writing: the side
-table has at most the rows in force, twice.
+A cut that is repeated, longer or shorter, finds what the first found. Every cut looks at all rows that are aside: it
+ends them, and puts those aside again that still may not be in the table. The side table has at most the rows in force,
+twice. A row of the table wins over one aside with the same key: a rebuild that dies leaves rows of both its tables.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from transforms.aside_columns import OVER, SINCE
-from transforms.merge import plainly_typed
+from transforms.merge import overwrite
+from transforms.sql import quoted
+
+__all__ = ["in_force", "keep_aside", "overwrite", "with_columns"]
 
 
 def in_force(aside: DataFrame, position: int) -> DataFrame:
@@ -30,29 +35,28 @@ def in_force(aside: DataFrame, position: int) -> DataFrame:
     return aside.where((F.col(SINCE) <= position) & still).drop(OVER)
 
 
-def keep_aside(
-    before: DataFrame | None, coming: DataFrame, over: DataFrame | None, path: str, *, position: int
-) -> None:
+def keep_aside(before: DataFrame | None, coming: DataFrame, path: str, *, position: int) -> None:
     """Write the side table at a path or URL for a cut that ends at a position. Safe to repeat; one commit.
 
     Args:
         before: What was `in_force`; None for nothing.
-        coming: Rows to keep aside: the columns of ``before`` but ``_since``.
-        over: Keys of which nothing that was in force holds any more; None for all. ``coming`` may have them again.
+        coming: Rows to keep aside from then on: the columns of ``before`` but ``_since``.
     """
-    new = coming.withColumn(SINCE, F.lit(position).cast("long")).withColumn(OVER, F.lit(None).cast("long"))
-    rows = new if before is None else new.unionByName(_ended(before, over, position))
-    overwrite(rows, path)
-
-
-def overwrite(rows: DataFrame, path: str) -> None:
-    """Make the Delta table at a path or URL hold just these rows, with their columns, in one commit."""
-    plainly_typed(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-
-
-def _ended(before: DataFrame, over: DataFrame | None, position: int) -> DataFrame:
     end = F.lit(position).cast("long")
-    if over is None:
-        return before.withColumn(OVER, end)
-    marked = before.join(over.distinct().withColumn("ended", F.lit(True)), over.columns, "left")
-    return marked.withColumn(OVER, F.when(F.col("ended"), end)).drop("ended")
+    rows = coming.withColumn(SINCE, end).withColumn(OVER, F.lit(None).cast("long"))
+    overwrite(rows if before is None else rows.unionByName(before.withColumn(OVER, end)), path)
+
+
+def with_columns(rows: DataFrame, columns: StructType, *others: str) -> DataFrame:
+    """Return rows of a table with the columns it is to have, typed; one they lack is NULL. Lazy.
+
+    Args:
+        others: Columns to keep besides.
+    """
+    have = {name.lower() for name in rows.columns}
+
+    def typed(field: StructField) -> Column:
+        value = F.col(quoted(field.name)) if field.name.lower() in have else F.lit(None)
+        return value.cast(field.dataType).alias(field.name)
+
+    return rows.select(*map(typed, columns), *others)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from conf.model import UNEXPLAINED
+
 REASONS: Final = "_reasons"
 SINCE: Final = "_since"
 OVER: Final = "_over"
 
-UNEXPLAINED: Final = "unexplained"
-"""Reason of an update that waits for its row."""
+__all__ = ["OVER", "REASONS", "SINCE", "UNEXPLAINED"]

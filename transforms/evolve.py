@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
-from transforms.aside import overwrite
+from transforms.merge import overwrite
 from transforms.sql import path_table, quoted
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -47,7 +47,9 @@ class Drift(NamedTuple):
     added: Sequence[T.StructField]
     widened: Sequence[T.StructField]
     """With their new types."""
-    inside: Sequence[Inside] = ()
+    inside: Sequence[Inside]
+    columns: T.StructType
+    """What they are then."""
 
 
 def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collection[str] = (), table: str) -> None:
@@ -77,19 +79,23 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str) -> Drift:
     gone = [field.name for field in current if field.name.lower() not in {each.name.lower() for each in wanted}]
     if gone:
         raise SchemaDrift(f"the source lacks column {gone[0]} now", table=table)
+    wanted_types = {field.name.lower(): field.dataType for field in wanted}
     added, widened, inside = [], [], list[Inside]()
     for field in wanted:
         known = have.get(field.name.lower())
         if known is None:
             added.append(field)
         elif _wider(known.dataType, field.dataType):
-            widened.append(field)
+            widened.append(T.StructField(known.name, field.dataType))
         elif (grown := _grown(known.dataType, field.dataType, (known.name,))) is not None:
             inside += grown
         elif not _wider(field.dataType, known.dataType):
             found, expected = field.dataType.simpleString(), known.dataType.simpleString()
             raise SchemaDrift(f"column {field.name} is {found} now, was {expected}", table=table)
-    return Drift(added, widened, inside)
+    changed = {field.name: field.dataType for field in widened}
+    changed |= {each.path[0]: wanted_types[each.path[0].lower()] for each in inside}
+    columns = [T.StructField(field.name, changed.get(field.name, field.dataType)) for field in current]
+    return Drift(added, widened, inside, T.StructType([*columns, *added]))
 
 
 def follow(session: SparkSession, path: str, drifted: Drift) -> None:

@@ -1,15 +1,15 @@
-"""Judges rows by rules: SQL conditions with a name and an action, in the pass that applies them anyway.
+"""Judges rows by rules: conditions in Spark's SQL, each with a name and an action.
 
 A row meets a rule where its condition is TRUE; FALSE and NULL fail it, as in Delta's own CHECK constraints. Rules are
-of whole rows, as they are about to stand: a partial update is completed first. Deletes are not judged.
+of whole rows, as they are after a cut: a partial update is completed first. Deletes are not judged.
 
-That all rows meet the rules costs no job: the write itself fails where one does not (`guarded`, and the rules of
-`transforms.merge.merge`, which completes partial updates). Only then are rows looked at and counted (`judged`).
+A condition is parsed by Spark, once for each cut, on a DataFrame whose columns are those of the row and one of ours,
+whose name no column has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -18,13 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructType
 
 from conf.errors import UnusableExpectation
-from transforms.changes import DELETE
-from transforms.faults import EXPECTATION
-from transforms.merge import OP
+from transforms.changes import struct_type
 
-FAILED = "_failed"
+FAILED = "failed"
 """Column of judged rows: names of the rules they fail, in the order of the rules."""
-
 
 _NAMES = "array<string>"
 
@@ -38,23 +35,15 @@ class Rule(NamedTuple):
     action: Literal["warn", "quarantine", "fail"]
 
 
-def guarded(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
-    """Return whole net rows unchanged, or let the job that reads them fail where one fails a rule. Lazy."""
-    if not rules:
-        return rows
-    wrong = F.size(_failed(rules)) > 0
-    return rows.where(F.when(wrong, F.raise_error(F.lit(EXPECTATION)).cast("boolean")).otherwise(F.lit(True)))
-
-
-def check_rules(session: SparkSession, columns: StructType, rules: Sequence[Rule], *, table: str) -> None:
+def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *, table: str) -> None:
     """Refuse a rule that rows with these columns cannot be judged by. Runs no job.
 
     Raises:
-        UnusableExpectation: The condition names a column the table lacks, or is no condition.
+        UnusableExpectation: The condition names a column that rows lack, or is no condition.
     """
     if not rules:
         return
-    rows = session.range(0).select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns))
+    rows = session.range(0).select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in row))
     for rule in rules:
         try:
             kind = rows.select(F.expr(rule.condition).alias("met")).schema["met"].dataType
@@ -65,18 +54,24 @@ def check_rules(session: SparkSession, columns: StructType, rules: Sequence[Rule
 
 
 def judged(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
-    """Return the net rows with the column `FAILED`. Lazy."""
-    return rows.withColumn(FAILED, _failed(rules))
+    """Return the rows with the column `FAILED`. Lazy.
 
-
-def failures(rows: DataFrame, rules: Sequence[Rule]) -> dict[str, int]:
-    """Return by rule how many judged rows fail it; none that no row fails. Runs one Spark job."""
+    Args:
+        rows: With the column ``after``: the row as it is after the cut, a struct; NULL for a delete.
+    """
     if not rules:
-        return {}
-    counts = [F.count_if(F.array_contains(FAILED, rule.name)).alias(rule.name) for rule in rules]
-    line = rows.agg(*counts).first()
-    assert line is not None
-    return {rule.name: line[at] for at, rule in enumerate(rules) if line[at]}
+        return rows.withColumn(FAILED, F.array().cast(_NAMES))
+    ours = _unlike(struct_type(rows, "after").names)
+    flat = rows.select(F.struct(*rows.columns).alias(ours), "after.*")
+    fails = (F.when(~F.coalesce(F.expr(rule.condition), F.lit(False)), F.lit(rule.name)) for rule in rules)
+    named = F.array_compact(F.array(*fails).cast(_NAMES))
+    failed = F.when(F.col(f"{ours}.after").isNull(), F.array().cast(_NAMES)).otherwise(named)
+    return flat.select(f"{ours}.*", failed.alias(FAILED))
+
+
+def failures(rules: Sequence[Rule]) -> dict[str, Column]:
+    """Return by rule an aggregate of judged rows: how many fail it."""
+    return {rule.name: F.count_if(F.array_contains(FAILED, rule.name)) for rule in rules}
 
 
 def is_kept_out(rules: Sequence[Rule]) -> Column:
@@ -85,7 +80,6 @@ def is_kept_out(rules: Sequence[Rule]) -> Column:
     return F.arrays_overlap(FAILED, F.array(*map(F.lit, names)).cast(_NAMES))
 
 
-def _failed(rules: Sequence[Rule]) -> Column:
-    fails = [F.when(~F.coalesce(F.expr(rule.condition), F.lit(False)), F.lit(rule.name)) for rule in rules]
-    named = F.array_compact(F.array(*fails).cast(_NAMES))
-    return F.when(F.col(OP) == DELETE, F.array().cast(_NAMES)).otherwise(named)
+def _unlike(names: Iterable[str]) -> str:
+    """Return a name that is longer than all of them."""
+    return "_" * (1 + max(map(len, names), default=0))

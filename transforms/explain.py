@@ -12,8 +12,6 @@ counted does not depend on where cuts end.
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -21,9 +19,6 @@ from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 SAID = "said"
 """Column of folded change rows: the word of their key's changes."""
-
-EXPECTS = "_expects"
-"""Column of net rows: TRUE where their changes are right only of a row that stands, FALSE where only of none."""
 
 UPDATES_WITHOUT_ROW, INSERTS_OVER_ROW, DELETES_OF_NOTHING = (
     "updates_without_row",
@@ -69,21 +64,6 @@ def unexplained(said: Column, stood: Column, *, upsert: bool) -> dict[str, Colum
         INSERTS_OVER_ROW: _count(resets, "(?<=[iI])i|y"),
         DELETES_OF_NOTHING: _count(resets, "(?<=[dD])d|z"),
     }
-
-
-def expects(said: Column, *, upsert: bool) -> Column:
-    """Return what a key's changes expect before the cut: TRUE a row, FALSE none; NULL where either will do.
-
-    The first judged change tells, unless one before it leaves no doubt what stands there then.
-    """
-    first = F.substring(said if upsert else F.ltrim(said, F.lit("U")), 1, 1)
-    return F.when(first == "i", F.lit(False)).when(first.isin("d") if upsert else first.isin("u", "d"), F.lit(True))
-
-
-def never_explained(said: Column, expected: Column, *, upsert: bool) -> Column:
-    """Tell whether some of a key's changes are unexplained even if what they expect stood there (`expects`)."""
-    counts = unexplained(said, F.coalesce(expected, F.lit(False)), upsert=upsert)
-    return F.when(F.length(said) > 1, reduce(Column.__add__, counts.values()) > 0).otherwise(F.lit(False))
 
 
 def _count(word: Column, pattern: str) -> Column:

@@ -12,19 +12,10 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from conf.errors import ApplyError, DuplicateKey, ExpectationFailed, NullKey, Unexplained
-
-DUPLICATE_KEY = "SILVERFOLD_DUPLICATE_KEY"
-"""Two rows claim one key."""
+from conf.errors import ApplyError, NullKey
 
 NULL_KEY = "SILVERFOLD_NULL_KEY"
 """A row has a NULL in its key."""
-
-EXPECTATION = "SILVERFOLD_EXPECTATION"
-"""A row fails a rule of its table."""
-
-UNEXPLAINED = "SILVERFOLD_UNEXPLAINED"
-"""A row stands where a change expects none, or none where one is expected."""
 
 
 @contextmanager
@@ -35,14 +26,8 @@ def named_errors(table: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         quotes = isinstance(error, AnalysisException)  # the statement, markers included: nothing has run
         text = "" if quotes else str(error)
-        if DUPLICATE_KEY in text:
-            raise DuplicateKey("two rows of the source have the same key", table=table) from error
         if NULL_KEY in text:
             raise NullKey("a row of the source has a NULL key", table=table) from error
-        if EXPECTATION in text:
-            raise ExpectationFailed("a row fails a rule", table=table) from error
-        if UNEXPLAINED in text:
-            raise Unexplained("no row explains a change, or one contradicts it", table=table) from error
         raise ApplyError(f"Spark: {_condition(error)}", table=table) from error
 
 

@@ -24,9 +24,9 @@ from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struc
 from transforms.explain import SAID
 from transforms.sql import literal, quoted
 
-CHANGES, MOVES, COMES_FROM, FIRST_SEQUENCE = "changes", "moves", "comes_from", "first_sequence"
-"""Columns of folded change rows: how many changes of the key there were, how many that move a row to another key, the
-smallest and largest value of each field of the keys they move it from, and their smallest ``sequence``."""
+CHANGES, MOVES, COMES_FROM = "changes", "moves", "comes_from"
+"""Columns of folded change rows: how many changes of the key there were, how many that move a row to another key, and
+the smallest and largest value of each field of the keys they move it from."""
 
 _REFUSED = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType, T.NullType)
 _RESETS = (INSERT, SNAPSHOT, DELETE)
@@ -65,13 +65,12 @@ def fold(
             The same result, twice as fast.
         replaces: Snapshot rows come before all others, wherever they landed: the changes overlay them.
         letter: A change row's letter (`transforms.explain`): tells what each key's changes said.
-        counts: Tell of each key `CHANGES`, `MOVES`, `COMES_FROM` and `FIRST_SEQUENCE`. Moves are counted only, not
-            resolved.
+        counts: Tell of each key `CHANGES`, `MOVES` and `COMES_FROM`. Moves are counted only, not resolved.
 
     Returns:
         Change rows. ``frame_seq`` and ``sequence`` are the largest of the key's changes, ``ordinal`` and ``old_key``
         are NULL, ``present`` is NULL unless the row is a partial update. With ``letter`` one more column, ``said``;
-        with ``counts`` four more.
+        with ``counts`` three more.
     """
     row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
@@ -96,7 +95,6 @@ def _counted(key: T.StructType) -> dict[str, Column]:
         CHANGES: F.count(F.lit(1)),
         MOVES: F.count("old_key"),
         COMES_FROM: F.struct(*(F.struct(F.min(value), F.max(value)).alias(name) for value, name in old)),
-        FIRST_SEQUENCE: F.min("sequence"),
     }
 
 

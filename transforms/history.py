@@ -7,7 +7,9 @@ frames, or ``sequence`` where the source has an order of its own. All changes of
 A cut is one MERGE. The versions it may touch (those that stand, or in the source's order all that a late change may
 fall between) become changes again, take their place among the new ones, and the versions are drawn from all of them;
 so the table does not depend on where cuts end. Partial updates are completed from the version before, through key moves
-too.
+too. In the source's order rows come whole, or again from an earlier one on: a partial update that nobody knew of does
+not complete the versions after it (`transforms.change_log` does). Of two rows with one key and moment the larger wins
+(`transforms.ties`).
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from pyspark.sql import types as T
 from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type
 from transforms.evolve import check_names, follow_columns
 from transforms.fold import fold
-from transforms.merge import POSITION, Recorded, create_empty, run_once, same_key
+from transforms.merge import POSITION, SOURCE, Recorded, create_empty, run_once, same_key
 from transforms.moves import follow, resolve
 from transforms.sql import path_table, quoted
+from transforms.ties import rank, rank_sql
 
 START, END = "__START_AT", "__END_AT"
 
@@ -73,7 +76,8 @@ def keep_history(
         moves: Some changes may move keys. Only in landing order.
         ranges: Of a positional key without moves: rows from ``first_key`` to ``last_key``, inclusive, end at position
             ``moment``, before what the changes say of that moment. None at or before ``settled``.
-        tombstones: In the source's order: keys and ``_position`` of deletes whose rows' versions may not be there.
+        tombstones: In the source's order: keys and ``_position`` of every delete after which a late change may come
+            (`transforms.tombstones.bury`, ``every``).
 
     Raises:
         SchemaDrift: A column is gone, has another type or bears a name of ours. The table stands as it was.
@@ -96,8 +100,9 @@ def keep_history(
         known = _known(history, events, by_sequence=moments.by_sequence)
         buried = [] if tombstones is None else [_buried(tombstones, events)]
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
-        versions = _versions(_told_once(everything), row, upsert=upsert)
-        _merge(versions.select(*_flat(key, row), START, END), path, keys=key.names, recorded=recorded)
+        one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
+        versions = _versions(one_each, row, upsert=upsert).select(*_flat(key, row), START, END)
+        _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded)
 
 
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
@@ -239,9 +244,13 @@ def _buried(tombstones: DataFrame, events: DataFrame) -> DataFrame:
     return _ends(touched.withColumn("line", _line(F.lit(None), F.col("key"))), row)
 
 
-def _told_once(events: DataFrame) -> DataFrame:
-    """Keep one event per key and moment: a row that stands rather than its end, and the one that is known already."""
-    best = F.struct(F.col("op") != DELETE, "known")
+def _one_per_moment(events: DataFrame, row: T.StructType, *, by_sequence: bool) -> DataFrame:
+    """Return one event per key and moment: a row rather than an end, and one that is known already.
+
+    In the source's order, where different rows may come for one moment, the larger of two whole ones.
+    """
+    contest = [F.col("present").isNull(), rank(row, "row")] if by_sequence else []
+    best = F.struct(F.col("op") != DELETE, *contest, "known")
     ranked = Window.partitionBy("key", "moment").orderBy(best.desc())
     return events.withColumn("rank", F.row_number().over(ranked)).where("rank = 1")
 
@@ -271,14 +280,22 @@ def _versions(events: DataFrame, row: T.StructType, *, upsert: bool) -> DataFram
     return told.withColumn(END, ends).where(F.col("op") != DELETE).withColumnRenamed("moment", START)
 
 
-def _merge(versions: DataFrame, path: str, *, keys: Sequence[str], recorded: Recorded) -> None:
+def _merge(versions: DataFrame, path: str, *, keys: Sequence[str], replaces: bool, recorded: Recorded) -> None:
+    """Write the versions.
+
+    Args:
+        replaces: A version that is there may have another row now.
+    """
     names = ", ".join(quoted(name) for name in versions.columns)
     values = ", ".join(f"s.{quoted(name)}" for name in versions.columns)
+    compared = versions.schema if replaces else T.StructType([versions.schema[END]])
+    differs = f"NOT ({rank_sql(compared, 't')} <=> {rank_sql(compared, 's')})"
+    assignments = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in compared.names)
     run_once(
         versions,
         f"""
-        MERGE INTO {path_table(path)} AS t USING {{source}} AS s ON {same_key(keys)} AND t.{START} = s.{START}
-        WHEN MATCHED AND NOT (t.{END} <=> s.{END}) THEN UPDATE SET t.{END} = s.{END}
+        MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
+        WHEN MATCHED AND {differs} THEN UPDATE SET {assignments}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
         """,
         recorded,

@@ -1,10 +1,12 @@
-"""Spells names, values and conditions for SQL text."""
+"""Spells names, texts and bounds for SQL text. No other value travels inside SQL text.
+
+Spark substitutes ``${…}`` in whatever text it parses, backslashes mean what a setting says, and a time means another
+moment in another zone. So texts are written as the bytes they are, and bounds are whole numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime
-from typing import Any
 
 
 def quoted(name: str) -> str:
@@ -17,29 +19,12 @@ def path_table(path: str) -> str:
     return f"delta.{quoted(path)}"
 
 
-def literal(value: Any) -> str | None:
-    """Return a whole number, text, date or time as SQL writes it; None for values of other types."""
-    match value:
-        case bool():
-            return None
-        case int():
-            return str(value)
-        case str():
-            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        case datetime():
-            return f"TIMESTAMP{'' if value.tzinfo else '_NTZ'} '{value.isoformat(sep=' ')}'"
-        case date():
-            return f"DATE '{value.isoformat()}'"
-    return None
+def literal(text: str) -> str:
+    """Return SQL for a text: its UTF-8 bytes in hex, which mean the same under every setting."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
-def between(bounds: Mapping[str, tuple[Any, Any]], table: str = "") -> str:
-    """Return the condition that columns are within bounds, both inclusive; those no literal can be written of are free.
-
-    Args:
-        table: Alias to name the columns by.
-    """
-    prefix = f"{table}." if table else ""
-    spelt = [(name, literal(least), literal(most)) for name, (least, most) in bounds.items()]
-    limits = [f"{prefix}{quoted(name)} BETWEEN {a} AND {b}" for name, a, b in spelt if a is not None and b is not None]
+def between(bounds: Mapping[str, tuple[int, int]], table: str) -> str:
+    """Return the condition that columns of a table, named by its alias, are within bounds, both inclusive."""
+    limits = [f"{table}.{quoted(name)} BETWEEN {least:d} AND {most:d}" for name, (least, most) in bounds.items()]
     return " AND ".join(limits) or "TRUE"

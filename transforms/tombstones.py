@@ -1,8 +1,9 @@
 """Remembers deleted keys where the landing order is not the source's own: a late change must not bring a row back.
 
 A row's ``_position`` tells how new it is; a deleted row has none. So each delete leaves a *tombstone* in a side table:
-the key and the delete's ``_position``. Changes at or below it lose. Tombstones go once the source vouches that nothing
-below a position comes again. The side table is written before the target, each in a commit of its own that happens
+the key and the delete's ``_position``. Changes below it lose. For rows the newest delete of a key is enough; a history
+needs all of them, for a late change may come between two. Tombstones go once the source vouches that nothing below a
+position comes again. The side table is written before the target, each in a commit of its own that happens
 once: dying between the two leaves tombstones that the target's commit, repeated, agrees with.
 """
 
@@ -14,32 +15,44 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from transforms.changes import DELETE
+from transforms.changes import DELETE, as_struct, struct_type
 from transforms.evolve import follow_columns
-from transforms.merge import OP, POSITION, Recorded, create_empty, run_once, same_key
+from transforms.merge import OP, POSITION, SOURCE, Recorded, create_empty, run_once, same_key
 from transforms.sql import path_table, quoted
 
 
-def bury(net: DataFrame, path: str, *, keys: Sequence[str], recorded: Recorded, settled: str | None = None) -> None:
+def bury(
+    net: DataFrame,
+    path: str,
+    *,
+    keys: Sequence[str],
+    recorded: Recorded,
+    settled: str | None = None,
+    every: bool = False,
+) -> None:
     """Add the deletes among net rows to the tombstones at a path or URL, made where there are none. One commit.
 
     Safe to repeat. Runs Spark jobs.
 
     Args:
+        net: At most one row per key; with ``every`` any number.
         settled: A condition in SQL on the tombstone ``t``: it can go. What it says must already hold for everything
             the target has applied *before* this cut, or a cut that is repeated would miss tombstones it needs.
+        every: Keep a tombstone for each delete of a key, as a history needs, not for the newest only.
     """
     kind = StructType([net.schema[name] for name in (*keys, POSITION)])
     create_empty(net.sparkSession, kind, path_table(path))
     follow_columns(net.sparkSession, path, kind, table=recorded.app_id)
     names = ", ".join(quoted(name) for name in kind.names)
     values = ", ".join(f"s.{quoted(name)}" for name in kind.names)
+    deletes = net.where(F.col(OP) == DELETE).select(*map(quoted, kind.names))
+    moves_up = f"WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN UPDATE SET t.{POSITION} = s.{POSITION}"
     forget = f"WHEN NOT MATCHED BY SOURCE AND ({settled}) THEN DELETE" if settled else ""
     run_once(
-        net.where(F.col(OP) == DELETE).select(*map(quoted, kind.names)),
+        deletes.distinct() if every else deletes,
         f"""
-        MERGE INTO {path_table(path)} AS t USING {{source}} AS s ON {same_key(keys)}
-        WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN UPDATE SET t.{POSITION} = s.{POSITION}
+        MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same_key([*keys, POSITION] if every else keys)}
+        {"" if every else moves_up}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
         {forget}
         """,
@@ -47,17 +60,22 @@ def bury(net: DataFrame, path: str, *, keys: Sequence[str], recorded: Recorded, 
     )
 
 
-def not_buried(net: DataFrame, path: str, *, keys: Sequence[str]) -> DataFrame:
-    """Return the net rows that are newer than their key's tombstone, and the deletes. Lazy."""
-    tombstones = read(net.sparkSession, path)
-    late = [net[quoted(key)] == tombstones[quoted(key)] for key in keys]
-    older = net[POSITION] <= tombstones[POSITION]
-    condition = older & (net[OP] != DELETE)
-    for same in late:
-        condition &= same
-    return net.join(tombstones, condition, "left_anti")
+def not_buried(changes: DataFrame, tombstones: DataFrame) -> DataFrame:
+    """Return the change rows but those older than a delete of their key, or than a tombstone without key. Lazy.
+
+    Args:
+        tombstones: As `read` returns them. One without key is of a truncate, which deletes all rows.
+    """
+    key = struct_type(changes, "key")
+    named = F.col(quoted(key.names[0])).isNotNull()
+    deleted = tombstones.where(named).select(as_struct(key).alias("key"), F.col(POSITION).alias("deleted"))
+    truncated = tombstones.where(~named).select(F.max(POSITION).alias("deleted"))
+    newest = changes.join(
+        deleted, [changes["key"] == deleted["key"], changes["sequence"] < deleted["deleted"]], "left_anti"
+    )
+    return newest.join(F.broadcast(truncated), F.col("sequence") < F.col("deleted"), "left_anti")
 
 
 def read(session: SparkSession, path: str) -> DataFrame:
-    """Return the tombstones: the keys and ``_position``."""
+    """Return the tombstones: the keys and ``_position``. A key may have several."""
     return session.read.format("delta").load(path)

@@ -139,13 +139,13 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
     for kill in [
         Kill("pipelines.silver:SilverTable.position", "after"),
         Kill("pipelines.silver:SilverTable.survey", "decoding"),
-        Kill("pipelines.apply:merge", "before"),
+        Kill("pipelines.applying.write:merge", "before"),
         Kill("pipelines.build:record", "before"),
         Kill("pipelines.build:record", "after"),
     ]:
         left_over.append(market.killed(kill, "build", "market", remote=remote))
         shown.append(market.rows())
-    while_writing = market.killed(Kill("pipelines.apply:merge", "during"), "build", "market")
+    while_writing = market.killed(Kill("pipelines.applying.write:merge", "during"), "build", "market")
     shown.append(market.rows())
 
     assert market.run("build", "market") == 0
@@ -195,7 +195,7 @@ def test_a_rebuild_killed_in_its_swap_leaves_the_old_table_and_is_done_next_time
     assert market.run("build", "market") == 0
     spark.sql(f"UPDATE delta.`{market.silver}` SET Qty = 7 WHERE _row_key = 2").collect()
 
-    left_over = market.killed(Kill("pipelines.rebuild:_overwrite", "during"), "rebuild", "market", "quotes")
+    left_over = market.killed(Kill("pipelines.swap:_overwrite", "during"), "rebuild", "market", "quotes")
 
     assert (market.rows(), len(left_over)) == ({1: (1, 7), 2: (7, 4)}, 1)
     assert market.run("verify", "market") == 1

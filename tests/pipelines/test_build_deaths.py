@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipelines.apply
+import pipelines.applying.job
+import pipelines.applying.write
 import pipelines.build
 import pipelines.quarantine
 from pipelines.cuts import read_cuts
@@ -25,18 +26,18 @@ SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
 BEFORE, AFTER = False, True
 DEATHS_IN_THE_SNAPSHOT = [
     (SilverTable, "position", AFTER),
-    (pipelines.apply, "check_names", AFTER),
-    (pipelines.apply, "append", BEFORE),
-    (pipelines.apply, "append", AFTER),
+    (pipelines.applying.job, "check_names", AFTER),
+    (pipelines.applying.write, "append", BEFORE),
+    (pipelines.applying.write, "append", AFTER),
 ]
 DEATHS_IN_UPDATES = [
     (Planner, "plan", AFTER),
     (SilverTable, "survey", AFTER),
-    (pipelines.apply, "merge", BEFORE),
-    (pipelines.apply, "merge", AFTER),
+    (pipelines.applying.write, "merge", BEFORE),
+    (pipelines.applying.write, "merge", AFTER),
     (SilverTable, "_read_back", AFTER),
     (Planner, "applied", AFTER),
-    (pipelines.quarantine, "release", AFTER),
+    (pipelines.quarantine, "resolve", AFTER),
     (pipelines.build, "record", BEFORE),
     (pipelines.build, "record", AFTER),
 ]

@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipelines.apply
+import pipelines.applying.write
 import pipelines.rebuild
+import pipelines.swap
 from conf.errors import ApplyError
+from pipelines.held import HoldState, skip
+from pipelines.leftovers import remove_tree
+from pipelines.quarantine import read_quarantine
 from pipelines.rebuild import Rebuild
 from pipelines.verify import Verdict
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of
-from tests.support.told import ToldConnector, gone, put, said
+from tests.support.told import FEED, STREAM, ToldConnector, gone, put, said
 from transforms.merge import merge
 
 VERSION = ("k", "a", "__START_AT", "__END_AT")
@@ -36,7 +40,7 @@ def dying_after(step: Callable[..., Any], calls: int) -> Callable[..., Any]:
 
 def rebuild_dying_after(kept: Kept, swaps: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.rebuild, "_overwrite", dying_after(pipelines.rebuild._overwrite, swaps))
+        patch.setattr(pipelines.swap, "_overwrite", dying_after(pipelines.swap._overwrite, swaps))
         patch.setattr(Rebuild, "_tidy", lambda self: None)
         with pytest.raises(Died):
             kept.rebuild(token=f"dies after {swaps}")
@@ -100,7 +104,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     swap = [Change(0, "update", (0, 2), {"k": 2}, (0, 1)), Change(0, "update", (0, 1), {"k": 1}, (0, 2))]
     kept.source.update(swap)  # 4
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.apply, "merge", dying(merge, False))
+        patch.setattr(pipelines.applying.write, "merge", dying(merge, False))
         with pytest.raises(Died):
             kept.build()
     before = kept.reached()
@@ -113,7 +117,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     kept.build()
     versions = [(1, "x", 2, 4), (1, "y", 4, 5), (1, "z", 5, None), (2, "x", 4, None), (2, "y", 2, 4)]
     assert (rows_of(kept.history, VERSION), kept.verdicts()) == (versions, EQUAL)
-    pipelines.rebuild.remove_tree(kept.history)
+    remove_tree(kept.history)
     assert kept.verdicts() == (Verdict.EQUAL, Verdict.DIFFERENT)
     assert kept.rebuild().position == 5
     assert (rows_of(kept.history, VERSION), kept.verdicts(), kept.reached()) == (versions, EQUAL, [5, 5])
@@ -161,3 +165,49 @@ def test_tombstones_made_anew_or_maintained_keep_late_changes_out_whatever_death
         (2, "y", "b", "e"),
         (3, "z", "b", None),
     ]
+
+
+def test_a_skipped_frame_stays_out_of_the_history_whatever_snapshot_and_rebuild_come_later(
+    spark: SparkSession, warehouse: Path
+):
+    kept = Kept(spark, warehouse, ToldConnector())
+    source = kept.source
+    source.connect()  # 0
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "x", op="snapshot"), put(9, "y", op="snapshot")])
+    source.end_snapshot()  # 3
+    source.update([said(1, "z")])  # 4
+    source.raw(b"nonsense")  # 5
+    source.update([said(1, "w")])  # 6
+    kept.build(holds=True)
+    (held,) = read_quarantine(kept.places, FEED, [STREAM])
+    skip(kept.places, FEED, STREAM, held.hold, now=held.hold.found_at)
+    kept.build()
+    skipped = kept.verdicts()
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "w", op="snapshot"), put(9, "v", op="snapshot")])
+    source.end_snapshot()  # 9
+    kept.build()
+    versions = [(1, "w", 6, None), (1, "x", 2, 4), (1, "z", 4, 6), (9, "v", 8, None), (9, "y", 2, 8)]
+
+    passed = (kept.verdicts(), rows_of(kept.history, VERSION), kept.quarantined())
+    kept.rebuild()
+
+    assert skipped == EQUAL
+    assert passed == (EQUAL, versions, [("left out", HoldState.RESOLVED)])
+    assert (kept.verdicts(), rows_of(kept.history, VERSION), kept.quarantined()) == passed
+    for place in (kept.table, kept.history):
+        remove_tree(place)
+    kept.rebuild()
+    assert (kept.verdicts(), rows_of(kept.history, VERSION), kept.quarantined()) == passed
+
+
+def test_tombstones_that_hold_nothing_can_be_made_anew(spark: SparkSession, warehouse: Path):
+    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, sequenced=True))
+    kept.source.connect()
+    kept.source.update([put(1, "x")], sequences=["b"])
+    kept.build()
+
+    done = kept.rebuild()
+
+    assert (done.position, kept.verdicts(), kept.reached()) == (1, EQUAL, [1, 1, 1])

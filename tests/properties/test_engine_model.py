@@ -21,10 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-import pipelines.apply
+import pipelines.applying.write
 import pipelines.build
-import pipelines.folding
-import pipelines.judging
 from conf.load import load_settings
 from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
@@ -46,11 +44,11 @@ STORIES = max(1, settings().max_examples // 40)
 
 
 STEPS = [
-    (pipelines.folding, "keep_history"),
-    (pipelines.folding, "bury"),
-    (pipelines.judging, "keep_aside"),
-    (pipelines.apply, "merge"),
-    (pipelines.apply, "replace"),
+    (pipelines.applying.write, "keep_history"),
+    (pipelines.applying.write, "bury"),
+    (pipelines.applying.write, "keep_aside"),
+    (pipelines.applying.write, "merge"),
+    (pipelines.applying.write, "replace"),
     (pipelines.build, "record"),
 ]
 """Where a build may die: before or after each."""

@@ -83,7 +83,7 @@ def test_a_renamed_key_stops_the_table() -> None:
 
 
 def test_a_name_in_other_letters_is_the_same_column() -> None:
-    assert drift(columns(Sym=TEXT), columns(SYM=TEXT), table="t") == ([], [], [])
+    assert drift(columns(Sym=TEXT), columns(SYM=TEXT), table="t") == ([], [], [], columns(Sym=TEXT))
 
 
 ENTRY = columns(level=SHORT, price=columns(mantissa=LONG))

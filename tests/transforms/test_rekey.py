@@ -7,13 +7,21 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from conf.errors import DuplicateKey, NullKey
+from transforms.changes import as_struct
+from transforms.complete_rows import completed
 from transforms.merge import Recorded, append, merge, replace
-from transforms.rekey import by_keys, unique_rows
+from transforms.rekey import by_keys, snapshot_by_keys, with_taken
 from transforms.sql import path_table
 
-NET = "_op string, _position long, _present array<string>, _row_key long, Sym string, Bid double"
+KEY = T.StructType().add("_row_key", T.LongType())
+SOURCE = T.StructType().add("Sym", T.StringType()).add("Bid", T.DoubleType())
+ROW = T.StructType([*KEY, *SOURCE])
+NET = (
+    "op string, position long, present array<string>, key struct<_row_key: long>, row struct<Sym: string, Bid: double>"
+)
 TABLE = "_row_key long, Sym string, Bid double, _position long"
 APP = "apply/market/quotes"
 
@@ -27,10 +35,26 @@ def table(spark: SparkSession, tmp_path: Path) -> str:
     return target
 
 
+def moved(spark: SparkSession, table: str, *rows: tuple[object, ...], upsert: bool = False) -> DataFrame:
+    net = spark.createDataFrame([(*row[:3], (row[3],), row[4:]) for row in rows], NET)
+    current = spark.table(table)
+    before = current.select(
+        as_struct(KEY).alias("key"),
+        F.col("_position").alias("position"),
+        as_struct(ROW).alias("row"),
+        F.lit(False).alias("outside"),
+    )
+    whole = completed(net, before.join(net.select("key"), "key", "left_semi"), upsert=upsert)
+    return with_taken(by_keys(whole, keys=["Sym"]), current, whole, few=True)
+
+
+def flat(rows: DataFrame) -> DataFrame:
+    cells = [F.coalesce("key.Sym", "after.Sym").alias("Sym"), "after.Bid"]
+    return rows.select(F.col("op").alias("_op"), F.col("position").alias("_position"), "after._row_key", *cells)
+
+
 def apply(spark: SparkSession, table: str, *rows: tuple[object, ...], upsert: bool = False) -> None:
-    net = spark.createDataFrame(list(rows), NET)
-    moved = by_keys(net, spark.table(table), keys=["Sym"], identity="_row_key", upsert=upsert)
-    merge(moved, table, keys=["Sym"], recorded=Recorded(APP, 9), identity="_row_key")
+    merge(flat(moved(spark, table, *rows, upsert=upsert)), table, keys=["Sym"], recorded=Recorded(APP, 9))
 
 
 def assert_rows(spark: SparkSession, table: str, *rows: tuple[object, ...]) -> None:
@@ -105,32 +129,36 @@ def test_an_upsert_of_an_unknown_row_makes_it(spark: SparkSession, table: str) -
     ],
     ids=["two new rows", "a new row on a row that stays", "a move onto a row that stays"],
 )
-def test_two_rows_on_one_key_stop_the_table(spark: SparkSession, table: str, rows: list[tuple[object, ...]]) -> None:
-    with pytest.raises(DuplicateKey):
-        apply(spark, table, *rows)
+def test_two_rows_on_one_key_are_told(spark: SparkSession, table: str, rows: list[tuple[object, ...]]) -> None:
+    found = moved(spark, table, *rows).where("claims > 1 OR taken").collect()
 
-    assert_rows(spark, table, (1, "A", 1.0, 5), (2, "B", 2.0, 5), (3, "C", 3.0, 5))
+    assert len(found) == 1
 
 
-def test_a_null_key_stops_the_table(spark: SparkSession, table: str) -> None:
-    with pytest.raises(NullKey):
-        apply(spark, table, ("insert", 7, None, 4, None, 1.0))
+def test_a_row_outside_the_table_claims_its_key_too(spark: SparkSession, table: str) -> None:
+    net = spark.createDataFrame([("insert", 7, None, (4,), ("K", 1.0))], NET)
+    aside = spark.createDataFrame(
+        [((9,), 6, (9, "K", 5.0), True)],
+        T.StructType().add("key", KEY).add("position", "long").add("row", ROW).add("outside", "boolean"),
+    )
+
+    rows = by_keys(completed(net, aside, upsert=False), keys=["Sym"]).collect()
+
+    assert [(row.key.Sym, row.claims) for row in rows] == [("K", 2)]
 
 
 def snapshot(spark: SparkSession, *rows: tuple[object, ...]) -> DataFrame:
-    return spark.createDataFrame([("snapshot", 20, None, *row) for row in rows], NET)
+    kind = T.StructType().add("position", "long").add("after", ROW)
+    return snapshot_by_keys(spark.createDataFrame([(20, row) for row in rows], kind), keys=["Sym"])
 
 
 def test_a_snapshot_is_matched_by_the_configured_keys(spark: SparkSession, table: str) -> None:
-    rows = unique_rows(snapshot(spark, (1, "A", 1.0), (7, "C", 3.5)), keys=["Sym"])
-
-    replace(rows, table, keys=["Sym"], recorded=Recorded(APP, 20))
+    replace(flat(snapshot(spark, (1, "A", 1.0), (7, "C", 3.5))), table, keys=["Sym"], recorded=Recorded(APP, 20))
 
     assert_rows(spark, table, (1, "A", 1.0, 5), (7, "C", 3.5, 20))
 
 
-def test_a_snapshot_with_one_key_twice_is_refused(spark: SparkSession, table: str) -> None:
-    rows = unique_rows(snapshot(spark, (1, "A", 1.0), (2, "A", 2.0)), keys=["Sym"])
+def test_a_snapshot_with_one_key_twice_is_told(spark: SparkSession) -> None:
+    rows = snapshot(spark, (1, "A", 1.0), (2, "A", 2.0), (3, "B", 2.0)).collect()
 
-    with pytest.raises(DuplicateKey):
-        replace(rows, table, keys=["Sym"], recorded=Recorded(APP, 20))
+    assert sorted((row.key.Sym, row.claims) for row in rows) == [("A", 2), ("B", 1)]

@@ -1,0 +1,136 @@
+"""Checks the rows a cut comes to, before anything is written: keys, rules, and which rows may not be in the table.
+
+Silver is the source's rows that meet the rules, at every cut. A row that fails one that quarantines is kept aside as it
+is at the source, so that a change of some of its columns, or of the rule, lets it in again, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from conf.errors import DuplicateKey, ExpectationFailed, NullKey
+from pipelines.applying.fold import Folded
+from pipelines.applying.job import CutJob
+from pipelines.applying.statistics import counted
+from transforms.aside_columns import REASONS, UNEXPLAINED
+from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type
+from transforms.complete_rows import completed
+from transforms.expectations import FAILED, failures, is_kept_out, judged
+from transforms.merge import OP, POSITION, PRESENT, net_rows
+from transforms.rekey import by_keys, snapshot_by_keys, with_taken
+from transforms.sql import quoted
+
+_NULL, _TWICE = "NULL keys", "doubled keys"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a cut comes to.
+
+    Args:
+        rows: Net rows (`transforms.merge`). Of a cut that replaces, the rows there are.
+        aside: The rows to be kept aside from then on; None where the side table stays as it is.
+        notes: Counts worth telling, by name.
+    """
+
+    rows: DataFrame
+    aside: DataFrame | None
+    notes: Mapping[str, int]
+
+
+def check_cut(job: CutJob, folded: Folded) -> Checked:
+    """Check the rows a cut comes to. Runs at most one Spark job; writes nothing.
+
+    Raises:
+        DuplicateKey, NullKey: Two rows claim one of the table's keys, or one has none.
+        ExpectationFailed: A row fails a rule whose action is ``fail``.
+    """
+    if not job.completes and folded.waiting is None:
+        return Checked(_as_they_are(job, folded), None, folded.notes)
+    rows = job.cached(judged(_rows(job, folded), job.target.rules))
+    counts = counted(rows, {**_claims(rows), **{f"failed.{n}": c for n, c in failures(job.target.rules).items()}})
+    _refuse(job, counts)
+    out = is_kept_out(job.target.rules)
+    op = F.when(out, F.lit(DELETE)).otherwise(F.col("op"))
+    written = rows.where(~out) if job.cut.replaces else rows.withColumn("op", op)
+    aside = _aside(job, rows.where(out), folded.waiting, counts)
+    return Checked(_flat(job, written), aside, {**folded.notes, **counts})
+
+
+def _as_they_are(job: CutJob, folded: Folded) -> DataFrame:
+    """Return net rows that MERGE completes, or the rows of a snapshot."""
+    net = folded.net.where(F.col("op").isin(INSERT, SNAPSHOT)) if job.cut.replaces else folded.net
+    rows = net_rows(net, position="position")
+    return rows if folded.partial and not job.cut.replaces else rows.drop(PRESENT)
+
+
+def _rows(job: CutJob, folded: Folded) -> DataFrame:
+    """Return the rows the cut comes to, by the table's keys: ``key``, ``op``, ``position`` and ``after``."""
+    if job.cut.replaces:
+        there = _snapshot_rows(job, folded.net)
+        return snapshot_by_keys(there, keys=job.keys) if job.rekeyed else there
+    assert folded.before is not None, "a cut that completes rows has looked them up"
+    rows = completed(folded.net, folded.before, upsert=job.target.upsert)
+    if not job.rekeyed:
+        return rows
+    rows = job.cached(rows)
+    moved = job.cached(by_keys(rows, keys=job.keys))
+    return moved if job.current is None else with_taken(moved, job.current, rows, few=folded.few)
+
+
+def _snapshot_rows(job: CutJob, net: DataFrame) -> DataFrame:
+    flat = net_rows(net.where(F.col("op").isin(INSERT, SNAPSHOT)), F.col("key"), position="position")
+    after = F.struct(*(F.col(quoted(each.name)).alias(each.name) for each in job.row)).cast(job.row)
+    return flat.select("key", F.lit(INSERT).alias("op"), F.col(POSITION).alias("position"), after.alias("after"))
+
+
+def _claims(rows: DataFrame) -> dict[str, Column]:
+    """Return aggregates that tell whether keys may be refused; none where the source itself names rows by them."""
+    if "claims" not in rows.columns:
+        return {}
+    null = reduce(or_, (F.col(f"key.{quoted(name)}").isNull() for name in struct_type(rows, "key").names))
+    twice = (F.col("claims") > 1) | (F.col("taken") if "taken" in rows.columns else F.lit(False))
+    return {_NULL: F.count_if(null & (F.col("claims") > 0)), _TWICE: F.count_if(~null & twice)}
+
+
+def _refuse(job: CutJob, counts: Mapping[str, int]) -> None:
+    if _NULL in counts:
+        raise NullKey("a row of the source has a NULL key", table=job.target.name)
+    if _TWICE in counts:
+        raise DuplicateKey("two rows of the source have the same key", table=job.target.name)
+    forbidden = {rule.name: f"failed.{rule.name}" for rule in job.target.rules if rule.action == "fail"}
+    failed = ", ".join(f"{rule}: {counts[name]}" for rule, name in forbidden.items() if name in counts)
+    if failed:
+        raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=job.target.name)
+
+
+def _aside(job: CutJob, failing: DataFrame, waiting: DataFrame | None, counts: Mapping[str, int]) -> DataFrame | None:
+    """Return the rows to be kept aside; None where there are none, and were none."""
+    quarantines = any(f"failed.{rule.name}" in counts for rule in job.target.rules if rule.action == "quarantine")
+    if job.aside is None and waiting is None and not quarantines:
+        return None
+    unsent = F.lit(None).cast("array<string>").alias(PRESENT)
+    rows = failing.select("after.*", F.col("position").alias(POSITION), unsent, F.col(FAILED).alias(REASONS))
+    if waiting is None:
+        return rows
+    reasons = F.array(F.lit(UNEXPLAINED)).alias(REASONS)
+    return rows.unionByName(net_rows(waiting, reasons, position="position").drop(OP), allowMissingColumns=True)
+
+
+def _flat(job: CutJob, rows: DataFrame) -> DataFrame:
+    """Return checked rows as net rows with whole rows."""
+    keys = {name.lower(): name for name in struct_type(rows, "key").names}
+
+    def cell(field: T.StructField) -> Column:
+        key = keys.get(field.name.lower())
+        after = F.col(f"after.{quoted(field.name)}")
+        return (after if key is None else F.coalesce(F.col(f"key.{quoted(key)}"), after)).alias(field.name)
+
+    return rows.select(F.col("op").alias(OP), F.col("position").alias(POSITION), *map(cell, job.row))

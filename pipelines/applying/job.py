@@ -1,0 +1,299 @@
+"""What one cut of one silver table has to work with: the table, those beside it, and how they are before the cut.
+
+Beside a silver table up to three others are written: its history (`transforms.history`), its tombstones
+(`transforms.tombstones`) and the rows kept aside (`transforms.aside`). The silver table's own commit comes last,
+carries the position, and is what makes the others count.
+
+What a table keeps (`connectors.base.Keeps`) says which columns of ours it has beside the source's:
+
+===========  ==========================================================================================================
+``state``    ``_position`` and, for positional sources, the positional key
+``changes``  ``_op``, ``_position``, the positional key, ``_last_row_key`` and ``_present``; only ever added to
+``rows``     ``_position`` and ``_ordinal``, the row's number inside its frame; only ever added to
+===========  ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from conf.errors import SnapshotNeeded
+from conf.model import Table
+from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
+from pipelines.cuts import CommitNote, app_id, position_reached
+from pipelines.places import Place, Places
+from pipelines.store import count_rows, open_table
+from transforms.aside import in_force, with_columns
+from transforms.aside_columns import OVER, REASONS, SINCE
+from transforms.changes import cached, complete, struct_type, typed_as
+from transforms.evolve import Drift, check_names, drift
+from transforms.expectations import Rule, check_rules
+from transforms.fold import check_key
+from transforms.merge import OP, POSITION, PRESENT, Recorded
+from transforms.sql import path_table
+
+LAST_KEY = "_last_row_key"
+"""In a log of changes: the last key of a removed range, whose first key is the positional key."""
+
+ORDINAL = "_ordinal"
+"""Of rows that are only ever added: the row's number inside its frame, from 0."""
+
+_RESERVED = (OP, POSITION, PRESENT, LAST_KEY, "_row_key")
+_RESERVED_ASIDE = (REASONS, SINCE, OVER)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One silver table of a feed, and the session that writes it, which is nobody else's."""
+
+    session: SparkSession
+    feed: Feed
+    connector: Connector
+    decoder: Decoder
+    name: str
+    places: Places
+
+    @property
+    def table(self) -> Table:
+        """The table's settings."""
+        return self.feed.tables[self.name]
+
+    @property
+    def keeps(self) -> Keeps:
+        """What the table keeps of its stream."""
+        return self.connector.keeps(self.table)
+
+    @property
+    def place(self) -> Place:
+        """Where the table is."""
+        return self.places.silver(self.feed.name, self.name)
+
+    @property
+    def sql_name(self) -> str:
+        """How SQL names the table."""
+        return path_table(self.place.url)
+
+    @property
+    def app_id(self) -> str:
+        """Whose position the table's commits carry."""
+        return app_id(self.feed.name, self.name)
+
+    @property
+    def history(self) -> Place:
+        """Where the table's past rows are."""
+        return self.places.history(self.feed.name, self.name)
+
+    @property
+    def tombstones(self) -> Place:
+        """Where the table's remembered deletes are."""
+        return self.places.tombstones(self.feed.name, self.name)
+
+    @property
+    def aside(self) -> Place:
+        """Where the rows are that may not be in the table."""
+        return self.places.aside(self.feed.name, self.name)
+
+    @property
+    def upsert(self) -> bool:
+        """An update of a row that does not exist begins one: the table never had a snapshot."""
+        return not self.connector.has_snapshots(self.table)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The table's rules."""
+        return tuple(Rule(name, each.condition, each.action) for name, each in self.table.expect.items())
+
+    def position(self) -> int:
+        """Return the position the table has reached, read from its log; -1 for none."""
+        return position_reached(self.places, self.feed.name, self.name)
+
+    def read(self, place: Place) -> DataFrame | None:
+        """Return the rows of a table; None where there is none. Lazy."""
+        return None if open_table(place) is None else self.session.read.format("delta").load(place.url)
+
+
+@dataclass(frozen=True)
+class CutJob:
+    """One cut on its way into one silver table.
+
+    Args:
+        frames: The cut's landed frames.
+        context: The decoder's.
+        changes: What the decoder makes of them: change rows, every column of the contract, typed as the table is.
+        survey: What was found out of the frames; `connectors.base.NOT_SURVEYED` where nothing was.
+        before: Position the table has reached before the cut; -1 for none.
+        columns: The table's columns once the cut is applied.
+        drift: How they change; None where there is no table yet.
+        current: The table before the cut, with these columns; None when there is none. Lazy.
+        aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
+        cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
+    """
+
+    target: Target
+    frames: DataFrame
+    context: Any
+    cut: Cut
+    changes: DataFrame
+    survey: Survey
+    before: int
+    columns: T.StructType
+    drift: Drift | None
+    current: DataFrame | None
+    aside: DataFrame | None
+    cache: ExitStack
+
+    @cached_property
+    def key(self) -> T.StructType:
+        """The columns by which the source names a row."""
+        return struct_type(self.changes, "key")
+
+    @cached_property
+    def source(self) -> T.StructType:
+        """The source's columns, typed as the table is."""
+        return struct_type(self.changes, "row")
+
+    @cached_property
+    def row(self) -> T.StructType:
+        """The table's columns without ``_position``: the source's own key first, where its rows do not carry it."""
+        return T.StructType([field for field in self.columns if field.name != POSITION])
+
+    @property
+    def rekeyed(self) -> bool:
+        """The table has other keys than those by which the source names a row."""
+        own = {name.lower() for name in self.key.names} - {name.lower() for name in self.source.names}
+        return bool(self.target.table.keys and own)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a row of the silver table."""
+        return self.target.table.keys or tuple(self.key.names)
+
+    @property
+    def completes(self) -> bool:
+        """Rows are read whole, completed and judged before they are written: the table's settings want it."""
+        return bool(self.target.rules) or self.aside is not None or self.rekeyed
+
+    @property
+    def nothing_before(self) -> bool:
+        """No row of before the cut counts."""
+        return self.cut.replaces or self.before < 0
+
+    def cached(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, computed once however often they are used while the cut is being applied."""
+        return self.cache.enter_context(cached(rows))
+
+    def recorded(self, app_id: str, notes: Mapping[str, int]) -> Recorded:
+        """Return what a commit of the cut carries, for the one whose position ``app_id`` names.
+
+        Args:
+            notes: Counts worth telling, by name.
+        """
+        cut = self.cut
+        note = CommitNote(
+            feed=self.target.feed.name,
+            table=self.target.name,
+            epoch=cut.epoch,
+            first_position=cut.spans[0][0],
+            last_position=cut.last,
+            replaced=cut.replaces,
+            updates=len(cut.begins),
+            notes=notes,
+        )
+        return Recorded(app_id, cut.last, note.to_json())
+
+
+def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack) -> CutJob:
+    """Look at the table before the cut. Runs no Spark job, writes nothing.
+
+    Raises:
+        SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
+        SnapshotNeeded: A new column of a partial source, without a snapshot.
+    """
+    source = target.decoder.row_type(context, cut, target.table)
+    check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
+    told = target.decoder.changes(frames, context, cut, target.table)
+    changes = complete(told) if _folding_finds_errors(target) else decoded(told)
+    check_key(struct_type(changes, "key"), table=target.name)
+    before = target.position()
+    current = target.read(target.place)
+    wanted = _COLUMNS[target.keeps](target, struct_type(changes, "key"), source)
+    change = None if current is None else drift(current.schema, wanted, table=target.name)
+    if change is not None and change.added and before >= 0 and _guesses(target, cut):
+        raise SnapshotNeeded(column=change.added[0].name, table=target.name)
+    columns = wanted if change is None else change.columns
+    rules_of = T.StructType([field for field in columns if field.name != POSITION])
+    check_rules(target.session, rules_of, target.rules, table=target.name)
+    return CutJob(
+        target=target,
+        frames=frames,
+        context=context,
+        cut=cut,
+        changes=typed_as(changes, columns) if target.keeps is Keeps.STATE else changes,
+        survey=survey,
+        before=before,
+        columns=columns,
+        drift=change,
+        current=None if current is None else with_columns(current, columns),
+        aside=_rows_aside(target, columns, before) if target.keeps is Keeps.STATE else None,
+        cache=cache,
+    )
+
+
+def decoded(changes: DataFrame) -> DataFrame:
+    """Return the change rows, every column of the contract, or fail: one that tells of a bad frame is no change. Lazy.
+
+    The failure is in ``op``, on which all depends, not in a filter, before which Spark may put others.
+    """
+    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("string")
+    listed = complete(changes)
+    return listed.withColumn("op", F.when(F.col("error").isNotNull(), failed).otherwise(F.col("op")))
+
+
+def _reserved(target: Target) -> tuple[str, ...]:
+    aside = _RESERVED_ASIDE if target.rules or target.connector.sequenced else ()
+    return (*_RESERVED, *aside, *((ORDINAL,) if target.keeps is Keeps.ROWS else ()))
+
+
+def _folding_finds_errors(target: Target) -> bool:
+    return not target.connector.net and target.keeps is Keeps.STATE
+
+
+def _guesses(target: Target, cut: Cut) -> bool:
+    """Tell whether the value of a new column is not known of the rows there are."""
+    return target.connector.partial and not target.upsert and not cut.replaces
+
+
+def _rows_aside(target: Target, columns: T.StructType, position: int) -> DataFrame | None:
+    opened = open_table(target.aside)
+    if opened is None or count_rows(opened) == 0:
+        return None
+    rows = in_force(target.session.read.format("delta").load(target.aside.url), position)
+    return with_columns(rows, columns, PRESENT, REASONS, SINCE)
+
+
+def _columns_of_state(target: Target, key: T.StructType, row: T.StructType) -> T.StructType:
+    position = T.StructField(POSITION, T.StringType() if target.connector.sequenced else T.LongType())
+    own = [T.StructField(name, T.LongType()) for name in key.names if name not in row.names]
+    return T.StructType([*own, *row, position])
+
+
+def _columns_of_log(target: Target, key: T.StructType, row: T.StructType) -> T.StructType:
+    names = [OP, POSITION, *(name for name in key.names if name not in row.names), LAST_KEY]
+    kinds = [T.StringType(), *(T.LongType() for _ in names[1:])]
+    log = [T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    return T.StructType([*log, T.StructField(PRESENT, T.ArrayType(T.StringType())), *row])
+
+
+def _columns_of_rows(target: Target, key: T.StructType, row: T.StructType) -> T.StructType:
+    return T.StructType([T.StructField(POSITION, T.LongType()), T.StructField(ORDINAL, T.IntegerType()), *row])
+
+
+_COLUMNS = {Keeps.STATE: _columns_of_state, Keeps.CHANGES: _columns_of_log, Keeps.ROWS: _columns_of_rows}

@@ -1,0 +1,145 @@
+"""Writes a checked cut: what is beside the table first, then the table's own commit, which makes all of it count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from connectors.base import Cut, Keeps, Survey
+from pipelines.applying.check import Checked, check_cut
+from pipelines.applying.fold import Folded, fold_cut
+from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, Target, decoded, prepare
+from pipelines.cuts import history_id, tombstones_id
+from transforms.aside import keep_aside
+from transforms.changes import DELETE, INSERT, typed_as
+from transforms.evolve import follow
+from transforms.history import Moments, keep_history
+from transforms.merge import OP, POSITION, append, create_empty, merge, net_rows, replace
+from transforms.sql import quoted
+from transforms.tombstones import bury
+
+
+def apply_cut(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
+    """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
+
+    Raises:
+        ApplyError: The cut cannot be applied; the table is as it was, and so is what is beside it as far as it counts.
+            Subclasses say why.
+    """
+    with ExitStack() as cache:
+        job = prepare(target, frames, context, cut, survey, cache=cache)
+        if target.keeps is not Keeps.STATE:
+            _add(job)
+            return
+        folded = fold_cut(job)
+        checked = check_cut(job, folded)
+        for write in _writes(job, folded, checked):
+            write()
+
+
+def _add(job: CutJob) -> None:
+    """Add to a table that is only ever added to."""
+    target = job.target
+    rows = _log_rows(job) if target.keeps is Keeps.CHANGES else _added_rows(job)
+    if job.drift is not None:
+        follow(target.session, target.place.url, job.drift)
+    append(_chosen(rows, job.columns), target.place.url, recorded=job.recorded(target.app_id, job.survey.notes))
+
+
+def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], None]]:
+    """Return all that is written, in order. Whatever dies between two of them is repeated as a whole."""
+    target = job.target
+    steps: list[Callable[[], None]] = []
+    if job.drift is not None:
+        steps.append(partial(follow, target.session, target.place.url, job.drift))
+    if target.table.keeps_history:
+        steps.append(partial(_write_history, job, folded, checked))
+    if target.connector.sequenced:
+        steps.append(partial(_write_tombstones, job, folded, checked))
+    if checked.aside is not None:
+        steps.append(partial(keep_aside, job.aside, checked.aside, target.aside.url, position=job.cut.last))
+    return [*steps, partial(_write_table, job, folded, checked)]
+
+
+def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
+    target, recorded = job.target, job.recorded(job.target.app_id, checked.notes)
+    if job.cut.replaces:
+        if job.before < 0:
+            append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
+        else:
+            replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded)
+        return
+    if job.current is None:
+        create_empty(target.session, job.columns, target.sql_name)
+    upsert, bounds = target.upsert, {} if job.rekeyed else folded.bounds
+    merge(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, upsert=upsert, bounds=bounds)
+
+
+def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
+    """Write what every update of the cut makes of its rows."""
+    target, by_decoder = job.target, job.target.connector.net
+    changes = _versions(job) if by_decoder else folded.changes
+    keep_history(
+        changes,
+        target.history.url,
+        recorded=job.recorded(history_id(target.feed.name, target.name), checked.notes),
+        moments=Moments(target.connector.sequenced, job.cut.settled),
+        upsert=target.upsert,
+        moves=folded.moves,
+        ranges=_ranges_of_versions(job) if by_decoder else None,
+        tombstones=target.read(target.tombstones),
+    )
+
+
+def _versions(job: CutJob) -> DataFrame:
+    told = decoded(job.target.decoder.versions(job.frames, job.context, job.cut, job.target.table))
+    return job.cached(typed_as(told, job.columns))
+
+
+def _ranges_of_versions(job: CutJob) -> DataFrame | None:
+    """Return the wide ranges removed after the snapshot; a cut that replaces may not have been surveyed for any."""
+    cut, target = job.cut, job.target
+    if not (job.survey.wide_ranges or cut.replaces):
+        return None
+    later = job.frames if cut.settled is None else job.frames.where(F.col("frame_seq") > cut.settled)
+    return target.decoder.removed_ranges(later, job.context, cut, target.table)
+
+
+def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
+    """Remember the deletes."""
+    target = job.target
+    bury(
+        net_rows(folded.net, position="position"),
+        target.tombstones.url,
+        keys=job.keys,
+        recorded=job.recorded(tombstones_id(target.feed.name, target.name), checked.notes),
+        settled=target.decoder.settled(job.context, job.cut, target.table),
+    )
+
+
+def _added_rows(job: CutJob) -> DataFrame:
+    """Return the rows as they are to be added; all depends on ``op``, which fails where a frame cannot be decoded."""
+    position = F.when(F.col("op") == INSERT, F.col("frame_seq"))
+    return job.changes.select(position.alias(POSITION), F.col("ordinal").alias(ORDINAL), "row.*")
+
+
+def _log_rows(job: CutJob) -> DataFrame:
+    net = net_rows(job.changes).withColumn(LAST_KEY, F.lit(None).cast("long"))
+    (row_key,) = (name for name in job.key.names if name not in job.source.names)
+    removed = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table).select(
+        F.lit(DELETE).alias(OP),
+        F.col("frame_seq").alias(POSITION),
+        F.col("first_key").alias(row_key),
+        F.col("last_key").alias(LAST_KEY),
+    )
+    return net.unionByName(removed, allowMissingColumns=True)
+
+
+def _chosen(rows: DataFrame, columns: T.StructType) -> DataFrame:
+    return rows.select([F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in columns])

@@ -1,0 +1,59 @@
+"""Completes net changes from the rows before the cut: what a partial update does not carry stays."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
+from transforms.sql import quoted
+
+
+def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
+    """Return what each key comes to: its row before the cut, and its row after it. Lazy; one shuffle.
+
+    Args:
+        net: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present`` as in change rows.
+        before: The rows at their keys before the cut: ``key``, ``position``, ``row`` with the key's own columns first,
+            and ``outside``: the row is at the source, but not in the table. Rows that are outside and of whose key the
+            net changes have nothing are returned too, as they are: they may be let in now.
+        upsert: An update of a row that does not exist begins one; without, it is left out.
+
+    Returns:
+        ``key``, ``op`` (``insert`` or ``delete``), ``position``, ``before`` (NULL where the table has none) and
+        ``after`` (NULL for a delete), both of the type of ``before.row``.
+    """
+    row = struct_type(before, "row")
+    old = before.select(
+        "key", F.col("row").alias("before"), F.col("position").alias("was_at"), F.col("outside").alias("outside")
+    )
+    both = net.join(old, "key", "full_outer")
+    untouched, exists = F.col("op").isNull(), F.col("before").isNotNull()
+    begins = F.col("op").isin(INSERT, SNAPSHOT, *([UPDATE] if upsert else []))
+    comes = untouched | begins | exists
+    ends = F.coalesce(F.col("op") == DELETE, F.lit(False))
+    after = F.when(untouched, F.col("before")).when(~ends, _patched(net, row))
+    return both.where(ends | F.when(untouched, F.col("outside")).otherwise(comes)).select(
+        "key",
+        F.when(ends, F.lit(DELETE)).otherwise(F.lit(INSERT)).alias("op"),
+        F.coalesce("position", "was_at").alias("position"),
+        F.when(~F.coalesce("outside", F.lit(False)), F.col("before")).alias("before"),
+        after.alias("after"),
+    )
+
+
+def _patched(net: DataFrame, row: T.StructType) -> Column:
+    """Return the row after a change, as a struct; a row that begins knows nothing of the row that was there."""
+    key = {name.lower(): name for name in struct_type(net, "key").names}
+    source = {name.lower(): name for name in struct_type(net, "row").names}  # as ``present`` spells them
+    patches = (F.col("op") == UPDATE) & F.col("present").isNotNull()
+
+    def cell(name: str) -> Column:
+        if name.lower() in key:
+            return F.col(f"key.{quoted(key[name.lower()])}")
+        sent = source[name.lower()]
+        unsent = patches & ~F.array_contains("present", sent)
+        return F.when(unsent, F.col(f"before.{quoted(name)}")).otherwise(F.col(f"row.{quoted(sent)}"))
+
+    return F.struct(*(cell(name).alias(name) for name in row.names)).cast(row)
