@@ -228,8 +228,8 @@ class FeedBuild:
         return Step(name, plan, error=fault, moved=True)
 
     def _opened_quarantine(self, name: str) -> Quarantine:
-        skips = self.feed.tables[name].on_bad_frame == "skip"
-        opened = Quarantine(self._places, self.feed.name, name, skips)
+        table = self.feed.tables[name]
+        opened = Quarantine(self._places, self.feed.name, name, table.on_bad_frame == "skip", table.keeps_history)
         opened.catch_up(now=self._now())
         return opened
 

@@ -4,15 +4,19 @@ A frame that cannot be decoded holds its table at the last good update. The ledg
 the newest counts::
 
     held ──┬──▶ passed         a fixed decoder read it, or a snapshot made it needless
-           └──▶ skipped ──┬──▶ passed         a snapshot made it needless
+           └──▶ skipped ──┬──▶ passed         a snapshot made it needless, or a fixed decoder read it meanwhile
+                          ├──▶ left out       the same of a table with history: its rows are right again
                           └──▶ skip undone    it holds again, as before
+
+A snapshot brings back the rows a skipped frame would have changed, but not their versions. So the history of a table is
+without the frame for good, and a rebuild and ``verify`` leave the frame out as the build did.
 
 Clocks of several machines write events: an event is never noted as older than the one it follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -39,6 +43,8 @@ PASSED = "passed"
 """The table went beyond the position: a fixed decoder read it, or a snapshot made it needless."""
 SKIPPED = "skipped"
 """The frame is left out of what is decoded; with it left out the table is degraded until a snapshot passes."""
+LEFT_OUT = "left out"
+"""A snapshot has passed the skipped frame, so the rows are right again; the history goes on without its versions."""
 UNDONE = "skip undone"
 """The frame is not left out after all: it holds again."""
 
@@ -63,7 +69,7 @@ class Hold:
         update_position: Position of the first frame of the update it belongs to: the table stands before it.
         error_class: Stable name of what is wrong (`conf.errors`).
         resolved_at: When the newest event was that did more than hold.
-        resolution: What it did: `PASSED`, `SKIPPED` or `UNDONE`; None when there was none.
+        resolution: What it did: `PASSED`, `SKIPPED`, `LEFT_OUT` or `UNDONE`; None when there was none.
     """
 
     position: int
@@ -78,6 +84,11 @@ class Hold:
     def holds(self) -> bool:
         """The table may not go on, as far as the ledger knows."""
         return self.resolution in (None, UNDONE)
+
+    @property
+    def is_left_out(self) -> bool:
+        """The frame is not to be decoded, whoever builds or verifies the table."""
+        return self.resolution in (SKIPPED, LEFT_OUT)
 
     def state(self, applied: int) -> HoldState:
         """Say how it stands with a table that has reached a position, whether or not its builder lived to note it."""
@@ -110,8 +121,10 @@ def skip(places: Places, feed: str, table: str, found: Hold, *, now: datetime) -
     Args:
         found: The frame, whether it was noted before or not.
     """
-    known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position, found)
-    if known.resolution != SKIPPED:
+    known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position)
+    if known is None:
+        _note(places, feed, table, [replace(found, resolved_at=max(now, found.found_at), resolution=SKIPPED)])
+    elif known.resolution != SKIPPED:
         _note(places, feed, table, [_ended(replace(found, found_at=known.found_at), known, SKIPPED, now)])
 
 
@@ -120,29 +133,19 @@ def undo_skip(places: Places, feed: str, table: str, skipped: Hold, *, now: date
     _note(places, feed, table, [_ended(skipped, skipped, UNDONE, now)])
 
 
-def release(
-    places: Places,
-    feed: str,
-    table: str,
-    *,
-    through: int,
-    now: datetime,
-    resolution: str = PASSED,
-    needless: Collection[int] = (),
+def resolve(
+    places: Places, feed: str, table: str, resolution_of: Callable[[Hold], str | None], *, now: datetime
 ) -> Sequence[Hold]:
-    """End every hold up to and including a position; return what ended. Safe to repeat.
+    """End the holds for which there is a resolution; return what ended. Safe to repeat.
 
     Args:
-        needless: Skipped positions that a snapshot has passed: they end too.
+        resolution_of: The resolution of a position as it is known; None where nothing ends.
 
     Raises:
         StoreUnavailable: The quarantine cannot be read or written now.
     """
-    over = [
-        _ended(known, known, resolution, now)
-        for known in quarantined(places, feed, table)
-        if (known.holds and known.position <= through) or (known.resolution == SKIPPED and known.position in needless)
-    ]
+    found = [(known, resolution_of(known)) for known in quarantined(places, feed, table)]
+    over = [_ended(known, known, resolution, now) for known, resolution in found if resolution is not None]
     if over:
         _note(places, feed, table, over)
     return over

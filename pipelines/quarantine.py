@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from connectors.base import Cut
 from pipelines.cuts import position_reached, read_cuts
-from pipelines.held import SKIPPED, Hold, HoldState, hold, quarantined, release, skip, version
+from pipelines.held import LEFT_OUT, PASSED, SKIPPED, Hold, HoldState, hold, quarantined, resolve, skip, version
 from pipelines.places import Places
 
 
@@ -62,34 +62,34 @@ class Quarantine:
 
     Args:
         skips: A frame that cannot be decoded is left out at once: setting ``on_bad_frame``.
+        keeps_history: A skipped frame stays left out of the table's history, whatever snapshot comes later.
     """
 
     places: Places
     feed: str
     table: str
     skips: bool
+    keeps_history: bool = False
     holding: frozenset[int] = field(init=False, default=frozenset())
     """Positions that hold the table."""
-    _skipped: dict[int, Hold] = field(init=False, default_factory=dict)
+    _left_out: dict[int, Hold] = field(init=False, default_factory=dict)
     _seen: int = field(init=False, default=-1)
 
     def look(self) -> bool:
-        """Read the ledger if it has grown since the last look; tell whether it had. Raises StoreUnavailable."""
+        """Read the ledger if it has grown since the last look; return whether it had. Raises StoreUnavailable."""
         newest = version(self.places, self.feed, self.table)
         if newest == self._seen:
             return False
-        known = quarantined(self.places, self.feed, self.table)
-        self.holding = frozenset(each.position for each in known if each.holds)
-        self._skipped = {each.position: each for each in known if each.resolution == SKIPPED}
+        self._read()
         self._seen = newest
         return True
 
     def left_out(self, cut: Cut) -> tuple[int, ...]:
         """Return the positions of the cut's frames that are not to be decoded."""
-        return tuple(at for at in sorted(self._skipped) if _applies(cut, at))
+        return tuple(at for at in sorted(self._left_out) if any(first <= at <= last for first, last in cut.spans))
 
     def take(self, found: Hold, *, now: datetime, is_frame: bool) -> bool:
-        """Note what the table could not take; tell whether it may go on without it.
+        """Note what the table could not take; return whether it may go on without it.
 
         Args:
             is_frame: It is a frame that cannot be decoded. Nothing else can be left out.
@@ -97,10 +97,10 @@ class Quarantine:
         Raises:
             StoreUnavailable: The quarantine cannot be read or written now; nothing was noted.
         """
-        self.look()
-        if is_frame and (self.skips or found.position in self._skipped):
+        self._read()
+        if is_frame and (self.skips or found.position in self._left_out):
             skip(self.places, self.feed, self.table, found, now=now)
-            self.look()
+            self._read()
             return True
         hold(self.places, self.feed, self.table, found)
         return False
@@ -108,31 +108,42 @@ class Quarantine:
     def passed(self, cut: Cut, left_out: Collection[int], *, now: datetime) -> None:
         """Note that the table has taken a cut without some of its frames. Raises StoreUnavailable.
 
-        A skip that was undone while the cut was being applied came too late: it is noted again.
+        A skip that was undone while the cut was being applied came too late: it is noted again. So did a skip of what
+        the cut passed or read: it is over.
         """
-        needless = [at for at in self._skipped if cut.replaces and at <= cut.last and not _applies(cut, at)]
         for position in left_out:
-            skip(self.places, self.feed, self.table, self._skipped[position], now=now)
-        release(self.places, self.feed, self.table, through=cut.last, now=now, needless=needless)
-        for position in needless:
-            del self._skipped[position]
+            skip(self.places, self.feed, self.table, self._left_out[position], now=now)
+
+        def resolution(known: Hold) -> str | None:
+            if known.position > cut.last or known.position in left_out:
+                return None
+            if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
+                return PASSED
+            return self._superseded if known.resolution == SKIPPED and cut.replaces else None
+
+        if resolve(self.places, self.feed, self.table, resolution, now=now):
+            self._read()
 
     def catch_up(self, *, now: datetime) -> None:
         """Look, and note what an earlier builder could not note before it died. Raises StoreUnavailable."""
         self.look()
-        if self._skipped:
-            replacing = [cut for cut in read_cuts(self.places, self.feed, table=self.table) if cut.replaced]
-            newest = max((cut.first_position for cut in replacing), default=-1)
-            release(
-                self.places,
-                self.feed,
-                self.table,
-                through=-1,
-                now=now,
-                needless=[at for at in self._skipped if at < newest],
-            )
-            self.look()
+        if not any(known.resolution == SKIPPED for known in self._left_out.values()):
+            return
+        replacing = [cut for cut in read_cuts(self.places, self.feed, table=self.table) if cut.replaced]
+        newest = max((cut.first_position for cut in replacing), default=-1)
 
+        def resolution(known: Hold) -> str | None:
+            return self._superseded if known.resolution == SKIPPED and known.position < newest else None
 
-def _applies(cut: Cut, position: int) -> bool:
-    return any(first <= position <= last for first, last in cut.spans)
+        if resolve(self.places, self.feed, self.table, resolution, now=now):
+            self._read()
+
+    @property
+    def _superseded(self) -> str:
+        """Resolution of a skipped frame that a snapshot has passed."""
+        return LEFT_OUT if self.keeps_history else PASSED
+
+    def _read(self) -> None:
+        known = quarantined(self.places, self.feed, self.table)
+        self.holding = frozenset(each.position for each in known if each.holds)
+        self._left_out = {each.position: each for each in known if each.is_left_out}

@@ -4,16 +4,9 @@ The new table is built by the same `FeedBuild` as ever, at a place of its own (`
 the old table has reached. Then one overwriting commit puts its rows and columns in the old one's stead. The recorded
 position stays: builds go on from it, also one that runs at this moment.
 
-A build that moves the old table meanwhile cannot lead to a mix:
-
-- before the swap's commit begins, the position is not the one that was built to: a task of the commit itself looks,
-  and fails it;
-- from then on, Delta fails whichever of the two commits second, since the swap reads and replaces every file. A cut
-  that changed no row, and an appended one of a log, do not conflict, and need not: what they did stands;
-
-and the rebuild goes on to where the table stands now, and tries again. A table that has no position yet, or is gone,
-is built to the newest position, which the commit records: then the one of two that commits second fails or does
-nothing (``txnVersion``).
+A build that moves the old table meanwhile cannot lead to a mix (`pipelines.swap`): the rebuild goes on to where the
+table is now, and tries again. A table that has no position yet, or is gone, is built to the newest position, which the
+commit records: then the one of two that commits second fails or does nothing (``txnVersion``).
 
 History and tombstones are made anew with the table, and swapped in the same way, each in a commit of its own, in the
 order in which a build writes them: history, tombstones, table. Each is what a build would have left at one position, so
@@ -21,6 +14,9 @@ whatever a death leaves, old or new, the build that follows goes on from it as f
 none of the three what its log records already. A build that died before it wrote the table has left history or
 tombstones ahead of it; then all are built to where those stand, and the table's commit records that position. The next
 rebuild makes all three anew again.
+
+The table's own commit decides. Rows aside are written before it, so that they are right for the old table and for the
+new one, and once more after it, with what the new table needs alone. A death before that harms nothing.
 
 Of a history, what bronze no longer tells cannot be made anew: where frames were dropped, a table whose history is there
 is not rebuilt. Without it (removed by hand) history begins anew with the first whole snapshot that is left.
@@ -31,11 +27,11 @@ the second takes the first one's files away, and the first fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.errors import ApplyError, PositionGap
@@ -43,31 +39,17 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
 from pipelines.build import FeedBuild
-from pipelines.cuts import (
-    CommitNote,
-    app_id,
-    from_commit,
-    history_id,
-    read_cuts,
-    recorded_position,
-    restore,
-    tombstones_id,
-)
-from pipelines.held import SKIPPED, quarantined, skip
+from pipelines.cuts import CommitNote, app_id, history_id, read_cuts, recorded_position, restore, tombstones_id
+from pipelines.expected import Told
+from pipelines.held import LEFT_OUT, PASSED, SKIPPED, Hold, quarantined, resolve, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
-from pipelines.store import naming_the_store, open_table
-from transforms.aside import overwrite
-from transforms.faults import named_errors
-from transforms.merge import plainly_typed
+from pipelines.store import count_rows, open_table
+from pipelines.swap import Live, SideTable, TableMoved, rows_of_both, swap_in, swap_side_table, version_of
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
-
-_MOVED = "SILVERFOLD_TABLE_MOVED"
-_LOST = (_MOVED, "DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-"""In a commit's error: another commit came first."""
 
 
 @dataclass(frozen=True)
@@ -134,15 +116,6 @@ class _Part(NamedTuple):
     app: str
 
 
-class _Swap(NamedTuple):
-    """What is to be committed."""
-
-    rows: DataFrame
-    note: CommitNote
-    recorded: int
-    """Position of the old table, which must still be so; -1 when it has none, or is gone."""
-
-
 @dataclass(frozen=True)
 class Rebuild:
     """The rebuild of one table.
@@ -171,9 +144,8 @@ class Rebuild:
         self._tidy()
         try:
             for _ in range(_ATTEMPTS):
-                rebuilt = self._attempt()
-                if rebuilt is not None:
-                    return rebuilt
+                with suppress(TableMoved):
+                    return self._attempt()
         finally:
             self._tidy()
         raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile; try again", table=self.table)
@@ -217,35 +189,58 @@ class Rebuild:
             _Part(side.silver(feed, table), live.silver(feed, table), app_id(feed, table)),
         ]
 
-    def _attempt(self) -> Rebuilt | None:
-        stood = [recorded_position(part.live, part.app) for part in self._parts()]
-        goal = max(stood)
+    def _attempt(self) -> Rebuilt:
+        parts = self._parts()
+        live = [Live(part.live, part.app, recorded_position(part.live, part.app)) for part in parts]
+        goal = max(each.position for each in live)
         _copy_skips(self._places, self._side, self.feed.name, self.table)
         reached = self._build(before=None if goal < 0 else goal + 1)
         if goal >= 0 and reached != goal:
             raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
-        self._swap_aside()
-        note, version = self._note(reached), None
-        for part, recorded in zip(self._parts(), stood, strict=True):
-            if open_table(part.built) is None:  # no cut had a delete to remember
-                continue
-            version = swap_in(_Swap(self._rows_at(part.built), note, recorded), part.live, part.app)
-            if version is None:
-                return None
-        assert version is not None, "the table itself has been built"
         _copy_skips(self._side, self._places, self.feed.name, self.table)
+        note = self._note(reached)
+        side = self._write_side_table(live[-1], reached)
+        version = -1
+        for part, old in zip(parts, live, strict=True):
+            if open_table(part.built) is not None:  # no tombstones where no cut had a delete to remember
+                version = swap_in(self._rows_at(part.built), note, old)
+        if side is not None:
+            self._tidy_side_table(live[-1]._replace(position=reached), side)
+        _copy_resolutions(self._side, self._places, self.feed.name, self.table)
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates)
 
-    def _swap_aside(self) -> None:
-        """Put what the new table keeps aside in the old one's stead: it counts by the position both stand at."""
-        built, live = (places.aside(self.feed.name, self.table) for places in (self._side, self._places))
-        if open_table(built) is not None:
-            overwrite(self._rows_at(built), live.url)
-        elif open_table(live) is not None:
-            overwrite(self._rows_at(live).limit(0), live.url)
+    def _write_side_table(self, live: Live, goal: int) -> SideTable | None:
+        """Write rows aside that are right for the old table and for the new one; None where neither has any."""
+        built, place = (places.aside(self.feed.name, self.table) for places in (self._side, self._places))
+        side = SideTable(place, version_of(place))
+        new, old = (self._rows_at(each) if _has_rows(each) else None for each in (built, place))
+        if old is not None:
+            table = self._rows_at(self._side.silver(self.feed.name, self.table))
+            none = old.limit(0) if new is None else new
+            new = rows_of_both(none, old, table, keys=self._keys(goal), position=live.position, goal=goal)
+        return None if new is None else side._replace(version=swap_side_table(new, live, side))
+
+    def _tidy_side_table(self, live: Live, side: SideTable) -> None:
+        """Remove from the side table what only the old table needed, unless a build has done so.
+
+        Raises:
+            TableMoved: A build that knew only the old table has written it before the new table was there.
+        """
+        if version_of(side.place) != side.version:
+            raise TableMoved
+        built = self._side.aside(self.feed.name, self.table)
+        rows = self._rows_at(side.place).limit(0) if open_table(built) is None else self._rows_at(built)
+        with suppress(TableMoved):
+            swap_side_table(rows, live, side)
+
+    def _keys(self, goal: int) -> tuple[str, ...]:
+        """Return the columns that name a row of the table; a control frame may be what names them."""
+        reader = self.connector.plain(self.feed, self.table)
+        Told(self._places.bronze(self.feed.name), reader, goal, ()).finish()
+        return self.feed.tables[self.table].keys or reader.keys
 
     def _build(self, *, before: int | None) -> int:
         """Build the new table as far as it goes; return the position it has reached."""
@@ -276,75 +271,26 @@ class Rebuild:
         )
 
 
-def swap_in(swap: _Swap, live: Place, app: str) -> int | None:
-    """Put the rows in the old table's stead, in one commit; return its version.
-
-    Returns:
-        None when the table has moved: nothing was committed, or what was is followed by more to do.
-
-    Raises:
-        ApplyError: Spark or Delta refused. The old table stands.
-    """
-    before = _version(live)
-    try:
-        with named_errors(swap.note.table):
-            _overwrite(swap, live, app)
-    except ApplyError as error:
-        if any(name in str(error.__cause__) for name in _LOST):
-            return None
-        raise
-    return _found(live, swap, before)
-
-
-def _overwrite(swap: _Swap, live: Place, app: str) -> None:
-    rows, options = swap.rows, {"userMetadata": swap.note.to_json(), "overwriteSchema": "true"}
-    if swap.recorded < swap.note.last_position:
-        options |= {"txnAppId": app, "txnVersion": str(swap.note.last_position)}
-    if swap.recorded >= 0:
-        still = rows.sparkSession.range(1).mapInArrow(_StillStands(live, app, swap.recorded), rows.schema)
-        rows = rows.unionByName(still)
-    options |= {"delta.enableDeletionVectors": "true"}
-    plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(live.url)
-
-
-@dataclass(frozen=True)
-class _StillStands:
-    """A part of a query that yields no row, and fails if a table has left its position."""
-
-    live: Place
-    app: str
-    position: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            opened = open_table(self.live)
-            found = None if opened is None else opened.transaction_version(self.app)
-            if found != self.position:
-                raise RuntimeError(f"{_MOVED}: {found}")
-        return iter(())
-
-
-def _version(live: Place) -> int:
-    opened = open_table(live)
-    return -1 if opened is None else opened.version()
-
-
-def _found(live: Place, swap: _Swap, before: int) -> int | None:
-    """Return the version our commit made, unless it is not there, or cuts of others came between."""
-    opened = open_table(live)
-    if opened is None or opened.version() <= before:
-        return None
-    with naming_the_store(live):
-        newest_first = opened.history(opened.version() - before)
-    ours = next((c["version"] for c in newest_first if c.get("userMetadata") == swap.note.to_json()), None)
-    if ours is None:
-        return None
-    between = [from_commit(commit) for commit in newest_first if before < commit["version"] < ours]
-    return None if any(cut is not None for cut in between) else int(ours)
+def _has_rows(place: Place) -> bool:
+    opened = open_table(place)
+    return opened is not None and count_rows(opened) != 0
 
 
 def _copy_skips(source: Places, target: Places, feed: str, table: str) -> None:
     """Let the frames that one table went on without be left out of the other too."""
+    known = {each.position for each in quarantined(target, feed, table) if each.is_left_out}
     for each in quarantined(source, feed, table):
-        if each.resolution == SKIPPED and each.resolved_at is not None:
-            skip(target, feed, table, each, now=each.resolved_at)
+        if each.is_left_out and each.position not in known:
+            skip(target, feed, table, each, now=each.resolved_at or each.found_at)
+
+
+def _copy_resolutions(built: Places, live: Places, feed: str, table: str) -> None:
+    """Note of the skipped frames what the new table's snapshots have made of them."""
+    for each in quarantined(built, feed, table):
+        if each.resolution in (PASSED, LEFT_OUT) and each.resolved_at is not None:
+            resolve(live, feed, table, partial(_resolution_of, each), now=each.resolved_at)
+
+
+def _resolution_of(resolved: Hold, known: Hold) -> str | None:
+    same = known.position == resolved.position and known.resolution == SKIPPED
+    return resolved.resolution if same else None

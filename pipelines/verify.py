@@ -14,7 +14,7 @@ The models here are what ``silverfold verify --json`` prints: their names and me
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -29,7 +29,7 @@ from pipelines.compare import Comparison, Key, compare
 from pipelines.cuts import app_id, history_id, last_cuts, position_reached, tombstones_id
 from pipelines.expected import Expected, fold_bronze
 from pipelines.expected_history import fold_history
-from pipelines.held import SKIPPED, quarantined
+from pipelines.held import quarantined
 from pipelines.kept_aside import failing_rows
 from pipelines.places import Place, Places, history_of
 from pipelines.store import naming_the_store, open_table
@@ -126,13 +126,14 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     silver = read_silver(places.silver(feed.name, table), app_id(feed.name, table))
     if silver is None:
         return _not_built(places, feed.name, table)
-    silver = with_failing(places, feed.name, table, silver)
+    failing = failing_rows(places, feed.name, table, silver.position)  # before builds go much further
     bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
     try:
         with naming_the_store(bronze):
             expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out)
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(table, str(error), silver)
+    silver = with_failing(silver, failing, expected.keys)
     placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
     found = compared(table, expected, silver, placed=placed)
     late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
@@ -165,7 +166,7 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
 
 
 def _left_out(places: Places, feed: str, table: str) -> set[int]:
-    return {each.position for each in quarantined(places, feed, table) if each.resolution == SKIPPED}
+    return {each.position for each in quarantined(places, feed, table) if each.is_left_out}
 
 
 def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
@@ -197,17 +198,29 @@ def read_silver(place: Place, app: str) -> Silver | None:
         return Silver(-1 if position is None else position, opened.version(), rows.cast(plain))
 
 
-def with_failing(places: Places, feed: str, table: str, silver: Silver) -> Silver:
-    """Add the rows that stand at the source and fail the table's rules: together they are the source's table.
+def with_failing(silver: Silver, failing: pa.Table | None, keys: Sequence[str]) -> Silver:
+    """Add the rows that are at the source and fail the table's rules: together they are the source's table.
 
-    Raises:
-        StoreUnavailable: They cannot be read now.
+    A row of the table wins over one aside with the same key (`transforms.aside`).
     """
-    failing = failing_rows(places, feed, table, silver.position)
     if failing is None:
         return silver
-    rows = failing.select(silver.rows.column_names).cast(silver.rows.schema)
+    there = set(_keys_of(silver.rows, keys))
+    outside = pa.array([key not in there for key in _keys_of(failing, keys)], pa.bool_())
+    rows = _like(failing.filter(outside), silver.rows.schema)
     return silver._replace(rows=pa.concat_tables([silver.rows, rows]))
+
+
+def _keys_of(rows: pa.Table, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows[name].to_pylist() for name in keys), strict=True)
+
+
+def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with a table's columns; one that they lack is NULL."""
+    missing = [field for field in schema if field.name not in rows.column_names]
+    for field in missing:
+        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(schema.names).cast(schema)
 
 
 def _all_rows(place: Place, opened: DeltaTable) -> pa.Table:

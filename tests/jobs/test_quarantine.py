@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from jobs import cli
 from jobs.quarantine import Outcome, show, told
-from pipelines.held import SKIPPED, Hold, hold, quarantined, release, skip
+from pipelines.held import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip
 from pipelines.places import Places
 from pipelines.quarantine import Quarantined
 from tests.support.building import FEED, Built, table
@@ -91,7 +91,7 @@ def test_the_list_for_scripts_has_what_holds_and_what_was_skipped(
 
 def test_what_is_over_is_listed_when_asked_for(conf: str, places: Places, capsys: pytest.CaptureFixture[str]):
     hold(places, FEED, "quotes", BAD_FRAME)
-    release(places, FEED, "quotes", through=30, now=NOON.replace(hour=13))
+    resolve(places, FEED, "quotes", lambda known: PASSED, now=NOON.replace(hour=13))
     hold(places, FEED, "trades", BAD_FRAME)
     reach(places, "trades", 18)  # its builder died before it could note that it went on
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,7 +8,19 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.held import Hold, HoldState, hold, holds, quarantined, release, skip, undo_skip, version
+from pipelines.held import (
+    LEFT_OUT,
+    PASSED,
+    Hold,
+    HoldState,
+    hold,
+    holds,
+    quarantined,
+    resolve,
+    skip,
+    undo_skip,
+    version,
+)
 from pipelines.places import Places
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -15,6 +28,11 @@ ONE = datetime(2024, 5, 1, 13, tzinfo=UTC)
 BAD_FRAME = Hold(
     position=17, update_position=15, error_class="TRUNCATED_MESSAGE", reason="group ends at byte 40", found_at=NOON
 )
+
+
+def passed_by(through: int) -> Callable[[Hold], str | None]:
+    """Return that every position up to one that still holds is passed."""
+    return lambda known: PASSED if known.holds and known.position <= through else None
 
 
 @pytest.fixture
@@ -60,7 +78,7 @@ def test_a_new_reason_for_the_same_position_takes_the_place_of_the_old_one(place
 def test_a_table_that_passed_the_position_is_released(places: Places):
     hold(places, "market", "quotes", BAD_FRAME)
 
-    ended = release(places, "market", "quotes", through=30, now=ONE)
+    ended = resolve(places, "market", "quotes", passed_by(30), now=ONE)
 
     assert ended == [replace(BAD_FRAME, resolved_at=ONE, resolution="passed")]
     assert holds(places, "market", "quotes") == []
@@ -71,21 +89,21 @@ def test_a_position_not_yet_passed_stays_held(places: Places):
     hold(places, "market", "quotes", later)
     hold(places, "market", "quotes", BAD_FRAME)
 
-    release(places, "market", "quotes", through=89, now=ONE)
+    resolve(places, "market", "quotes", passed_by(89), now=ONE)
 
     assert holds(places, "market", "quotes") == [later]
 
 
 def test_releasing_twice_writes_once(places: Places):
     hold(places, "market", "quotes", BAD_FRAME)
-    release(places, "market", "quotes", through=30, now=ONE)
+    resolve(places, "market", "quotes", passed_by(30), now=ONE)
 
-    assert release(places, "market", "quotes", through=30, now=ONE) == []
+    assert resolve(places, "market", "quotes", passed_by(30), now=ONE) == []
 
 
 def test_a_position_released_may_hold_again(places: Places):
     hold(places, "market", "quotes", BAD_FRAME)
-    release(places, "market", "quotes", through=30, now=ONE)
+    resolve(places, "market", "quotes", passed_by(30), now=ONE)
     again = replace(BAD_FRAME, found_at=datetime(2024, 5, 1, 14, tzinfo=UTC))
 
     hold(places, "market", "quotes", again)
@@ -145,14 +163,14 @@ def test_a_skip_noted_by_a_clock_that_is_behind_still_counts(places: Places):
 def test_going_beyond_a_skipped_frame_does_not_end_its_skip(places: Places):
     skip(places, "market", "quotes", BAD_FRAME, now=ONE)
 
-    assert release(places, "market", "quotes", through=30, now=LATER) == []
+    assert resolve(places, "market", "quotes", passed_by(30), now=LATER) == []
     assert quarantined(places, "market", "quotes") == [SKIPPED]
 
 
 def test_a_snapshot_that_makes_a_skipped_frame_needless_ends_its_skip(places: Places):
     skip(places, "market", "quotes", BAD_FRAME, now=ONE)
 
-    release(places, "market", "quotes", through=30, now=LATER, needless=[17])
+    resolve(places, "market", "quotes", lambda known: PASSED, now=LATER)
 
     assert quarantined(places, "market", "quotes") == [replace(SKIPPED, resolved_at=LATER, resolution="passed")]
 
@@ -165,7 +183,28 @@ def test_a_snapshot_that_makes_a_skipped_frame_needless_ends_its_skip(places: Pl
         (SKIPPED, 14, HoldState.SKIPPED),
         (SKIPPED, 20, HoldState.SKIPPED),
         (replace(BAD_FRAME, resolved_at=ONE, resolution="passed"), 20, HoldState.RESOLVED),
+        (replace(BAD_FRAME, resolved_at=ONE, resolution="left out"), 20, HoldState.RESOLVED),
     ],
 )
 def test_a_quarantined_position_holds_is_skipped_or_is_over(event: Hold, applied: int, state: HoldState):
     assert event.state(applied) is state
+
+
+def test_a_skip_noted_of_another_table_is_noted_here_too(places: Places):
+    skip(places, "market", "quotes", SKIPPED, now=ONE)
+
+    assert quarantined(places, "market", "quotes") == [SKIPPED]
+
+
+@pytest.mark.parametrize(("resolution", "left_out"), [("skipped", True), (LEFT_OUT, True), (PASSED, False)])
+def test_a_skipped_frame_is_left_out_also_once_only_the_history_lacks_it(resolution: str, left_out: bool):
+    assert replace(SKIPPED, resolution=resolution).is_left_out is left_out
+
+
+def test_a_frame_left_out_before_is_skipped_again_by_a_table_made_anew(places: Places):
+    skip(places, "market", "quotes", replace(SKIPPED, resolution=LEFT_OUT), now=ONE)
+    resolve(places, "market", "quotes", lambda known: LEFT_OUT, now=LATER)
+
+    skip(places, "market", "quotes", BAD_FRAME, now=LATER)
+
+    assert [each.resolution for each in quarantined(places, "market", "quotes")] == ["skipped"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from connectors.base import Cut
 from pipelines.cuts import CutRow, record
-from pipelines.held import SKIPPED, UNDONE, Hold, HoldState, quarantined, skip, undo_skip
+from pipelines.held import LEFT_OUT, PASSED, SKIPPED, UNDONE, Hold, HoldState, quarantined, skip, undo_skip
 from pipelines.places import Places
 from pipelines.quarantine import Quarantine, Quarantined, read_quarantine
 
@@ -28,8 +29,8 @@ def places(tmp_path: Path) -> Places:
     return Places(str(tmp_path))
 
 
-def opened(places: Places, *, skips: bool = False) -> Quarantine:
-    quarantine = Quarantine(places, "market", "quotes", skips)
+def opened(places: Places, *, skips: bool = False, keeps_history: bool = False) -> Quarantine:
+    quarantine = Quarantine(places, "market", "quotes", skips, keeps_history)
     quarantine.catch_up(now=NOON)
     return quarantine
 
@@ -97,13 +98,39 @@ def test_a_skip_undone_while_the_cut_was_applied_without_the_frame_counts_again(
     assert resolutions(places) == [SKIPPED]
 
 
-def test_a_snapshot_beyond_a_skipped_frame_ends_the_skip(places: Places):
+@pytest.mark.parametrize(("keeps_history", "resolution"), [(False, PASSED), (True, LEFT_OUT)])
+def test_a_snapshot_beyond_a_skipped_frame_ends_the_skip_but_a_history_stays_without_the_frame(
+    places: Places, keeps_history: bool, resolution: str
+):
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
-    quarantine = opened(places)
+    quarantine = opened(places, keeps_history=keeps_history)
 
     quarantine.passed(SNAPSHOT_AFTER, quarantine.left_out(SNAPSHOT_AFTER), now=LATER)
 
-    assert resolutions(places) == ["passed"]
+    assert resolutions(places) == [resolution]
+    assert quarantine.left_out(THROUGH_IT) == ((17,) if keeps_history else ())
+
+
+@pytest.mark.parametrize("cut", [THROUGH_IT, replace(SNAPSHOT_AFTER, after=14)])
+def test_a_skip_that_came_too_late_is_over_with_the_cut_that_read_or_passed_the_frame(places: Places, cut: Cut):
+    quarantine = opened(places, keeps_history=True)
+    left_out = quarantine.left_out(cut)
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+
+    quarantine.passed(cut, left_out, now=LATER)
+
+    assert (resolutions(places), quarantine.left_out(THROUGH_IT)) == ([PASSED], ())
+
+
+def test_a_skip_noted_while_the_table_met_another_bad_frame_is_still_seen_by_the_next_look(places: Places):
+    quarantine = opened(places)
+    quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+    quarantine.look()
+    skip(places, "market", "quotes", BAD_FRAME, now=LATER)
+
+    quarantine.take(replace(BAD_FRAME, position=18), now=LATER, is_frame=True)
+
+    assert (quarantine.look(), quarantine.holding) == (True, frozenset({18}))
 
 
 def test_a_snapshot_that_lacks_the_skipped_frame_does_not_end_the_skip(places: Places):
@@ -115,14 +142,16 @@ def test_a_snapshot_that_lacks_the_skipped_frame_does_not_end_the_skip(places: P
     assert resolutions(places) == [SKIPPED]
 
 
-@pytest.mark.parametrize(("first_position", "resolution"), [(30, "passed"), (15, SKIPPED)])
+@pytest.mark.parametrize(
+    ("first_position", "keeps_history", "resolution"), [(30, False, PASSED), (30, True, LEFT_OUT), (15, False, SKIPPED)]
+)
 def test_what_a_builder_could_not_note_before_it_died_is_noted_by_the_next(
-    places: Places, first_position: int, resolution: str
+    places: Places, first_position: int, keeps_history: bool, resolution: str
 ):
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
     record(places, "market", replacing(first_position))
 
-    opened(places)
+    opened(places, keeps_history=keeps_history)
 
     assert resolutions(places) == [resolution]
 

@@ -13,13 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pipelines.rebuild
+import pipelines.swap
 from conf.errors import ApplyError, PositionGap
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.build import FeedBuild
-from pipelines.cuts import read_cuts
+from pipelines.cuts import app_id, read_cuts
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.spark import own_session
-from pipelines.verify import TableVerification, Verdict, verify_table
+from pipelines.verify import TableVerification, Verdict, read_silver, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
@@ -141,8 +142,8 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
     shown = []
     steps: list[tuple[Any, str, bool]] = [
         (FeedBuild, "step", True),
-        (pipelines.rebuild, "_overwrite", False),
-        (pipelines.rebuild, "_overwrite", True),
+        (pipelines.swap, "_overwrite", False),
+        (pipelines.swap, "_overwrite", True),
     ]
     for owner, name, after in steps:
         with pytest.MonkeyPatch.context() as patch:
@@ -163,7 +164,7 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
 @pytest.mark.nightly
 def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Market, monkeypatch: pytest.MonkeyPatch):
     market.spoil()
-    overwrite, calls = pipelines.rebuild._overwrite, iter([True])
+    overwrite, calls = pipelines.swap._overwrite, iter([True])
 
     def overtaken(*args: Any) -> None:
         if next(calls, False):
@@ -171,7 +172,7 @@ def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Mark
             assert market.built.build() == {}
         overwrite(*args)
 
-    monkeypatch.setattr(pipelines.rebuild, "_overwrite", overtaken)
+    monkeypatch.setattr(pipelines.swap, "_overwrite", overtaken)
 
     done = market.rebuild()
 
@@ -183,11 +184,11 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     looked, go_on = tmp_path / "looked", tmp_path / "go on"
-    still_stands = pipelines.rebuild._StillStands
+    unmoved = pipelines.swap._Unmoved
 
     def slow(*standing: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
         def look(batches: Iterator[Any]) -> Iterator[Any]:
-            found = still_stands(*standing)(batches)
+            found = unmoved(*standing)(batches)
             if not looked.exists():
                 looked.touch()
                 until = time.monotonic() + 60  # written out: a worker of Spark does not import the tests
@@ -205,7 +206,7 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
 
     faults: dict[str, Any] = {}
     market.spoil()
-    monkeypatch.setattr(pipelines.rebuild, "_StillStands", slow)
+    monkeypatch.setattr(pipelines.swap, "_Unmoved", slow)
     overtaking = threading.Thread(target=overtake)
     overtaking.start()
 
@@ -247,3 +248,26 @@ def test_nothing_landed_is_nothing_to_build_from(spark: SparkSession, warehouse:
 
     with pytest.raises(ApplyError, match="nothing to build it from has landed"):
         Rebuild(spark, built.settings, CONNECTOR, built.feed, "quotes", "a").run()
+
+
+@pytest.mark.parametrize(("before", "after"), [((), ()), ((1,), ()), ((), (1,))])
+def test_a_table_may_be_empty_before_and_after(
+    spark: SparkSession, warehouse: Path, before: tuple[int, ...], after: tuple[int, ...]
+):
+    market = Market(spark, warehouse)
+    market.history.update("quotes", removed=[key for key in (1, 2) if key not in after])
+    last = market.built.land(market.history)
+    market.built.build()
+    if before != after:
+        target = f"delta.`{market.built.places.silver(FEED, 'quotes').url}`"
+        change = f"INSERT INTO {target} VALUES (1, 'spoilt', 0, {last})" if before else f"DELETE FROM {target}"
+        own_session(spark).sql(change).collect()
+
+    done = market.rebuild()
+
+    assert (done.position, done.delta_version, market.verdict()) == (
+        last,
+        read_silver(market.built.places.silver(FEED, "quotes"), app_id(FEED, "quotes")).version,
+        (Verdict.EQUAL, last),
+    )
+    assert sorted(market.built.rows("quotes")) == list(after)

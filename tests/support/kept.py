@@ -18,8 +18,10 @@ from conf.model import Settings
 from connectors.base import Feed
 from jobs.build import run
 from pipelines.build import FeedBuild
+from pipelines.held import HoldState
 from pipelines.maintain import Done, Maintenance
 from pipelines.places import Place, Places
+from pipelines.quarantine import read_quarantine
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
@@ -58,12 +60,12 @@ class Kept:
     def tombstones(self) -> Place:
         return self.places.tombstones(FEED, STREAM)
 
-    def build(self) -> None:
+    def build(self, *, holds: bool = False) -> None:
         """Land what was told, and apply it by a process of its own."""
         self.source.land()
         feed_build = FeedBuild(self.spark, self.settings, self.connector, self.feed)
         feed_build.refresh()
-        assert run(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
+        assert bool(run(feed_build, threading.Event(), follow=False, poll_seconds=1)) is holds
 
     def rebuild(self, token: str = "a") -> Rebuilt:
         return Rebuild(self.spark, self.settings, self.connector, self.feed, STREAM, token).run()
@@ -80,6 +82,11 @@ class Kept:
         """Verify the table, and its history."""
         given = (self.places, self.connector, self.feed, STREAM)
         return verify_table(*given).verdict, verify_history(*given).verdict
+
+    def quarantined(self) -> list[tuple[str | None, HoldState]]:
+        """Return how every quarantined position was resolved, and its state."""
+        found = read_quarantine(self.places, FEED, [STREAM])
+        return [(each.hold.resolution, each.state) for each in found]
 
     def reached(self) -> list[int | None]:
         """Return the positions that the logs of table, history and tombstones record; nothing of what is not there."""

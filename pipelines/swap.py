@@ -1,0 +1,172 @@
+"""Puts the rows of one Delta table in another one's stead, in one commit that fails if that table has moved meanwhile.
+
+A table moves by the commits of builds. Before the swap's commit begins, a task of the commit itself looks whether the
+table is where it was; from then on, Delta fails whichever of two commits comes second, since the swap reads and
+replaces every file. A cut that changed no row and one appended to a log do not conflict: they are found afterwards.
+
+The side table (`transforms.aside`) is no part of the table's commit. It is written before, so that it is right for the
+old table and for the new one (`rows_of_both`), and once more after it, with what the new table needs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from conf.errors import ApplyError
+from pipelines.cuts import CommitNote, from_commit
+from pipelines.places import Place
+from pipelines.store import naming_the_store, open_table
+from transforms.aside_columns import OVER, SINCE
+from transforms.faults import named_errors
+from transforms.merge import plainly_typed
+from transforms.sql import quoted
+
+_MOVED = "SILVERFOLD_TABLE_MOVED"
+_LOST = (_MOVED, "DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+"""In a commit's error: another commit came first."""
+
+
+class TableMoved(Exception):
+    """Another process has written the table meanwhile. Nothing is swapped, or more is to be done."""
+
+
+class Live(NamedTuple):
+    """A table that is to be replaced, where it is, and whose position its log records."""
+
+    place: Place
+    app: str
+    position: int
+    """The recorded position, which must still be so; -1 when it has none, or is gone."""
+
+
+class SideTable(NamedTuple):
+    """The side table of a table that is to be replaced."""
+
+    place: Place
+    version: int
+    """Its version, which must still be so; -1 when there is none."""
+
+
+def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
+    """Put the rows in the old table's stead, in one commit; return its version. Runs Spark jobs.
+
+    Raises:
+        TableMoved: Nothing was committed, or what was is followed by more to do.
+        ApplyError: Spark or Delta refused. The old table stays.
+    """
+    before = version_of(live.place)
+    with _naming_moves(note.table):
+        _overwrite(rows, note, live)
+    return _found(note, live, before)
+
+
+def swap_side_table(rows: DataFrame, live: Live, side: SideTable) -> int:
+    """Let the side table have just these rows, in one commit; return its version. Runs Spark jobs.
+
+    Raises:
+        TableMoved: The table or its side table was written meanwhile. Nothing was committed.
+        ApplyError: Spark or Delta refused. Nothing was committed.
+    """
+    with _naming_moves(live.app):
+        guarded = _guarded(rows, _Unmoved(live, side))
+        options = {"overwriteSchema": "true"}
+        plainly_typed(guarded).write.format("delta").mode("overwrite").options(**options).save(side.place.url)
+    return version_of(side.place)
+
+
+def rows_of_both(
+    new: DataFrame, old: DataFrame, table: DataFrame, *, keys: Sequence[str], position: int, goal: int
+) -> DataFrame:
+    """Return the rows of a side table that is right for two tables: the old one, and the new one in its stead.
+
+    Where both are at one position, rows of either are in force for both: each table's own rows win over rows aside
+    with the same key. Rows that a build has written for a cut it has not committed stay. Runs one Spark job.
+
+    Args:
+        new: The side table of the new table.
+        old: The side table of the old one.
+        table: The new table.
+        position: Position of the old table.
+        goal: Position of the new table, not below.
+    """
+    if position < goal:
+        until_then = old.where(F.col(SINCE) < goal).withColumn(OVER, F.least(OVER, F.lit(goal).cast("long")))
+        return new.withColumn(SINCE, F.lit(goal).cast("long")).unionByName(until_then, allowMissingColumns=True)
+    pending = F.col(SINCE) > goal
+    (line,) = old.agg(F.max(F.greatest(SINCE, OVER)).alias("last")).collect()
+    ending = None if line.last is None or line.last <= goal else line.last
+    in_force = (F.col(SINCE) <= goal) & (F.col(OVER).isNull() | (F.col(OVER) > goal))
+    masked = old.where(in_force).join(table.select(*map(quoted, keys)), list(keys), "left_semi")
+    both = new.withColumn(OVER, F.lit(ending).cast("long"))
+    return both.unionByName(masked.unionByName(old.where(pending)), allowMissingColumns=True)
+
+
+def version_of(place: Place) -> int:
+    """Return a table's newest version; -1 when there is none. Raises StoreUnavailable."""
+    opened = open_table(place)
+    return -1 if opened is None else opened.version()
+
+
+@dataclass(frozen=True)
+class _Unmoved:
+    """A part of a query that yields no row, and fails if a table or its side table has moved."""
+
+    live: Live
+    side: SideTable | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            opened = open_table(self.live.place)
+            found = None if opened is None else opened.transaction_version(self.live.app)
+            if (-1 if found is None else found) != self.live.position:
+                raise RuntimeError(f"{_MOVED}: {found}")
+            if self.side is not None and version_of(self.side.place) != self.side.version:
+                raise RuntimeError(f"{_MOVED}: {self.side.place}")
+        return iter(())
+
+
+def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
+    options = {"userMetadata": note.to_json(), "overwriteSchema": "true", "delta.enableDeletionVectors": "true"}
+    if live.position < note.last_position:
+        options |= {"txnAppId": live.app, "txnVersion": str(note.last_position)}
+    if live.position >= 0:
+        rows = _guarded(rows, _Unmoved(live))
+    plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(live.place.url)
+
+
+def _guarded(rows: DataFrame, unmoved: _Unmoved) -> DataFrame:
+    return rows.unionByName(rows.sparkSession.range(1).mapInArrow(unmoved, rows.schema))
+
+
+@contextmanager
+def _naming_moves(table: str) -> Iterator[None]:
+    try:
+        with named_errors(table):
+            yield
+    except ApplyError as error:
+        if any(name in str(error.__cause__) for name in _LOST):
+            raise TableMoved from error
+        raise
+
+
+def _found(note: CommitNote, live: Live, before: int) -> int:
+    """Return the version our commit made. Raises TableMoved where it is not there, or cuts of others came between."""
+    opened = open_table(live.place)
+    if opened is not None and opened.version() == before and live.position == note.last_position:
+        return before  # no rows replace no rows, and the position is recorded: Delta had nothing to commit
+    if opened is None or opened.version() <= before:
+        raise TableMoved
+    with naming_the_store(live.place):
+        newest_first = opened.history(opened.version() - before)
+    ours = next((c["version"] for c in newest_first if c.get("userMetadata") == note.to_json()), None)
+    between = [from_commit(commit) for commit in newest_first if ours is not None and before < commit["version"] < ours]
+    if ours is None or any(cut is not None for cut in between):
+        raise TableMoved
+    return int(ours)
