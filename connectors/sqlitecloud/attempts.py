@@ -19,6 +19,7 @@ AT_ONCE: Final = 3
 """Attempts in a row that are made without waiting."""
 
 BAD_NOTIFICATION: Final = "bad_notification"
+SCHEMA_CHANGED: Final = "schema_changed"
 _HOUR: Final = 3_600
 _LONG_AGO: Final = 60.0
 """Seconds after which a snapshot that was whole counts as one that lasted: the next may be had without waiting."""
@@ -29,12 +30,22 @@ class TableAttempts:
 
     Args:
         backoff: The waits before what is tried again.
+        schema: Version of the database's schema before the table was listened to; None where the server says none.
     """
 
     def __init__(
-        self, stream: str, table: SqliteCloudTable, options: SqliteCloudOptions, backoff: Backoff, *, now: float
+        self,
+        stream: str,
+        table: SqliteCloudTable,
+        options: SqliteCloudOptions,
+        backoff: Backoff,
+        *,
+        schema: int | None,
+        now: float,
     ) -> None:
         self.stream, self.table = stream, table
+        self.schema = schema
+        """Version of the schema before the table was last described: a later one may have made another table of it."""
         self._options, self._backoff = options, backoff
         self._wanted: float | None = now
         self._reconciled: float | None = None
@@ -68,18 +79,22 @@ class TableAttempts:
         self._listen(described)
         self._begins, self._wanted = True, wanted
 
-    def begin(self, described: Description) -> list[Frame]:
-        """Begin an attempt that is overlaid by what is notified from now on; return the frames that say so."""
+    def begin(self, described: Description, schema: int | None = None) -> list[Frame]:
+        """Begin an attempt that is overlaid by what is notified from now on; return the frames that say so.
+
+        Args:
+            schema: Version of the schema before the table was described.
+        """
         self._listen(described)
-        self._begins = False
+        self.schema, self._begins = schema, False
         return landing.begun(described)
 
-    def begin_from_listening(self, described: Description) -> list[Frame]:
+    def begin_from_listening(self, described: Description, schema: int | None = None) -> list[Frame]:
         """Begin the first attempt, overlaid by all since the table was listened to, if it is still what it was then."""
-        if not self._begins or described != self._described:
-            return self.begin(described)
+        if not self._begins or (described, schema) != (self._described, self.schema):
+            return self.begin(described, schema)
         self._wanted = None
-        return [landing.control(described)]
+        return landing.told(described)
 
     def select(self, rows: Sequence[tuple[Value, ...]], frame: bytes) -> list[Frame]:
         """Take a frame of the attempt's rows; return what lands."""
@@ -99,12 +114,16 @@ class TableAttempts:
             return []
         return [] if self._window.knows(update) else self.need("other columns", now)
 
-    def distrust(self, now: float) -> list[Frame]:
-        """Take note that a notification of the table could not be decoded; return as `notify`."""
+    def compare_schema(self, version: int, now: float) -> list[Frame]:
+        """Take note of the version that the schema has by now; return as `notify`."""
+        return [] if version == self.schema else self.distrust(now, SCHEMA_CHANGED)
+
+    def distrust(self, now: float, reason: str = BAD_NOTIFICATION) -> list[Frame]:
+        """Take note that the table may be other than was notified; return as `notify`."""
         if self.is_open and self._window is not None:
-            self._window.void = self._window.void or BAD_NOTIFICATION
+            self._window.void = self._window.void or reason
             return []
-        return self.need(BAD_NOTIFICATION, now)
+        return self.need(reason, now)
 
     def need(self, reason: str, now: float) -> list[Frame]:
         """Let a snapshot be due, unless one is on its way; not at once, if there was one just before."""

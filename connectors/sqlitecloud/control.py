@@ -61,6 +61,17 @@ class Description:
         """The names of the selected columns."""
         return tuple(column.name for column in self.selected)
 
+    @property
+    def nullable_keys(self) -> list[str]:
+        """The columns of the key in which SQLite allows NULL: in any that is not declared otherwise, but for a rowid's.
+
+        Tables WITHOUT ROWID and STRICT ones tell theirs as NOT NULL.
+        """
+        primary = [column for column in self.columns if column.pk]
+        rowid = [column.name for column in primary if len(primary) == 1 and column.type.upper() == "INTEGER"]
+        columns = {column.name: column for column in self.columns}
+        return [name for name in self.keys if not columns[name].not_null and name not in rowid]
+
     def to_json(self) -> bytes:
         """Return the body of the control frame."""
         told = {

@@ -1,4 +1,8 @@
-"""Asks a database for its tables, their columns and keys, and writes the SELECT of a snapshot."""
+"""Asks a database for its tables, their columns and keys, and writes the SELECT of a snapshot.
+
+No notification announces a change of the schema: that a table is made anew or renamed shows in a number of the database
+alone, which every such statement raises (SQLite, "PRAGMA schema_version").
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,22 @@ _COLUMNS = (
 )
 """SQLite finds a table by its name in letters of either case; notifications bear the name as it was declared."""
 _METADATA = "LIST METADATA TABLE ?;"
+_SCHEMA_VERSION = "PRAGMA schema_version"
 
 
 async def list_tables(db: Client) -> list[str]:
     """Return the names of the database's own tables, without those that SQLite keeps for itself."""
     return [str(name) for (name,) in await _rows(db, _TABLES)]
+
+
+async def schema_version(db: Client) -> int | None:
+    """Return the number that every change of the database's schema raises; None where the server does not say it."""
+    try:
+        found = await db.exec(_SCHEMA_VERSION)
+    except StatementRefused:
+        return None
+    cells = [cell for row in found.rows for cell in row] if isinstance(found, Rowset) else []
+    return next((cell for cell in cells if isinstance(cell, int)), None)
 
 
 async def describe(db: Client, name: str, table: SqliteCloudTable) -> Description:

@@ -42,7 +42,7 @@ class Epoch:
         backoff: Callable[[], Backoff],
         clock: Callable[[], float],
     ) -> None:
-        self._settings, self._options, self._channel = tables, options, channel
+        self.settings, self._options, self._channel = tables, options, channel
         self._backoff, self._clock = backoff, clock
         self._tables: dict[str, TableAttempts] = {}
         self._by_name: dict[bytes, TableAttempts] = {}
@@ -50,12 +50,16 @@ class Epoch:
         self._unknown: set[str] = set()
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.found: list[str] = []
-        """Tables that were notified and nothing else is known of; for the receiver to look at, and take out."""
+        """Tables that may be there and take no part; for the receiver to look at, and take out."""
 
-    def add(self, stream: str) -> TableAttempts:
-        """Let a table take part; a snapshot of it is due at once."""
+    def add(self, stream: str, schema: int | None = None) -> TableAttempts:
+        """Let a table take part; a snapshot of it is due at once.
+
+        Args:
+            schema: Version of the schema before the table was listened to.
+        """
         table, now = self.settings_of(stream), self._clock()
-        attempts = TableAttempts(stream, table, self._options, self._backoff(), now=now)
+        attempts = TableAttempts(stream, table, self._options, self._backoff(), schema=schema, now=now)
         self._tables[stream] = self._by_name[stream.encode()] = attempts
         return attempts
 
@@ -65,9 +69,22 @@ class Epoch:
         self._by_name.pop(stream.encode(), None)
         self._unknown.discard(stream)
 
+    def is_wanted(self, stream: str) -> bool:
+        """Tell whether a table is to take part, and does not yet."""
+        return stream not in self._tables and (self._options.all_tables or stream in self.settings)
+
+    def compare_schema(self, version: int) -> list[Frame]:
+        """Take note of the version that the schema has by now: any table read by another one is due again.
+
+        Which tables a change concerned is not told by anything that stays exact: a table made anew can have the name,
+        the text and the place of the one before.
+        """
+        now = self._clock()
+        return [frame for table in self._tables.values() for frame in table.compare_schema(version, now)]
+
     def settings_of(self, stream: str) -> SqliteCloudTable:
         """Return the settings of a table, which are the default ones for what the feed has no table for."""
-        return self._settings.get(stream) or SqliteCloudTable(source=stream)
+        return self.settings.get(stream) or SqliteCloudTable(source=stream)
 
     def next_due(self) -> TableAttempts | None:
         """Return the table whose snapshot has been due for the longest time; None when none is due now."""

@@ -6,6 +6,8 @@ control                     before each attempt at a snapshot: the table's colum
 snapshot, ``inside``        a frame of the SELECT's answer, its end included; ``begin`` for the first one of the epoch
                             without a fence, whose window goes back to where the table was listened to
 ``snapshot begin``          ``begin``: from here on notifications overlay the snapshot that is asked for now
+``nullable key``            with the description: columns of the key in which SQLite allows NULL, as it does in most
+                            keys; it notifies nothing of such rows, so that only a snapshot can have them
 ``snapshot complete``       ``end``, at the end of the window: with what overlays it, the snapshot is the table
 ``snapshot void``           why it is not; another attempt follows, at once or after ``next_in`` seconds
 ``fence low``               our word before the SELECT has come back; with a fence a snapshot begins here
@@ -13,6 +15,7 @@ snapshot, ``inside``        a frame of the SELECT's answer, its end included; ``
 ``logged in``               the session's uuid, and where
 ``listening``               to what; from here on nothing is missed
 ``snapshot due``            why a table is read again
+``no schema version``       the server does not say when the schema changes: what is made anew shows at a snapshot only
 ``table left out``          why a table of the database is not read
 ``unknown stream``          once for each in an epoch: nothing is known of it but what is notified
 ``bad notification``        it lands in its table's stream, which is read again: it cannot be decoded
@@ -46,12 +49,14 @@ def notified(stream: str, notification: Notification) -> Frame:
 def begun(described: Description) -> list[Frame]:
     """Return the frames by which an attempt starts over: only what lands from here on overlays it."""
     begin = mark("snapshot begin", stream=described.table)._replace(boundary=Boundary.BEGIN)
-    return [control(described), begin]
+    return [*told(described), begin]
 
 
-def control(described: Description) -> Frame:
-    """Return the frame that tells a table's columns and key."""
-    return Frame(described.to_json(), Kind.CONTROL, stream=described.table)
+def told(described: Description) -> list[Frame]:
+    """Return the frames that tell a table's columns and key, and whether parts of a key may be NULL."""
+    control = Frame(described.to_json(), Kind.CONTROL, stream=described.table)
+    columns = described.nullable_keys
+    return [control, mark("nullable key", stream=described.table, columns=columns)] if columns else [control]
 
 
 def selected(stream: str, frame: bytes, *, begins: bool) -> Frame:

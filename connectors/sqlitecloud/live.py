@@ -1,8 +1,9 @@
 """One epoch on a session that stands: lands what is heard without pause, and reads tables when they are due.
 
 Four tasks, of which the first to fail ends the epoch: one hears, one looks at what has landed, one reads tables one
-after another, one makes sure that both connections still live. What is said on our own channel comes back among the
-notifications: there it tells how a snapshot stands to them (a fence), and that they still come at all (a canary).
+after another, one makes sure that both connections still live and that the schema is what it was. What is said on our
+own channel comes back among the notifications: there it tells how a snapshot stands to them (a fence), and that they
+still come at all (a canary).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from connectors.base import Frame, FrameSink, mark
 from connectors.sqlitecloud.attempts import TableAttempts
 from connectors.sqlitecloud.client import Client, rows_of
 from connectors.sqlitecloud.control import Description
-from connectors.sqlitecloud.describing import describe, page_text, select_text
+from connectors.sqlitecloud.describing import describe, list_tables, page_text, schema_version, select_text
 from connectors.sqlitecloud.epoch import Epoch
 from connectors.sqlitecloud.messages import Value
 from connectors.sqlitecloud.options import SqliteCloudOptions
@@ -47,6 +48,7 @@ class LiveEpoch:
 
     Args:
         channel: Our own channel; None where there is none, and so neither fence nor canary.
+        schema: Version of the database's schema before anything was listened to.
         clock: Seconds, of any origin.
     """
 
@@ -58,10 +60,11 @@ class LiveEpoch:
         options: SqliteCloudOptions,
         *,
         channel: str | None,
+        schema: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._db, self._epoch, self._sink, self._options = db, epoch, sink, options
-        self._channel, self._clock = channel, clock
+        self._channel, self._schema, self._clock = channel, schema, clock
         self._said = 0
         self._reads = False
         self._heard_at = clock()
@@ -95,6 +98,7 @@ class LiveEpoch:
         while True:
             await asyncio.sleep(self._options.canary_seconds or ALIVE_EVERY)
             await self._db.ping()
+            await self._look_at_schema()
             if self._channel is not None and self._options.canary_seconds:
                 await self._say("canary", list)
 
@@ -107,26 +111,50 @@ class LiveEpoch:
             else:
                 await self._read(table)
 
+    async def _look_at_schema(self) -> int | None:
+        """Let all be read again that was read by another version of the schema; return the version by now."""
+        version = await schema_version(self._db)
+        if version is None:
+            return None
+        if version != self._schema:
+            listed = await list_tables(self._db) if self._options.all_tables else []
+            self._epoch.found += {*listed, *self._epoch.settings}
+            self._schema = version
+            self._pulse.set()
+        await self._sink.land(self._epoch.compare_schema(version))
+        return version
+
     async def _look_at_found(self) -> None:
-        """Let tables take part that were notified, if they are wanted and can be captured."""
+        """Let tables take part that may be there, if they are wanted and can be captured."""
         while self._epoch.found:
             stream = self._epoch.found.pop(0)
-            if self._options.all_tables:
+            if self._epoch.is_wanted(stream):
                 try:
+                    schema = await schema_version(self._db)
                     await describe(self._db, stream, self._epoch.settings_of(stream))
+                    await self._listen(stream)
                 except SourceRefused as refused:
                     await self._sink.land([mark("table left out", stream=stream, reason=str(refused))])
                 else:
-                    self._epoch.add(stream)
+                    self._epoch.add(stream, schema)
+
+    async def _listen(self, stream: str) -> None:
+        """Listen to a table that may be another one than was listened to by its name, where each is by its own."""
+        if not self._options.all_tables:
+            await self._db.listen_table(stream)
 
     async def _read(self, table: TableAttempts) -> None:
         """Make one attempt at a snapshot of the table."""
         try:
+            schema = await self._look_at_schema()
             described = await describe(self._db, table.stream, table.table)
-            await self._begin(table, described)
+            if schema != table.schema:
+                await self._listen(table.stream)
+            await self._begin(table, described, schema)
             async with aclosing(self._parts(described)) as parts:
                 async for rows, frame in parts:
                     await self._sink.land(table.select(rows, frame))
+            await self._look_at_schema()
             await self._end(table)
         except SourceRefused as refused:
             if refused.code == "no-table":
@@ -135,11 +163,11 @@ class LiveEpoch:
             else:
                 await self._sink.land(table.give_up(str(refused), self._clock()))
 
-    async def _begin(self, table: TableAttempts, described: Description) -> None:
+    async def _begin(self, table: TableAttempts, described: Description, schema: int | None) -> None:
         if not self._options.fence:
-            return await self._sink.land(table.begin_from_listening(described))
+            return await self._sink.land(table.begin_from_listening(described, schema))
         low = mark("fence low", stream=table.stream)
-        return await self._say("low", lambda: [low, *table.begin(described)])
+        return await self._say("low", lambda: [low, *table.begin(described, schema)])
 
     async def _end(self, table: TableAttempts) -> None:
         if not self._options.fence:

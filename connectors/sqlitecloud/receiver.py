@@ -20,7 +20,7 @@ from connectors.base import Feed, FrameSink, Resume, mark
 from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.client import Client, connect
 from connectors.sqlitecloud.control import Description
-from connectors.sqlitecloud.describing import describe, list_tables
+from connectors.sqlitecloud.describing import describe, list_tables, schema_version
 from connectors.sqlitecloud.epoch import Epoch
 from connectors.sqlitecloud.live import LiveEpoch
 from connectors.sqlitecloud.naming import ALL
@@ -74,8 +74,10 @@ class SqliteCloudReceiver:
     async def _converse(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> None:
         epoch = Epoch(self._tables, self._options, channel=self._own, backoff=self._backoff, clock=self._clock)
         try:
-            channel = await self._listen(db, epoch, settings, sink)
-            await LiveEpoch(db, epoch, sink, self._options, channel=channel, clock=self._clock).run()
+            schema = await self._log_in(db, settings, sink)
+            channel = await self._listen(db, epoch, sink, schema)
+            live = LiveEpoch(db, epoch, sink, self._options, channel=channel, schema=schema, clock=self._clock)
+            await live.run()
         except asyncio.CancelledError:
             sink.take(epoch.hear(db.arrived()))
             await self._say_farewell(db)
@@ -84,10 +86,15 @@ class SqliteCloudReceiver:
             await sink.land([*epoch.hear(db.arrived()), *landing.bad_frames(db.bad_frames)])
             raise
 
-    async def _listen(self, db: Client, epoch: Epoch, settings: ConnectionSettings, sink: FrameSink) -> str | None:
+    async def _log_in(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> int | None:
+        """Land where we are; return the version of the database's schema, if the server says it."""
+        uuid, schema = await db.uuid(), await schema_version(db)
+        frames = [mark("logged in", uuid=uuid, host=settings.host, database=settings.database)]
+        await sink.land(frames if schema is not None else [*frames, mark("no schema version")])
+        return schema
+
+    async def _listen(self, db: Client, epoch: Epoch, sink: FrameSink, schema: int | None) -> str | None:
         """Listen to all that is wanted; return our own channel, if there is one."""
-        uuid = await db.uuid()
-        await sink.land([mark("logged in", uuid=uuid, host=settings.host, database=settings.database)])
         described = await self._describe(db, epoch, sink)
         for name in [ALL] if self._options.all_tables else sorted(described):
             await db.listen_table(name)
@@ -95,7 +102,7 @@ class SqliteCloudReceiver:
             await db.listen(name)
         channel = await self._listen_to_own(db, sink)
         for name, description in described.items():
-            table = epoch.add(name)
+            table = epoch.add(name, schema)
             if not self._options.fence:
                 table.listened(description)
         tables = ALL if self._options.all_tables else sorted(described)

@@ -148,6 +148,26 @@ def test_notifications_in_an_open_window_are_read_at_once_and_a_bad_one_voids_it
     assert outline(foo.close(1000.0)) == ["snapshot void"]
 
 
+def test_another_version_of_the_schema_voids_an_open_window_and_lets_a_whole_snapshot_be_due_again():
+    epoch, _, (foo, bar) = epoch_of("foo", "bar")
+    foo.begin(FOO, 7)
+    bar.begin(FOO, 7)
+    assert outline(bar.close(1000.0), "bar") == ["snapshot complete, end"]
+    assert epoch.compare_schema(7) == []
+    assert [json.loads(frame.body)["mark"] for frame in epoch.compare_schema(8)] == ["snapshot due"]
+    assert Sink(foo.close(1000.0)).marks("snapshot void")[0]["reason"] == "schema_changed"
+    bar.begin(FOO, 8)
+    assert epoch.compare_schema(8) == []
+
+
+def test_an_attempt_described_before_the_schema_changed_is_void_whoever_saw_the_change_first():
+    epoch, _, (foo,) = epoch_of("foo")
+    epoch.compare_schema(8)
+    foo.begin(FOO, 7)
+    epoch.compare_schema(8)
+    assert Sink(foo.close(1000.0)).marks("snapshot void")[0]["reason"] == "schema_changed"
+
+
 def test_a_window_that_opens_among_notifications_judges_all_behind_it():
     epoch, _, (foo,) = epoch_of("foo")
     settled(foo)

@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from connectors.base import Kind
 from connectors.sqlitecloud.options import SqliteCloudTable
 from tests.support.sqlitecloud_receiving import database, receiving, stored
 
@@ -66,7 +69,7 @@ def test_pages_are_read_by_a_composite_key_of_any_types(tmp_path):
         return at.sink
 
     sink = run(use, path, {"foo": SqliteCloudTable(types={"k": "string"})}, page_rows=2)
-    assert sink.outline("foo")[3:-2] == ["snapshot, inside"] * 4
+    assert sink.outline("foo")[4:-2] == ["snapshot, inside"] * 4
     frames = b"".join(frame.body for frame in sink.frames if frame.kind == "snapshot")
     assert [frames.count(f":{n} ".encode()) for n in (3, 4, 5, 6)] == [1, 1, 1, 1]
     assert b"!" not in frames
@@ -149,6 +152,120 @@ def test_a_new_column_lets_the_table_be_read_again_in_the_same_epoch(tmp_path):
         {"id": 1, "a": "x", "b": "y", "c": "old"},
         {"id": 2, "a": "x", "b": "y", "c": "new"},
     ]
+
+
+ROWS = "INSERT INTO foo VALUES (1, 'old', NULL), (2, 'old', NULL)"
+FOO = "CREATE TABLE foo(id INTEGER PRIMARY KEY, a TEXT, b TEXT)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DROP TABLE foo", FOO],
+        ["BEGIN", "DROP TABLE foo", FOO, "INSERT INTO foo VALUES (2, 'new', NULL)", "COMMIT"],
+        ["ALTER TABLE foo RENAME TO bar", FOO, "INSERT INTO foo VALUES (1, 'new', NULL)"],
+        [
+            FOO.replace("foo", "bar"),
+            "INSERT INTO bar VALUES (3, 'new', NULL)",
+            "DROP TABLE foo",
+            "ALTER TABLE bar RENAME TO foo",
+        ],
+        ["CREATE TABLE bar(id INTEGER PRIMARY KEY)", "DROP TABLE bar", "UPDATE foo SET a = 'new' WHERE id = 2"],
+    ],
+    ids=["new", "new with rows, in one transaction", "renamed", "exchanged", "of others"],
+)
+def test_a_table_that_is_made_anew_is_read_again_though_nobody_tells(tmp_path, statements):
+    path = database(tmp_path, FOO, ROWS)
+
+    async def use(at):
+        await at.complete()
+        for statement in statements:
+            await at.db.exec(statement)
+        await at.complete(count=2)
+        return at.sink
+
+    sink = run(use, path, canary_seconds=0.2)
+    assert sink.marks("snapshot due")[0]["reason"] == "schema_changed"
+    assert sink.folded("foo") == stored(path)
+    assert len(sink.marks("logged in")) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"all_tables": True}, {"fence": False, "settle_seconds": 0.05}])
+def test_a_table_that_is_gone_is_read_again_once_another_one_has_its_name(tmp_path, options):
+    path = database(tmp_path, FOO, ROWS)
+
+    async def use(at):
+        await at.complete()
+        await at.db.exec("ALTER TABLE foo RENAME TO bar")
+        await at.until(lambda: at.sink.marks("table left out", "foo"), "the table to be missed")
+        await at.db.exec("UPDATE bar SET a = 'new' WHERE id = 2")
+        await at.db.exec("ALTER TABLE bar RENAME TO foo")
+        await at.complete(count=2)
+        await at.db.exec("DELETE FROM foo WHERE id = 1")
+        await at.until(lambda: b"DELETE" in at.sink.frames[-1].body, "the last change")
+        return at.sink
+
+    sink = run(use, path, canary_seconds=0.2, **options)
+    assert sink.folded("foo") == stored(path) == [{"id": 2, "a": "new", "b": None}]
+
+
+def test_a_snapshot_during_which_a_table_is_made_anew_is_void(tmp_path):
+    path = database(tmp_path, FOO, ROWS)
+
+    async def use(at):
+        land, statements = at.sink.land, ["INSERT INTO foo VALUES (99, 'old', NULL)", "DROP TABLE foo", FOO]
+
+        async def land_and_change(frames):
+            await land(frames)
+            while statements and any(frame.kind is Kind.SNAPSHOT for frame in frames):
+                await at.db.exec(statements.pop(0))
+
+        at.sink.land = land_and_change
+        await at.complete()
+        return at.sink
+
+    sink = run(use, path)
+    assert [mark["reason"] for mark in sink.marks("snapshot void")] == ["schema_changed"]
+    assert sink.folded("foo") == []
+
+
+def test_a_server_that_does_not_say_the_version_of_its_schema_is_told_and_followed_all_the_same(tmp_path, monkeypatch):
+    path = database(tmp_path)
+    monkeypatch.setattr("connectors.sqlitecloud.describing._SCHEMA_VERSION", "PRAGMA no such pragma")
+
+    async def use(at):
+        await at.complete()
+        await at.db.exec("INSERT INTO foo VALUES (1, 'x', NULL)")
+        await at.heard("foo", 1)
+        return at.sink
+
+    sink = run(use, path, canary_seconds=0.05)
+    assert len(sink.marks("no schema version")) == 1
+    assert sink.folded("foo") == stored(path)
+
+
+def test_parts_of_a_key_that_may_be_null_are_told_with_every_snapshot(tmp_path):
+    path = database(
+        tmp_path,
+        "CREATE TABLE text_key(id TEXT PRIMARY KEY)",
+        "CREATE TABLE int_key(id INT PRIMARY KEY)",
+        "CREATE TABLE parts(a INTEGER, b TEXT NOT NULL, PRIMARY KEY (b, a))",
+        "CREATE TABLE rowid(id integer PRIMARY KEY, a)",
+        "CREATE TABLE rowless(id TEXT PRIMARY KEY) WITHOUT ROWID",
+        "CREATE TABLE strict(id TEXT PRIMARY KEY) STRICT",
+        "CREATE TABLE required(id TEXT NOT NULL PRIMARY KEY)",
+        "CREATE TABLE keyless(a INTEGER, b NOT NULL)",
+    )
+    names = ("text_key", "int_key", "parts", "rowid", "rowless", "strict", "required", "keyless")
+
+    async def use(at):
+        for name in names:
+            await at.complete(name)
+        return at.sink
+
+    sink = run(use, path, {name: SqliteCloudTable(keys=("a", "b") if name == "keyless" else ()) for name in names})
+    told = {name: mark["columns"] for name in names for mark in sink.marks("nullable key", name)}
+    assert told == {"text_key": ["id"], "int_key": ["id"], "parts": ["a"], "keyless": ["a"]}
 
 
 def test_a_table_is_read_again_when_reconciliation_is_due(tmp_path):

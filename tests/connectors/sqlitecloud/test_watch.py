@@ -62,6 +62,12 @@ def test_a_table_without_a_key_cannot_be_watched_unless_the_settings_name_one(tm
             assert folded(watch, taken(watch, 1)) == [{"a": "x"}]
 
 
+def test_a_row_with_a_null_key_that_no_notification_tells_is_seen(tmp_path):
+    path = database(tmp_path, "CREATE TABLE foo(id TEXT PRIMARY KEY, a)", "INSERT INTO foo VALUES ('x', 1), (NULL, 5)")
+    with SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server, watch_of(url(server)) as watch:
+        assert folded(watch, taken(watch, 1)) == [{"id": "x", "a": "1"}, {"id": None, "a": "5"}]
+
+
 def test_a_watch_whose_connection_is_lost_hands_out_what_it_had_and_then_says_so(tmp_path):
     path = database(tmp_path)
     with SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server, watch_of(url(server)) as watch:
