@@ -37,8 +37,8 @@ def entry_value(body: Body, values: dict[str, Any], table: SbeTable, path: str) 
     Raises:
         InvalidValue: ``time-range``: a time is of no year from 1 to 9999.
     """
-    elements = (*body.fields, *body.groups, *body.data)
-    return {element.name: element_value(body, element.name, values, table, path) for element in elements}
+    names = [element.name for part in (body.fields, body.groups, body.data) for element in part]
+    return {name: element_value(body, name, values, table, path) for name in names}
 
 
 def element_value(body: Body, name: str, values: dict[str, Any], table: SbeTable, path: str) -> Any:
