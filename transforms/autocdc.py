@@ -35,17 +35,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.autocdc_parameters import Parameters, checked
-from transforms.change_log import Making, living, remember, remembered, versions
+from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, struct_type
-from transforms.evolve import check_names, follow_columns
+from transforms.evolve import check_names
 from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
 from transforms.merge import OP, POSITION, Recorded, create_empty
 from transforms.sql import path_table, quoted
-from transforms.ties import differs_sql, has_order, merge_rows, rank_sql, winners
-from transforms.tombstones import bury, not_buried
+from transforms.ties import has_order, merge_rows, rank_sql, winners
+from transforms.tombstones import bury, last_truncate, not_buried
 from transforms.tombstones import read as read_tombstones
+
+_OTHERS = "the table was made with other parameters: ignore_null_updates and tracked columns cannot come or go"
 
 
 def apply_changes(
@@ -120,13 +122,13 @@ def apply_changes(
     _check(changes, recorded.app_id)
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
     with named_errors(recorded.app_id), cached(winners(changes, *per)) as sent:
-        flow = _Flow(sent, path, parameters, recorded, settled)
+        batch = _Batch(sent, path, parameters, recorded, settled)
         if parameters.needs_all_changes:
-            flow.remake_rows()
+            _remake_rows(batch)
         elif parameters.scd_type == 1:
-            flow.update_rows()
+            _update_rows(batch)
         else:
-            flow.add_versions()
+            _add_versions(batch)
 
 
 def _changes(source: DataFrame, parameters: Parameters) -> DataFrame:
@@ -164,33 +166,112 @@ def _check(changes: DataFrame, table: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Flow:
+class _Batch:
     """One batch on its way into a table.
 
     Args:
-        sent: The batch's changes: for type 1 one per key, otherwise one per key and sequence.
+        changes: Those that win: where rows of type 1 are sent whole one per key, else one per key and sequence.
     """
 
-    sent: DataFrame
+    changes: DataFrame
     path: str
     parameters: Parameters
     recorded: Recorded
     settled: str | None
 
-    def update_rows(self) -> None:
-        """Write rows of type 1 from whole rows."""
-        self._bury(every=False)
-        position = T.StructField(POSITION, self.sent.schema["sequence"].dataType)
-        row, tombstones = struct_type(self.sent, "row"), read_tombstones(self._session, self._tombstones)
-        create_empty(self._session, T.StructType([*row, position]), path_table(self.path))
-        newest = not_buried(self.sent, tombstones)
-        ended = not_buried(self._rows(), tombstones)
-        newer, same = (f"s.`row`.{POSITION} {sign} t.{POSITION}" for sign in (">", "="))
-        merge_rows(
-            newest.select("op", self._whole(POSITION)),
-            self.path,
-            identity=self.parameters.keys,
-            wins=f"{newer} OR {same} AND {rank_sql(row, 's.`row`')} > {rank_sql(row, 't')}",
-            ends=newer,
-            recorded=self.recorded,
-        )
+    @property
+    def tombstones(self) -> str:
+        """Where deletes are remembered."""
+        return f"{self.path}__tombstones"
+
+    @property
+    def log(self) -> str:
+        """Where changes are remembered as they were sent."""
+        return f"{self.path}__changes"
+
+    def beside(self, name: str) -> Recorded:
+        """Return what is recorded in a table beside the main one."""
+        return Recorded(f"{self.recorded.app_id}/{name}", self.recorded.version, self.recorded.metadata)
+
+    def read(self) -> DataFrame:
+        """Return the table."""
+        return self.changes.sparkSession.read.format("delta").load(self.path)
+
+
+def _update_rows(batch: _Batch) -> None:
+    """Write rows of type 1 that are sent whole."""
+    tombstones = _buried(batch, every=False)
+    row, position = (
+        struct_type(batch.changes, "row"),
+        T.StructField(POSITION, batch.changes.schema["sequence"].dataType),
+    )
+    create_empty(batch.changes.sparkSession, T.StructType([*row, position]), path_table(batch.path))
+    newest = not_buried(batch.changes, tombstones)
+    if batch.parameters.truncates is not None:
+        newest = newest.unionByName(_truncated(batch, newest, tombstones))
+    newer, same = (f"s.`row`.{POSITION} {sign} t.{POSITION}" for sign in (">", "="))
+    merge_rows(
+        newest.select("op", _line(newest)),
+        batch.path,
+        identity=batch.parameters.keys,
+        wins=f"{newer} OR {same} AND {rank_sql(row, 's.`row`')} > {rank_sql(row, 't')}",
+        ends=newer,
+        recorded=batch.recorded,
+    )
+
+
+def _truncated(batch: _Batch, newest: DataFrame, tombstones: DataFrame) -> DataFrame:
+    """Return deletes of the rows older than the last truncate that no newer change replaces."""
+    key, row = struct_type(newest, "key"), struct_type(newest, "row")
+    rows = batch.read().select(as_struct(key).alias("key"), POSITION, as_struct(row).alias("row"))
+    ended = rows.join(F.broadcast(last_truncate(tombstones, key)), F.col(POSITION) < F.col("truncated"))
+    deletes = ended.select("key", F.col("truncated").alias("sequence"), F.lit(DELETE).alias("op"), "row")
+    return deletes.join(newest, "key", "left_anti")
+
+
+def _add_versions(batch: _Batch) -> None:
+    """Write versions of type 2 of rows that are sent whole, where every change begins one."""
+    keep_history(
+        batch.changes.withColumns({"frame_seq": F.lit(0).cast("long"), "ordinal": F.lit(0)}),
+        batch.path,
+        recorded=batch.recorded,
+        moments=Moments(by_sequence=True),
+        upsert=True,
+        tombstones=_buried(batch, every=True),
+    )
+
+
+def _buried(batch: _Batch, *, every: bool) -> DataFrame:
+    """Remember the deletes; return the tombstones."""
+    changes, keys = batch.changes, batch.parameters.keys
+    if not _exists(changes.sparkSession, batch.tombstones) and _exists(changes.sparkSession, batch.log):
+        raise ValueError(_OTHERS)
+    key = (F.col("key").getField(name).alias(name) for name in keys)
+    net = changes.select(F.col("op").alias(OP), F.col("sequence").alias(POSITION), *key)
+    recorded = batch.beside("tombstones")
+    bury(net, batch.tombstones, keys=keys, recorded=recorded, settled=batch.settled, every=every)
+    return read_tombstones(changes.sparkSession, batch.tombstones)
+
+
+def _remake_rows(batch: _Batch) -> None:
+    """Remember the changes, and make anew the rows of their keys."""
+    session, parameters = batch.changes.sparkSession, batch.parameters
+    if not _exists(session, batch.log) and _exists(session, batch.path) and not batch.read().isEmpty():
+        raise ValueError(_OTHERS)
+    making = Making(parameters.partial, parameters.tracked, history=parameters.scd_type == 2)
+    remember(batch.changes, batch.log, making=making, recorded=batch.beside("changes"), settled=batch.settled)
+    remake(batch.changes, batch.log, batch.path, making=making, recorded=batch.recorded)
+
+
+def _exists(session: SparkSession, path: str) -> bool:
+    try:
+        return bool(session.read.format("delta").load(path).columns)
+    except AnalysisException:
+        return False
+
+
+def _line(changes: DataFrame) -> Column:
+    """Return a change as a row of the table; of a delete all but key and position is NULL."""
+    key, row = struct_type(changes, "key").names, struct_type(changes, "row").names
+    cells = (F.col("key" if name in key else "row").getField(name).alias(name) for name in row)
+    return F.struct(*cells, F.col("sequence").alias(POSITION)).alias("row")

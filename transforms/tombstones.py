@@ -61,19 +61,24 @@ def bury(
 
 
 def not_buried(changes: DataFrame, tombstones: DataFrame) -> DataFrame:
-    """Return the change rows but those older than a delete of their key, or than a tombstone without key. Lazy.
+    """Return the change rows but those older than a delete of their key or than the last truncate. Lazy.
 
     Args:
-        tombstones: As `read` returns them. One without key is of a truncate, which deletes all rows.
+        tombstones: As `read` returns them.
     """
     key = struct_type(changes, "key")
-    named = F.col(quoted(key.names[0])).isNotNull()
-    deleted = tombstones.where(named).select(as_struct(key).alias("key"), F.col(POSITION).alias("deleted"))
-    truncated = tombstones.where(~named).select(F.max(POSITION).alias("deleted"))
-    newest = changes.join(
-        deleted, [changes["key"] == deleted["key"], changes["sequence"] < deleted["deleted"]], "left_anti"
-    )
-    return newest.join(F.broadcast(truncated), F.col("sequence") < F.col("deleted"), "left_anti")
+    deleted = tombstones.select(as_struct(key).alias("key"), F.col(POSITION).alias("deleted"))
+    late = [changes["key"] == deleted["key"], changes["sequence"] < deleted["deleted"]]
+    truncated = F.broadcast(last_truncate(tombstones, key))
+    return changes.join(deleted, late, "left_anti").join(truncated, F.col("sequence") < F.col("truncated"), "left_anti")
+
+
+def last_truncate(tombstones: DataFrame, key: StructType) -> DataFrame:
+    """Return one row: ``truncated``, when all rows were deleted for the last time, or NULL. Lazy.
+
+    A truncate is the delete of no key, for which all its columns are NULL.
+    """
+    return tombstones.where(F.col(quoted(key.names[0])).isNull()).agg(F.max(POSITION).alias("truncated"))
 
 
 def read(session: SparkSession, path: str) -> DataFrame:

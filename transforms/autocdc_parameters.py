@@ -1,0 +1,140 @@
+"""Checks the parameters of AUTO CDC, as ``pyspark.pipelines.create_auto_cdc_flow`` does, and names the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_TYPES: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What `transforms.autocdc.apply_changes` is to do, its columns by the names the source has for them."""
+
+    keys: Sequence[str]
+    columns: Sequence[str]
+    sequence: Column
+    deletes: Column
+    truncates: Column
+    partial: bool
+    scd_type: Literal[1, 2]
+    tracked: Sequence[str] | None
+
+    @property
+    def needs_all_changes(self) -> bool:
+        """Rows do not tell what they were made of."""
+        return self.partial or self.tracked is not None
+
+
+def checked(
+    source: DataFrame,
+    *,
+    keys: Any,
+    sequence_by: Any,
+    apply_as_deletes: Any,
+    apply_as_truncates: Any,
+    ignore_null_updates: Any,
+    column_list: Any,
+    except_column_list: Any,
+    stored_as_scd_type: Any,
+    track_history_column_list: Any,
+    track_history_except_column_list: Any,
+) -> Parameters:
+    """Return the parameters of `transforms.autocdc.apply_changes`; its errors."""
+    named = _names(source, "keys", keys)
+    if not named:
+        raise ValueError("keys is empty")
+    columns = _selected(source, source.columns, "column_list", column_list, except_column_list, always=named)
+    scd_type = _scd_type(stored_as_scd_type)
+    if not isinstance(ignore_null_updates, bool):
+        raise _wrong_type("ignore_null_updates", "bool", ignore_null_updates)
+    if scd_type == 2 and apply_as_truncates is not None:
+        raise ValueError("apply_as_truncates is for stored_as_scd_type 1")
+    tracked = track_history_column_list, track_history_except_column_list
+    if scd_type == 1 and tracked != (None, None):
+        raise ValueError("tracked columns are for stored_as_scd_type 2")
+    values = [name for name in columns if name not in named]
+    return Parameters(
+        keys=named,
+        columns=columns,
+        sequence=_expression("sequence_by", sequence_by),
+        deletes=_condition("apply_as_deletes", apply_as_deletes),
+        truncates=_condition("apply_as_truncates", apply_as_truncates),
+        partial=ignore_null_updates,
+        scd_type=scd_type,
+        tracked=None if tracked == (None, None) else _selected(source, values, "track_history_column_list", *tracked),
+    )
+
+
+def _scd_type(given: Any) -> Literal[1, 2]:
+    if isinstance(given, bool) or not isinstance(given, (int, str)):
+        raise _wrong_type("stored_as_scd_type", "Literal[1, 2, '1', '2']", given)
+    if str(given) not in _TYPES:
+        raise ValueError(f"stored_as_scd_type is {given!r}, neither 1 nor 2")
+    return _TYPES[str(given)]
+
+
+def _selected(
+    source: DataFrame, columns: Sequence[str], argument: str, include: Any, exclude: Any, *, always: Sequence[str] = ()
+) -> list[str]:
+    """Return those of some columns that a list, or the list of the others, chooses."""
+    other = f"{argument.removesuffix('column_list')}except_column_list"
+    if include is not None and exclude is not None:
+        raise ValueError(f"{argument} and {other} are both given")
+    included = columns if include is None else _names(source, argument, include)
+    excluded = [] if exclude is None else _names(source, other, exclude)
+    unknown = sorted({*included, *excluded} - {*columns, *always})
+    if unknown and always == ():
+        raise ValueError(f"{argument} or {other} names {', '.join(unknown)}: no column of the table, or a key")
+    return [name for name in columns if name in always or (name in included and name not in excluded)]
+
+
+def _names(source: DataFrame, argument: str, columns: Any) -> list[str]:
+    """Return the source's names of listed columns."""
+    expected = "list[str] or list[Column]"
+    if not isinstance(columns, (list, tuple)):
+        raise _wrong_type(argument, expected, columns)
+    for column in columns:
+        if not isinstance(column, (str, Column)):
+            raise _wrong_type(argument, expected, column)
+    found = [(column, _name(source, column)) for column in columns]
+    unknown = sorted(str(column) for column, name in found if name is None)
+    if unknown:
+        raise ValueError(f"the source lacks {', '.join(unknown)}")
+    return [name for _, name in found if name is not None]
+
+
+def _name(source: DataFrame, column: str | Column) -> str | None:
+    """Return the source's name of a column, which any case and backticks may spell; None if it has no such column."""
+    if column in source.columns if isinstance(column, str) else False:
+        return str(column)
+    try:
+        (name,) = source.select(F.col(column) if isinstance(column, str) else column).columns
+    except AnalysisException:
+        return None
+    spelt = {each.lower(): each for each in source.columns}
+    return spelt.get(name.lower())
+
+
+def _expression(argument: str, given: Any) -> Column:
+    if isinstance(given, str):
+        return F.expr(given)
+    if not isinstance(given, Column):
+        raise _wrong_type(argument, "str or Column", given)
+    return given
+
+
+def _condition(argument: str, given: Any) -> Column:
+    """Return a condition that is never NULL; of none given, one that is false."""
+    return F.lit(False) if given is None else F.coalesce(_expression(argument, given), F.lit(False))
+
+
+def _wrong_type(argument: str, expected: str, given: Any) -> PySparkTypeError:
+    found = {"arg_name": argument, "expected_type": expected, "arg_type": type(given).__name__}
+    return PySparkTypeError(errorClass="NOT_EXPECTED_TYPE", messageParameters=found)

@@ -1,0 +1,252 @@
+"""Remembers changes as they were sent, where rows do not tell what they were made of: for AUTO CDC.
+
+A row may come of several changes: with ``ignore_null_updates`` its cells come from different ones, and where only some
+columns are tracked one version spans many. A late change falls between those that made the row, so they are kept in a
+side table, ``<path>__changes``, and all rows of a key are made again from them whenever one comes::
+
+    the table's columns   as sent; all NULL but the key for a delete
+    __OP                  update, delete, or snapshot: what all older changes of the key came to
+    __SEQUENCE            the change's sequence; one change per key and sequence (`transforms.ties`)
+
+A delete without key is a truncate: it deletes all rows up to it. Once nothing older than some sequence can come, all
+that is older comes to one snapshot per key that has a row, none for the others. The side table is written first; the
+table's rows depend on it alone, so a process may die between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, struct_type
+from transforms.evolve import follow_columns
+from transforms.history import END, START
+from transforms.merge import POSITION, Recorded, create_empty
+from transforms.sql import path_table, quoted
+from transforms.ties import differs_sql, merge_rows, rank, rank_sql
+
+LOG_OP, LOG_SEQUENCE = "__OP", "__SEQUENCE"
+
+
+@dataclass(frozen=True)
+class Making:
+    """How rows are made of changes.
+
+    Args:
+        partial: A NULL in an upsert leaves the cell as it is, that of a field inside a struct too.
+        tracked: Columns by which versions differ; one lasts while they are equal. None: every change begins a version.
+        history: The table has all versions, not only the rows as they are now.
+    """
+
+    partial: bool
+    tracked: Sequence[str] | None = None
+    history: bool = False
+
+
+def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorded, settled: str | None = None) -> None:
+    """Add changes to the side table at a path or URL, made where there is none. One commit; safe to repeat.
+
+    Args:
+        changes: Columns ``key``, ``sequence``, ``op`` and ``row``; one per key and sequence.
+        settled: As of `transforms.autocdc.apply_changes`.
+    """
+    row, moment = struct_type(changes, "row"), changes.schema["sequence"].dataType
+    stored = T.StructType([*row, T.StructField(LOG_OP, T.StringType()), T.StructField(LOG_SEQUENCE, moment)])
+    create_empty(changes.sparkSession, stored, path_table(path))
+    follow_columns(changes.sparkSession, path, stored, table=recorded.app_id)
+    key = struct_type(changes, "key").names
+    lines = changes.select("key", "sequence", _line(row, key))
+    known = _remembered(changes.sparkSession, path, like=changes)
+    merge_rows(
+        lines.withColumn("op", F.lit(UPDATE)) if settled is None else _condensed(lines, known, making, settled),
+        path,
+        identity=[*key, LOG_SEQUENCE],
+        wins=_wins(row),
+        recorded=recorded,
+    )
+
+
+def remake(changes: DataFrame, log: str, path: str, *, making: Making, recorded: Recorded) -> None:
+    """Make the rows that changes have a part in, from all there are in the side table. One commit; safe to repeat.
+
+    Args:
+        changes: As `remember` took them.
+        log: Path or URL of the side table.
+        path: Path or URL of the table, which is made where there is none.
+    """
+    session, key = changes.sparkSession, struct_type(changes, "key")
+    own = [START, END] if making.history else [POSITION]
+    moment = changes.schema["sequence"].dataType
+    columns = T.StructType([*struct_type(changes, "row"), *(T.StructField(name, moment) for name in own)])
+    create_empty(session, columns, path_table(path))
+    follow_columns(session, path, columns, table=recorded.app_id)
+    stored = session.read.format("delta").load(path)
+    before = stored.select(as_struct(key).alias("key"), F.col(own[0]).alias("at"), as_struct(columns).alias("row"))
+    keys = _keys_concerned(changes, before)
+    counting = living(_at_keys(_remembered(session, log, like=changes), keys))
+    made = _made(counting, making, own)
+    with cached(made) as rows:
+        gone = _versions_gone(before, rows, counting) if making.history else _rows_gone(before, rows, keys)
+        merge_rows(
+            rows.withColumn("op", F.lit(UPDATE)).unionByName(gone.withColumn("op", F.lit(DELETE))).select("op", "row"),
+            path,
+            identity=[*key.names, START] if making.history else key.names,
+            wins=differs_sql(columns),
+            recorded=recorded,
+        )
+
+
+def living(changes: DataFrame) -> DataFrame:
+    """Return the changes that count: none older than their key's snapshot or the last truncate. Lazy."""
+    keyless = _truncates(changes)
+    truncated = changes.where(keyless).agg(F.max("sequence").alias("truncated"))
+    began = F.max(F.when(F.col("op") == SNAPSHOT, F.col("sequence"))).over(Window.partitionBy("key"))
+    marked = changes.where(~keyless).withColumn("began", began).crossJoin(F.broadcast(truncated))
+    older = (F.col("sequence") < F.col("began")) | (F.col("sequence") < F.col("truncated"))
+    return marked.where(~F.coalesce(older, F.lit(False))).drop("began", "truncated")
+
+
+def versions(changes: DataFrame, making: Making) -> DataFrame:
+    """Return the versions that living changes make: ``key``, ``row``, ``__START_AT`` and ``__END_AT``. Lazy."""
+    past = _past("key")
+    lives = changes.withColumn("life", F.sum((F.col("op") == DELETE).cast("long")).over(past))
+    rows = lives.withColumn("row", _completed(changes)) if making.partial else lives
+    begun = _first_of_runs(rows, making.tracked) if making.tracked is not None else rows
+    following = F.lead("sequence").over(Window.partitionBy("key").orderBy("sequence"))
+    ended = begun.withColumn(END, following).where(F.col("op") != DELETE)
+    return ended.select("key", "row", F.col("sequence").alias(START), END)
+
+
+def _remembered(session: SparkSession, path: str, *, like: DataFrame) -> DataFrame:
+    """Return the changes in the side table, with the columns and types of others."""
+    key, row, moment = struct_type(like, "key"), struct_type(like, "row"), like.schema["sequence"].dataType
+    stored = session.read.format("delta").load(path)
+    return stored.select(
+        as_struct(key).alias("key"),
+        F.col(LOG_SEQUENCE).cast(moment).alias("sequence"),
+        F.col(LOG_OP).alias("op"),
+        as_struct(row).alias("row"),
+    )
+
+
+def _truncates(changes: DataFrame) -> Column:
+    return F.col("key").getField(struct_type(changes, "key").names[0]).isNull()
+
+
+def _keys_concerned(changes: DataFrame, before: DataFrame) -> DataFrame:
+    """Return the keys of changes; a truncate concerns all rows that are there."""
+    truncated = changes.where(_truncates(changes)).select(F.lit(True)).limit(1)
+    return (
+        changes.select("key")
+        .unionByName(before.select("key").crossJoin(F.broadcast(truncated)).select("key"))
+        .distinct()
+    )
+
+
+def _at_keys(changes: DataFrame, keys: DataFrame) -> DataFrame:
+    """Return the changes at some keys, and the truncates."""
+    wanted = keys.withColumn("wanted", F.lit(True))
+    return changes.join(wanted, "key", "left").where(F.col("wanted") | _truncates(changes)).drop("wanted")
+
+
+def _made(changes: DataFrame, making: Making, own: Sequence[str]) -> DataFrame:
+    """Return what living changes come to: ``key``, ``at`` and ``row``, with our own columns in it."""
+    found = versions(changes, making)
+    if not making.history:
+        found = found.where(F.col(END).isNull()).withColumnRenamed(START, POSITION)
+    cells = (F.col("row").getField(name).alias(name) for name in struct_type(changes, "row").names)
+    return found.select("key", F.col(own[0]).alias("at"), F.struct(*cells, *own).alias("row"))
+
+
+def _rows_gone(before: DataFrame, made: DataFrame, keys: DataFrame) -> DataFrame:
+    return before.join(keys, "key", "left_semi").join(made, "key", "left_anti")
+
+
+def _versions_gone(before: DataFrame, made: DataFrame, changes: DataFrame) -> DataFrame:
+    """Return the versions that begin where changes tell of their key, and are not among those made."""
+    since = changes.groupBy("key").agg(F.min("sequence").alias("since"))
+    known = before.join(since, "key").where(F.col("at") >= F.col("since")).drop("since")
+    return known.join(made, ["key", "at"], "left_anti")
+
+
+def _line(row: T.StructType, key: Sequence[str]) -> Column:
+    """Return a change as a row of the side table."""
+    cells = [F.col("key" if name in key else "row").getField(name).alias(name) for name in row.names]
+    return F.struct(*cells, F.col("op").alias(LOG_OP), F.col("sequence").alias(LOG_SEQUENCE)).alias("row")
+
+
+def _condensed(lines: DataFrame, known: DataFrame, making: Making, settled: str) -> DataFrame:
+    """Add what old changes come to, and that they go. Of one that comes again though it is old, that wins."""
+    row, key = struct_type(known, "row"), struct_type(known, "key").names
+    older, old = (_before(frame, settled) for frame in (known, living(known)))
+    stays = versions(old, making).where(F.col(END).isNull()).withColumnRenamed(START, "sequence")
+    snapshots = stays.withColumn("op", F.lit(SNAPSHOT)).select("key", "sequence", _line(row, key))
+    told = [
+        lines.withColumns({"op": F.lit(UPDATE), "first": F.lit(0)}),
+        older.select("key", "sequence", _line(row, key)).withColumns({"op": F.lit(DELETE), "first": F.lit(1)}),
+        snapshots.withColumns({"op": F.lit(UPDATE), "first": F.lit(2)}),
+    ]
+    last = F.max_by(F.struct("op", "row"), F.col("first")).alias("last")
+    return reduce(DataFrame.unionByName, told).groupBy("key", "sequence").agg(last).select("last.*")
+
+
+def _before(changes: DataFrame, settled: str) -> DataFrame:
+    return (
+        changes.withColumnRenamed("sequence", POSITION)
+        .alias("t")
+        .where(settled)
+        .select("key", F.col(POSITION).alias("sequence"), "op", "row")
+    )
+
+
+def _wins(row: T.StructType) -> str:
+    sent, stored = f"s.`row`.{LOG_OP}", f"t.{LOG_OP}"
+    larger = f"{stored} = '{DELETE}' OR {rank_sql(row, 's.`row`')} > {rank_sql(row, 't')}"
+    other = T.StructType([*row, T.StructField(LOG_OP, T.StringType())])
+    return f"""
+        CASE WHEN {sent} = '{SNAPSHOT}' THEN {differs_sql(other)}
+        ELSE {stored} <> '{SNAPSHOT}' AND {sent} <> '{DELETE}' AND ({larger}) END
+        """
+
+
+def _past(*per: str) -> WindowSpec:
+    return Window.partitionBy(*per).orderBy("sequence").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _completed(changes: DataFrame) -> Column:
+    """Return each row with the cells that were not sent as they were before, since the key's last delete."""
+    key, row = struct_type(changes, "key").names, struct_type(changes, "row")
+    past = _past("key", "life")
+
+    def cell(value: Column, kind: T.DataType) -> Column:
+        if not isinstance(kind, T.StructType):
+            return F.last(value, ignorenulls=True).over(past)
+        fields = [cell(value.getField(field.name), field.dataType).alias(field.name) for field in kind]
+        return F.when(F.max(value.isNotNull()).over(past), F.struct(*fields))
+
+    def column(field: T.StructField) -> Column:
+        if field.name in key:
+            return F.col(f"key.{quoted(field.name)}")
+        return cell(F.col(f"row.{quoted(field.name)}"), field.dataType)
+
+    return F.struct(*(column(field).alias(field.name) for field in row))
+
+
+def _first_of_runs(rows: DataFrame, tracked: Sequence[str]) -> DataFrame:
+    """Return one change of each run of equal ones, at the first one's sequence, with the last one's row."""
+    row = struct_type(rows, "row")
+    compared = T.StructType([field for field in row if field.name in tracked])
+    deleted = F.col("op") == DELETE
+    same = F.struct(deleted, F.when(~deleted, rank(compared, "row")))
+    before = F.lag("same").over(Window.partitionBy("key").orderBy("sequence"))
+    marked = rows.withColumn("same", same).withColumn("begins", ~F.col("same").eqNullSafe(before))
+    counted = marked.withColumn("run", F.sum(F.col("begins").cast("long")).over(_past("key")))
+    last = F.max_by(F.struct("op", "row"), F.col("sequence")).alias("last")
+    return (
+        counted.groupBy("key", "run").agg(F.min("sequence").alias("sequence"), last).select("key", "sequence", "last.*")
+    )
