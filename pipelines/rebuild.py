@@ -237,10 +237,10 @@ class Rebuild:
             swap_side_table(rows, live, side)
 
     def _keys(self, goal: int) -> tuple[str, ...]:
-        """Return the columns that name a row of the table; a control frame may be what names them."""
+        """Return the columns by which the source names a row; a control frame may be what says which they are."""
         reader = self.connector.plain(self.feed, self.table)
         Told(self._places.bronze(self.feed.name), reader, goal, ()).finish()
-        return self.feed.tables[self.table].keys or reader.keys
+        return reader.keys
 
     def _build(self, *, before: int | None) -> int:
         """Build the new table as far as it goes; return the position it has reached."""

@@ -93,6 +93,7 @@ def rows_of_both(
         new: The side table of the new table.
         old: The side table of the old one.
         table: The new table.
+        keys: Columns by which the source names a row.
         position: Position of the old table.
         goal: Position of the new table, not below.
     """

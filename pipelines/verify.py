@@ -207,7 +207,7 @@ def with_failing(silver: Silver, failing: pa.Table | None, keys: Sequence[str]) 
         return silver
     there = set(_keys_of(silver.rows, keys))
     outside = pa.array([key not in there for key in _keys_of(failing, keys)], pa.bool_())
-    rows = _like(failing.filter(outside), silver.rows.schema)
+    rows = _like(failing, silver.rows.schema).filter(outside)  # Arrow cannot filter views, which ``failing`` may have
     return silver._replace(rows=pa.concat_tables([silver.rows, rows]))
 
 

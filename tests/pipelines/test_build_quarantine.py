@@ -17,6 +17,7 @@ from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.cuts import last_cuts
 from pipelines.held import quarantined, skip, undo_skip
+from pipelines.rebuild import Rebuild
 from pipelines.status import TableState, TableStatus, read_status
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_vectors import VECTORS
@@ -81,6 +82,12 @@ def test_a_table_that_goes_on_without_a_frame_is_degraded_until_a_snapshot_passe
     told = status(built)
     assert (told.state, told.degraded, told.skipped_positions) == (TableState.SYNCED, True, (BAD,))
     assert last_cuts(built.places, FEED)["t"].notes == {"skipped_frames": 1}
+
+    Rebuild(built.spark, built.settings, CONNECTOR, built.feed, "t", "a").run()
+    assert (shown(built), status(built)) == (
+        WITHOUT_THE_FRAME,
+        told.model_copy(update={"last_cut": status(built).last_cut}),
+    )
 
     history.close()
     history.connect()

@@ -1,0 +1,97 @@
+"""Rows kept aside by a table that is rebuilt with another rule: none is lost, none doubled, wherever it dies.
+
+Rows are named by the rules they meet (``b``): 10 the old one, 200 the new one, 60 both, 300 neither. There are four of
+each: one is left alone, one updated, one deleted, one written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pipelines.rebuild
+from conf.load import load_settings
+from connectors.base import Feed
+from pipelines.rebuild import Rebuild
+from pipelines.verify import Verdict, verify_table
+from pipelines.views import register_views
+from tests.support.deaths import Died, dying
+from tests.support.telling import Told, change
+from tests.support.told import FEED, STREAM, ToldConnector, ToldOptions, ToldTable
+
+OLD = {"expect": {"old": {"condition": "b < 100", "action": "quarantine"}}}
+NEW = {"expect": {"new": {"condition": "b BETWEEN 50 AND 250", "action": "quarantine"}}}
+ROWS = {k: ("x", b) for k, b in enumerate(b for b in (10, 200, 60, 300) for _ in range(4))}
+
+
+class Warehouse(Told):
+    """A table that has taken a snapshot by the old rule."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path) -> None:
+        super().__init__(spark, warehouse, ToldConnector())
+        self.history.begin_snapshot()
+        self.history.snapshot_rows([change("snapshot", k, a=a, b=b) for k, (a, b) in ROWS.items()])
+        self.history.end_snapshot()
+        assert self.build(**OLD) == {}
+
+    def feed(self, settings: Mapping[str, Any]) -> Feed:
+        return Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: ToldTable(source="T", **settings)})
+
+    def rebuild(self, settings: Mapping[str, Any], token: str = "a") -> None:
+        local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
+        Rebuild(self.spark, local, self.connector, self.feed(settings), STREAM, token).run()
+
+    def both(self) -> tuple[dict[int, tuple[str, int]], dict[int, tuple[str, int]]]:
+        """Return the rows of the table, and those aside that are not in it."""
+        session = self.spark.newSession()
+        register_views(session, self.places, {FEED: [STREAM, f"{STREAM}__aside"]})
+        found = []
+        for name in (STREAM, f"{STREAM}__aside"):
+            rows = session.sql(f"SELECT k, a, b FROM {name}").collect()
+            found.append({row.k: (row.a, row.b) for row in rows})
+            assert len(found[-1]) == len(rows), "a key is there once"
+        inside, outside = found
+        return inside, {k: row for k, row in outside.items() if k not in inside}
+
+    def verdict(self, settings: Mapping[str, Any]) -> Verdict:
+        return verify_table(self.places, self.connector, self.feed(settings), STREAM).verdict
+
+
+def split(rows: Mapping[int, tuple[str, int]], low: int, high: int) -> list[dict[int, tuple[str, int]]]:
+    """Return the rows that meet a rule, and the others."""
+    return [{k: row for k, row in rows.items() if (low <= row[1] <= high) is meets} for meets in (True, False)]
+
+
+@pytest.mark.parametrize("step", ["swap_side_table", pytest.param("swap_in", marks=pytest.mark.nightly)])
+def test_rows_aside_outlive_the_death_of_a_rebuild_by_another_rule(spark: SparkSession, warehouse: Path, step: str):
+    told = Warehouse(spark, warehouse)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelines.rebuild, step, dying(getattr(pipelines.rebuild, step), True))
+        with pytest.raises(Died):
+            told.rebuild(NEW, token=step)
+    swapped = step == "swap_in"
+    left, verdict = told.both(), told.verdict(NEW)
+    told.history.update(
+        [op for k in range(0, 16, 4) for op in (change("update", k + 1, a="y"), change("delete", k + 2))]
+    )
+    told.history.update([change("insert", k + 3, a="z", b=ROWS[k][1]) for k in range(0, 16, 4)])
+    assert told.build(**NEW) == {}
+    changed = {k: ({1: "y", 3: "z"}.get(k % 4, "x"), b) for k, (_, b) in ROWS.items() if k % 4 != 2}
+    then = told.both()
+    after = told.verdict(NEW)
+    told.history.update([change("delete", k) for k in range(0, 16, 4)])
+    assert told.build(**NEW) == {}
+    ended = told.both()
+    told.rebuild(NEW)
+
+    assert (left, verdict) == (tuple(split(ROWS, 50, 250) if swapped else split(ROWS, 0, 99)), Verdict.EQUAL)
+    inside, outside = split(changed, 50, 250)
+    untouched = {} if swapped else {0: changed[0]}  # met the old rule; nobody has looked at it since
+    assert then == ({**inside, **untouched}, {k: row for k, row in outside.items() if k not in untouched})
+    assert after is Verdict.EQUAL
+    rest = split({k: row for k, row in changed.items() if k % 4}, 50, 250)
+    assert (ended, told.both(), told.verdict(NEW)) == (tuple(rest), tuple(rest), Verdict.EQUAL)
