@@ -65,6 +65,9 @@ def listed(
     States: *holding*: the table stands before it. *skipped*: the table goes on, or went on, without the frame, until a
     snapshot passes it. *resolved*, with --all: the table took it, or a snapshot made it needless.
 
+    The history of a table stays without a skipped frame, also once a snapshot has passed it: its resolution is then
+    `left out`, and verify and rebuild leave it out too.
+
     Reads the store alone.
     """
     from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
@@ -118,7 +121,8 @@ def skip(
     """Go on without a frame that holds a table.
 
     All of its update but this frame is applied, by the build that follows or the next one. The table is degraded
-    until a snapshot passes the frame. Exit code 2 when the position is not a frame that holds the table.
+    until a snapshot passes the frame; a history stays without it for good. Exit code 2 when the position is not a
+    frame that holds the table.
     """
     from pipelines import held  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - as above
@@ -129,7 +133,11 @@ def skip(
     places, now = run.places(settings), datetime.now(UTC)
     found = read_quarantine(places, feed, only(opened, [table]).tables)
     if undo:
-        held.undo_skip(places, feed, table, undoable(found, table, position), now=now)
+        skipped = undoable(found, table, position)
+        held.undo_skip(places, feed, table, skipped, now=now)
+        if not any(row.holds and row.hold.position == position for row in read_quarantine(places, feed, [table])):
+            held.skip(places, feed, table, skipped, now=now)  # a build went on without the frame meanwhile
+            raise _refused("POSITION", position, f"a skipped frame that {table} has yet to pass; it just has")
         print(f"silverfold: {table}: frame {position} holds it again")
     else:
         held.skip(places, feed, table, skippable(found, table, position), now=now)

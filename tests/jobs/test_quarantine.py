@@ -6,15 +6,17 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
+import pipelines.held
 from jobs import cli
 from jobs.quarantine import Outcome, show, told
-from pipelines.held import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip
+from pipelines.held import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip, undo_skip
 from pipelines.places import Places
 from pipelines.quarantine import Quarantined
 from tests.support.building import FEED, Built, table
@@ -175,6 +177,22 @@ def test_nothing_that_a_table_has_passed_can_be_skipped_or_undone(
     assert (resolutions(places, "quotes"), resolutions(places, "trades")) == ([None], [SKIPPED])
 
 
+def test_a_skip_cannot_be_undone_once_a_build_has_gone_on_without_the_frame(
+    conf: str, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def overtaken(*arguments: Any, **named: Any) -> None:
+        reach(places, "quotes", 18)
+        undo_skip(*arguments, **named)
+
+    skip(places, FEED, "quotes", BAD_FRAME, now=NOON)
+    monkeypatch.setattr(pipelines.held, "undo_skip", overtaken)
+
+    code = run(conf, "skip", FEED, "quotes", "17", "--undo")
+
+    assert (code, resolutions(places, "quotes")) == (2, [SKIPPED])
+    assert "a skipped frame that quotes has yet to pass; it just has" in capsys.readouterr().err
+
+
 def test_where_nothing_holds_there_is_nothing_to_try_again(conf: str, capsys: pytest.CaptureFixture[str]):
     codes = run(conf, "retry", FEED), run(conf, "retry", FEED, "quotes"), run(conf, "retry", FEED, "quots")
 
@@ -226,6 +244,7 @@ def test_neither_list_nor_skip_loads_spark(conf: str, places: Places):
     hold(places, FEED, "quotes", BAD_FRAME)
     program = f"""
 import sys
+import pipelines.held
 from jobs import cli
 for arguments in (["list", {FEED!r}], ["skip", {FEED!r}, "quotes", "17"]):
     try: cli.main(["--conf", sys.argv[1], "quarantine", *arguments])
