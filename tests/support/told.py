@@ -1,7 +1,9 @@
 """A source of the tests' own, whose frames say in JSON what changed: the engine without any protocol.
 
 A frame's body is ``{"changes": [{"op", "key", "sent", "old_key", "sequence"}, …]}``. A key is two numbers, ``lane`` and
-``k``, so that one table can hold many small histories at once: a Spark job costs the same for one as for many.
+``k``, so that one table can hold many small histories at once: a Spark job costs the same for one as for many. A test
+may give its connector other keys and columns; a control frame, ``{"columns": …}``, gives a stream other columns from
+there on. Values that JSON lacks are objects with one name, such as ``{"$decimal": "0.1"}``.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 from pydantic import BaseModel
@@ -50,6 +54,17 @@ KEY = T.StructType().add("lane", T.LongType()).add("k", T.LongType())
 ROW = T.StructType().add("lane", T.LongType()).add("k", T.LongType()).add("a", T.StringType()).add("b", T.LongType())
 COLUMNS = ("lane", "k", "a", "b")
 
+_KINDS = {
+    "$binary": (bytes, bytes.hex, bytes.fromhex),
+    "$decimal": (Decimal, str, Decimal),
+    "$time": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "$date": (date, date.isoformat, date.fromisoformat),
+}
+"""Values that JSON lacks: class, how they are written, how they are read. A time is a date too, so it comes first."""
+
+
+Context: TypeAlias = Mapping[str | None, T.StructType]
+
 
 class ToldOptions(Strict):
     """The feed's settings: none."""
@@ -61,90 +76,119 @@ class ToldTable(Table):
 
 @dataclass(frozen=True)
 class ToldDecoder:
-    """`connectors.base.Decoder` over JSON bodies."""
+    """`connectors.base.Decoder` over JSON bodies; its context is the columns of each stream.
+
+    Args:
+        misread: Positions of frames it cannot read, for a fault of its own.
+    """
 
     row: T.StructType = ROW
+    key: T.StructType = KEY
+    misread: frozenset[int] = frozenset()
 
-    def context(self, control: Iterable[ControlFrame]) -> None:
-        """Nothing is needed to read a frame."""
+    def context(self, control: Iterable[ControlFrame]) -> Context:
+        return {frame.stream: _columns(frame) for frame in control}
 
-    def row_type(self, context: None, cut: Cut, table: Table) -> T.StructType:
-        return self.row
+    def row_type(self, context: Context, cut: Cut, table: Table) -> T.StructType:
+        return context.get(cut.stream, self.row)
 
-    def survey(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> Survey:
+    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
         return survey_changes(self.changes(frames, context, cut, table))
 
-    def tells_notes(self, context: None, cut: Cut, table: Table) -> bool:
+    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
         return False
 
-    def changes(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+        row = self.row_type(context, cut, table)
         carrying = frames.where("body IS NOT NULL AND length(body) > 0").select("frame_seq", "kind", "body")
-        return carrying.mapInArrow(_Read(self.row), change_type(KEY, self.row))
+        return carrying.mapInArrow(_Read(self.key, row, self.misread), change_type(self.key, row))
 
-    def versions(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
         return self.changes(frames, context, cut, table)
 
-    def removed_ranges(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
+    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
         raise AssertionError("keys here are not positions")
 
-    def settled(self, context: None, cut: Cut, table: Table) -> str | None:
+    def settled(self, context: Context, cut: Cut, table: Table) -> str | None:
         return None
 
 
 @dataclass(frozen=True)
 class _Read:
+    key: T.StructType
     row: T.StructType
+    misread: frozenset[int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = to_arrow_schema(change_type(KEY, self.row), timezone="UTC")
+        schema = to_arrow_schema(change_type(self.key, self.row), timezone="UTC")
         for batch in batches:
-            rows = [row for frame in batch.to_pylist() for row in _changes(frame, self.row.names)]
+            rows = [row for frame in batch.to_pylist() for row in self._changes(frame)]
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
+    def _changes(self, frame: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        position = frame["frame_seq"]
+        try:
+            told = _told(position, b"" if position in self.misread else frame["body"])
+        except InvalidValue as error:
+            yield {"frame_seq": position, "error": {"error_class": "INVALID_VALUE", "reason": str(error)}}
+            return
+        for ordinal, change in enumerate(told):
+            yield _change(position, ordinal, change, self.key.names, self.row.names)
 
-def _changes(frame: Mapping[str, Any], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    position = frame["frame_seq"]
-    try:
-        told = json.loads(frame["body"])["changes"]
-    except ValueError as error:
-        yield {"frame_seq": position, "error": {"error_class": "INVALID_VALUE", "reason": str(error)}}
-        return
-    for ordinal, change in enumerate(told):
-        yield _change(position, ordinal, change, columns)
 
-
-def _change(position: int, ordinal: int, change: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+def _change(
+    position: int, ordinal: int, change: Mapping[str, Any], keys: Sequence[str], columns: Sequence[str]
+) -> dict[str, Any]:
     sent = change["sent"]
     deleted = change["op"] == "delete"
     return {
         "frame_seq": position,
         "ordinal": ordinal,
         "op": change["op"],
-        "key": dict(zip(KEY.names, change["key"], strict=True)),
-        "old_key": None if change["old_key"] is None else dict(zip(KEY.names, change["old_key"], strict=True)),
+        "key": dict(zip(keys, change["key"], strict=True)),
+        "old_key": None if change["old_key"] is None else dict(zip(keys, change["old_key"], strict=True)),
         "row": None if deleted else {**dict.fromkeys(columns), **sent},
         "present": None if deleted or set(sent) == set(columns) else sorted(sent),
         "sequence": change["sequence"],
     }
 
 
-@dataclass(frozen=True)
+@dataclass
 class ToldPlainReader:
     """`connectors.base.PlainReader` over JSON bodies: they say already what a plain change is."""
 
+    stream: str = STREAM
     keys: tuple[str, ...] = ("lane", "k")
     columns: tuple[str, ...] = COLUMNS
 
     def control(self, frame: ControlFrame) -> None:
-        """Nothing is needed to read a frame."""
+        if frame.stream == self.stream:
+            self.columns = tuple(_columns(frame).names)
 
     def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
         return [_plain(position, told) for position, body in frames for told in _told(position, body)]
 
 
+def _columns(frame: ControlFrame) -> T.StructType:
+    return T.StructType.fromJson(json.loads(frame.body)["columns"])
+
+
+def _value(found: dict[str, Any]) -> Any:
+    """Return an object of JSON, or the value it stands for (`_KINDS`)."""
+    ((name, text),) = found.items() if len(found) == 1 else [("", None)]
+    return _KINDS[name][2](text) if name in _KINDS else found
+
+
+def _written(value: object) -> Mapping[str, str]:
+    for name, (kind, write, _) in _KINDS.items():
+        if isinstance(value, kind):
+            return {name: write(value)}
+    raise TypeError(f"{value!r} cannot be told")
+
+
 def _told(position: int, body: bytes) -> Sequence[Mapping[str, Any]]:
     try:
-        changes: Sequence[Mapping[str, Any]] = json.loads(body)["changes"]
+        changes: Sequence[Mapping[str, Any]] = json.loads(body, object_hook=_value)["changes"]
     except ValueError as error:
         raise InvalidValue(f"frame {position}: {error}", reason="json") from error
     return changes
@@ -165,6 +209,8 @@ class ToldConnector:
     partial: bool = True
     sequenced: bool = False
     row: T.StructType = field(default_factory=lambda: ROW)
+    key: T.StructType = field(default_factory=lambda: KEY)
+    misread: frozenset[int] = frozenset()
     name: str = FEED
     net: bool = False
     Options: type[BaseModel] = ToldOptions
@@ -186,10 +232,10 @@ class ToldConnector:
         raise AssertionError("histories are landed without one")
 
     def decoder(self, feed: Feed) -> Decoder:
-        return ToldDecoder(self.row)
+        return ToldDecoder(self.row, self.key, self.misread)
 
     def plain(self, feed: Feed, table: str) -> PlainReader:
-        return ToldPlainReader()
+        return ToldPlainReader(table, tuple(self.key.names), tuple(self.row.names))
 
     def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
         raise AssertionError("there is no source")
@@ -261,6 +307,17 @@ class ToldHistory:
         """Land the beginning of an update that never ends."""
         return self._add(body_of(changes), Kind.DATA, Boundary.BEGIN)
 
+    def columns(self, row: T.StructType) -> int:
+        """Land a control frame: from here on the stream has these columns."""
+        return self._add(json.dumps({"columns": row.jsonValue()}).encode(), Kind.CONTROL, Boundary.NONE)
+
+    def inside(
+        self, changes: Sequence[Change] | bytes, boundary: Boundary, *, sequences: Sequence[str | None] = ()
+    ) -> int:
+        """Land one of several frames of an update; bytes are a body as it is."""
+        body = changes if isinstance(changes, bytes) else body_of(changes, sequences)
+        return self._add(body, Kind.DATA, boundary)
+
     def begin_snapshot(self) -> int:
         """Begin a snapshot."""
         return self._add(b"", Kind.SNAPSHOT, Boundary.BEGIN)
@@ -284,7 +341,7 @@ def body_of(changes: Sequence[Change], sequences: Sequence[str | None] = ()) -> 
         {"op": c.op, "key": c.key, "sent": dict(c.sent), "old_key": c.old_key, "sequence": s}
         for c, s in zip(changes, numbered, strict=True)
     ]
-    return json.dumps({"changes": told}).encode()
+    return json.dumps({"changes": told}, default=_written).encode()
 
 
 def put(k: int, a: str, *, op: str = "insert") -> Change:

@@ -1,0 +1,83 @@
+"""Repeats a case of the matrix: ``python -m tests.matrix --seed 7 --settings kind=upsert,key=text``."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+
+from pyspark.sql import SparkSession
+
+from conf.load import load_settings
+from pipelines.spark import start_spark, stop_spark
+from tests.matrix.settings import all_pairs, drawn, parsed
+from tests.matrix.shrink import Case, Failure, run_case, shrunk
+from tests.matrix.story import LANES
+
+_SPARK = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""As in tests/conftest.py: small queries repay no compiling."""
+
+
+def main() -> int:
+    """Run what is asked for; return 1 when something fails."""
+    asked = _arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        local = load_settings(None, "local", {})
+        options = {**local.spark, **_SPARK, "spark.sql.warehouse.dir": folder}
+        spark = start_spark(local.model_copy(update={"spark": options}), app="matrix")
+        try:
+            failures = [found for case in _cases(asked) if (found := _run(spark, case, asked.shrink))]
+        finally:
+            stop_spark(spark)
+    print(f"{len(failures)} failed")
+    return 1 if failures else 0
+
+
+def _run(spark: SparkSession, case: Case, tries: int) -> Failure | None:
+    began = time.monotonic()
+    found = run_case(spark, case)
+    print(f"{'FAIL' if found else 'ok  '} {time.monotonic() - began:5.1f} s  {case.command}", flush=True)
+    if found is None:
+        return None
+    found = shrunk(found, lambda smaller: run_case(spark, smaller), tries)
+    print(found, flush=True)
+    return found
+
+
+def _cases(asked: argparse.Namespace) -> list[Case]:
+    if asked.settings is not None:
+        lanes = tuple(range(LANES)) if asked.lanes is None else _numbers(asked.lanes)
+        return [Case(parsed(asked.settings), asked.seed, lanes, _numbers(asked.without))]
+    rows = all_pairs()
+    rng = random.Random(asked.seed)
+    more = [drawn(rng, row) for _ in range(asked.night) for row in rows] if asked.night else rows
+    return [Case(row, asked.seed + number) for number, row in enumerate(more)][asked.first :]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in text.split(",") if each)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--settings", help="what differs from the tamest; without, all pairs of settings are run")
+    parser.add_argument("--lanes", help="only these of the lanes, such as 3,5")
+    parser.add_argument("--without", default="", help="numbers of steps that do not happen")
+    parser.add_argument("--night", type=int, default=0, metavar="N", help="N times as many settings, drawn anew")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with the Nth case")
+    parser.add_argument("--shrink", type=int, default=0, metavar="N", help="make failures smaller, by at most N tries")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

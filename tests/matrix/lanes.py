@@ -1,0 +1,197 @@
+"""Small independent histories, many to a table: each has a few keys of its own and a random source of its own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Literal
+
+from tests.matrix.layout import Layout
+from tests.matrix.oracle import Table
+from tests.matrix.steps import Change, Key
+
+KEYS = 4
+"""Keys of a lane."""
+FAR = 10**12
+"""Row key of the first lane's first row, where rows are named by position: far from the others'."""
+
+What = Literal["insert", "update"]
+
+
+class Lane:
+    """One history: what its source does next.
+
+    Args:
+        seed: Of the whole; a lane does the same whichever others there are.
+        explained: Its changes expect what is there.
+    """
+
+    def __init__(self, seed: int, number: int, layout: Layout, *, explained: bool) -> None:
+        self.number, self.layout, self.explained = number, layout, explained
+        self.rng = random.Random(f"{seed}/{number}")
+        self.table = Table(layout.source)
+        self.version, self.good = 0, True
+        self._by_position = layout.settings.deephaven
+
+    @property
+    def rows(self) -> dict[Key, dict[str, Any]]:
+        """What is there at the source."""
+        return self.table.rows
+
+    def key(self, number: int) -> Key:
+        """Return one of the lane's keys."""
+        if self._by_position:
+            return ((FAR if self.number == 0 else 8 * self.number) + number,)
+        return self.layout.key(KEYS * self.number + number)
+
+    def fill(self) -> None:
+        """Let some rows be there that nobody has heard of."""
+        for number in self.rng.sample(range(KEYS), 3):
+            self._note([self._insert(number)])
+
+    def changes(self, *, moves: bool = True) -> list[Change]:
+        """Return what happens next, in one frame; sometimes nothing."""
+        wanted = self.rng.sample(range(KEYS), self.rng.choice([0, 1, 1, 2]))
+        moving = moves and self.layout.settings.moves == "yes" and self.rng.random() < 0.4
+        if moving and not self._by_position:
+            return self._note(self._moves())
+        if self._by_position and self.number == 0 and self.rng.random() < 0.2:
+            return self._note([Change("delete", self.key(number)) for number in range(KEYS)])
+        found = [change for number in wanted for change in self._one(number)]
+        if moving and self.layout.carries_keys:
+            found = [*found, *self._swap({change.key for change in found})]
+        order = {"delete": 0, "insert": 1, "update": 2}
+        return self._note(sorted(found, key=lambda change: order[change.op]) if self._by_position else found)
+
+    def clear(self) -> None:
+        """Let no row be there any more, without a word."""
+        self.table.rows = {}
+
+    def fails(self, what: What) -> list[Change]:
+        """Return a change by which a row fails the rules, if one is possible."""
+        there = self._there()
+        if what == "update" and there:
+            return self._note([Change("update", self.key(self.rng.choice(there)), self._sent({self.layout.number: 3}))])
+        free = [number for number in range(KEYS) if number not in there]
+        if not free:
+            return []
+        insert = self._insert(self.rng.choice(free))
+        return self._note([insert._replace(sent={**insert.sent, self.layout.number: 3})])
+
+    def mends(self) -> list[Change]:
+        """Return changes after which every row meets the rules."""
+        rules = self.layout.rules(loose=False).values()
+        bad = [key for key, row in self.rows.items() if not all(rule.met(row) for rule in rules)]
+        return self._note([self._mend(key) for key in bad])
+
+    def conflicts(self) -> list[Change]:
+        """Return a change that contradicts what is there, which changes nothing at the source; or doubles a key."""
+        there = self._there()
+        if self.layout.carries_keys:
+            return self._doubles()
+        free = [number for number in range(KEYS) if number not in there]
+        if there and (not free or self.rng.random() < 0.5):
+            return [self._insert(self.rng.choice(there))]
+        return [Change("delete", self.key(self.rng.choice(free)))] if free else []
+
+    def parts(self) -> list[Change]:
+        """Return changes after which no two rows have one key."""
+        if not self.layout.carries_keys:
+            return []
+        names, seen, found = list(self.layout.keys), set[Key](), list[Change]()
+        for key, row in self.rows.items():
+            named = tuple(row[name] for name in names)
+            if named in seen or None in named:
+                found.append(Change("delete", key))
+            seen.add(named)
+        return self._note(found)
+
+    def _note(self, changes: list[Change]) -> list[Change]:
+        self.table.take(changes)
+        self.table.before.clear()
+        return changes
+
+    def _there(self) -> list[int]:
+        return [number for number in range(KEYS) if self.key(number) in self.rows]
+
+    def _one(self, number: int) -> list[Change]:
+        """Return what happens to one key."""
+        there, key = self.key(number) in self.rows, self.key(number)
+        wild = not self.explained and self.rng.random() < 0.15
+        does: list[Callable[[], list[Change]]] = [lambda: [self._update(key)]] * 3 + [lambda: [Change("delete", key)]]
+        if there:
+            does.append(lambda: [Change("delete", key), self._insert(number)])
+        if there == wild:
+            begins = not self.layout.source.snapshots and not there and self.rng.random() < 0.4
+            return [self._update(key) if begins else self._insert(number)]
+        return self.rng.choice(does)()
+
+    def _insert(self, number: int) -> Change:
+        cells = self.layout.cells(self.rng, self.version, good=self.good)
+        if self.layout.carries_keys:
+            cells = {**self._free_key(number), **cells}
+        return Change("insert", self.key(number), cells)
+
+    def _update(self, key: Key) -> Change:
+        return Change("update", key, self._sent(self.layout.cells(self.rng, self.version, good=self.good)))
+
+    def _mend(self, key: Key) -> Change:
+        if self.rng.random() < 0.4:
+            return Change("delete", key)
+        return Change("update", key, self._sent(self.layout.cells(self.rng, self.version, good=True), whole=True))
+
+    def _sent(self, cells: dict[str, Any], *, whole: bool = False) -> dict[str, Any]:
+        """Return what is sent of the cells: all of a row, or some."""
+        if self.layout.settings.sends == "whole":
+            return {**self.layout.cells(self.rng, self.version, good=self.good), **cells}
+        if whole or len(cells) == 1:
+            return cells
+        some = self.rng.sample(list(cells), self.rng.randint(1, len(cells) - 1))
+        return {name: value for name, value in cells.items() if name in some}
+
+    def _moves(self) -> list[Change]:
+        """Return a move to a free key, a swap, or a chain, of rows that are there."""
+        there = self._there()
+        free = [number for number in range(KEYS) if number not in there]
+        self.rng.shuffle(there)
+        if len(there) > 1 and (not free or self.rng.random() < 0.5):
+            return [self._move(there[0], there[1]), self._move(there[1], there[0])]
+        if not there or not free:
+            return []
+        chain = [*there[: self.rng.choice([1, 2])], free[0]]
+        return [self._move(one, other) for one, other in pairwise(chain)]
+
+    def _move(self, origin: int, to: int) -> Change:
+        return self._update(self.key(to))._replace(old_key=self.key(origin))
+
+    def _free_key(self, number: int) -> dict[str, Any]:
+        """Return key columns that no row of the lane has, where rows carry them."""
+        names = list(self.layout.keys)
+        taken = {tuple(row[name] for name in names) for key, row in self.rows.items() if key != self.key(number)}
+        pool = [self.layout.key(KEYS * (KEYS * self.number + each) + number) for each in range(KEYS)]
+        return dict(zip(names, self.rng.choice([key for key in pool if key not in taken]), strict=True))
+
+    def _swap(self, busy: set[Key]) -> list[Change]:
+        """Return changes by which a row takes a key nobody has, or that of another, which takes its or another one."""
+        names = list(self.layout.keys)
+        there = [number for number in self._there() if self.key(number) not in busy]
+        if not there:
+            return []
+        one, *others = self.rng.sample(there, len(there))
+        free = Change("update", self.key(one), self._free_key(one))
+        if not others or self.rng.random() < 0.3:
+            return [free]
+        other = self.key(others[0])
+        follows = Change("update", other, {name: self.rows[self.key(one)][name] for name in names})
+        swapped = Change("update", self.key(one), {name: self.rows[other][name] for name in names})
+        return [follows, self.rng.choice([free, swapped])]
+
+    def _doubles(self) -> list[Change]:
+        there, names = self._there(), list(self.layout.keys)
+        if len(there) < 2:
+            return []
+        one, other = (self.key(number) for number in self.rng.sample(there, 2))
+        if self.rng.random() < 0.3:
+            return self._note([Change("update", one, {names[0]: None})])
+        return self._note([Change("update", one, {name: self.rows[other][name] for name in names})])

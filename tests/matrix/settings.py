@@ -1,0 +1,237 @@
+"""What a history of the matrix is made of: parameters, their values, and which of them can go together.
+
+The sample covers every pair of values that can go together (`all_pairs`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, combinations
+from typing import Any
+
+from allpairspy import AllPairs
+
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    # keyed: changes and snapshots; upsert: changes only; sequenced: the same, sent again or in any order.
+    # positional ones are Deephaven's: rows by position, without or with keys of the row.
+    "kind": ("keyed", "upsert", "sequenced", "positional", "positional-keys", "positional-upsert"),
+    "rules": ("none", "quarantine", "loosened", "fail"),
+    "key": ("long", "text", "mixed", "times", "row"),
+    # a bad frame: left out by itself; held until it is left out by hand or read after a fix; passed by a snapshot.
+    # a conflict: a change that nothing explains (on_unexplained = error), or two rows on one key
+    "fault": ("none", "skip", "mended", "snapshot", "conflict"),
+    "upkeep": ("none", "maintain", "rebuild", "put-back"),
+    "names": ("plain", "ours", "odd"),
+    "first": ("snapshot", "insert", "update"),  # in what a row first fails a rule
+    "schema": ("same", "added", "widened"),
+    "again": ("none", "identical", "changed", "empty"),  # what a later snapshot is like
+    "cuts": ("one", "some", "tiny"),
+    "history": ("no", "yes"),
+    "sends": ("partial", "whole"),
+    "moves": ("no", "yes"),
+    "values": ("plain", "nasty"),
+    "death": ("no", "yes"),
+    "process": ("new", "same"),
+    "zone": ("UTC", "America/New_York"),
+}
+"""The values of each parameter, the tamest first."""
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "long": ("long",),
+    "text": ("text",),
+    "mixed": ("boolean", "decimal", "date"),
+    "times": ("time", "binary"),
+    "row": (),
+    "decimal": ("decimal",),
+    "date": ("date",),
+    "time": ("time",),
+    "binary": ("binary",),
+    "boolean+long": ("boolean", "long"),
+    "several": ("long", "text", "date"),
+}
+"""Types of the key columns, by name. The sample takes the first few, which have every type; the night all."""
+
+_POSITIONAL = ("positional", "positional-keys", "positional-upsert")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One value of each parameter."""
+
+    kind: str = "keyed"
+    rules: str = "none"
+    key: str = "long"
+    fault: str = "none"
+    upkeep: str = "none"
+    names: str = "plain"
+    first: str = "snapshot"
+    schema: str = "same"
+    again: str = "none"
+    cuts: str = "one"
+    history: str = "no"
+    sends: str = "partial"
+    moves: str = "no"
+    values: str = "plain"
+    death: str = "no"
+    process: str = "new"
+    zone: str = "UTC"
+
+    @property
+    def deephaven(self) -> bool:
+        """The source is Deephaven's, not the tests' own."""
+        return self.kind in _POSITIONAL
+
+    @property
+    def snapshots(self) -> bool:
+        return self.kind in ("keyed", "positional", "positional-keys")
+
+    @property
+    def keeps_history(self) -> bool:
+        return self.history == "yes"
+
+    @property
+    def key_types(self) -> tuple[str, ...]:
+        """Types of the key columns; at Deephaven those it has."""
+        return tuple(t for t in KEYS[self.key] if not (self.deephaven and t in ("date", "binary")))
+
+    def __str__(self) -> str:
+        """Return what differs from the tamest, as `parsed` reads it."""
+        tamest = asdict(Settings())
+        return ",".join(f"{name}={value}" for name, value in asdict(self).items() if value != tamest[name]) or "-"
+
+
+def parsed(text: str) -> Settings:
+    """Return the settings that a text names, the others as tame as they come."""
+    return Settings(**dict(each.split("=", 1) for each in text.split(",") if "=" in each))
+
+
+_STILL = ("sequenced", "positional", "positional-upsert")
+
+
+def _key_fits(s: Settings) -> bool:
+    if s.key == "row":
+        return s.kind in ("positional", "positional-upsert")
+    return s.kind not in ("positional", "positional-upsert") and bool(s.key_types)
+
+
+def _history_fits(s: Settings) -> bool:
+    return not s.keeps_history or s.rules not in ("quarantine", "loosened")
+
+
+def _may_conflict(s: Settings) -> bool:
+    return s.fault != "conflict" or s.kind in ("keyed", "upsert", "positional-keys")
+
+
+def _loses_partials(s: Settings) -> bool:
+    return s.kind == "sequenced" and s.sends == "partial" and s.fault == "skip"
+
+
+Law = tuple[str, Callable[[Settings], bool]]
+
+LAWS: tuple[Law, ...] = (
+    ("the key of a positional source is the row's position, unless keys are given", _key_fits),
+    ("history with a rule that quarantines is refused: versions are of all rows", _history_fits),
+    ("history with keys is refused at Deephaven", lambda s: not (s.keeps_history and s.kind == "positional-keys")),
+    ("only a source with snapshots sends another", lambda s: s.snapshots or s.again == "none"),
+    ("only a snapshot passes what cannot be read", lambda s: s.snapshots or s.fault != "snapshot"),
+    ("a conflict is of changes that say what they expect, or of keys that a row carries", _may_conflict),
+    ("a partial change that was left out may not come late", lambda s: not _loses_partials(s)),
+    ("two holds at once are two histories", lambda s: s.fault in ("none", "skip") or s.rules != "fail"),
+    ("a table that was away takes a snapshot to come back", lambda s: s.upkeep != "put-back" or s.snapshots),
+    ("a history that was away has lost frames for good", lambda s: s.upkeep != "put-back" or not s.keeps_history),
+    ("positions do not move, sequenced keys may not", lambda s: s.moves == "no" or s.kind not in _STILL),
+    ("Deephaven sends the columns that changed", lambda s: not s.deephaven or s.sends == "partial"),
+    ("what fails a rule first is one of three only with rules", lambda s: s.rules != "none" or s.first == "snapshot"),
+    ("without snapshots no row of one fails", lambda s: s.rules == "none" or s.snapshots or s.first != "snapshot"),
+)
+"""What goes together, and why not the rest."""
+
+
+def refused(settings: Settings) -> str | None:
+    """Return why these settings do not go together; None when they do."""
+    return next((reason for reason, holds in LAWS if not holds(settings)), None)
+
+
+Pair = tuple[tuple[str, str], tuple[str, str]]
+
+
+def pairs_of(settings: Settings) -> set[Pair]:
+    """Return every pair of parameters with their values."""
+    return set(combinations(asdict(settings).items(), 2))
+
+
+def possible_pairs() -> set[Pair]:
+    """Return every pair of values that can go together."""
+    every = (
+        ((one, value), (other, another))
+        for one, other in combinations(PARAMETERS, 2)
+        for value in PARAMETERS[one]
+        for another in PARAMETERS[other]
+    )
+    return {pair for pair in every if _completed(dict(pair)) is not None}
+
+
+def all_pairs(seed: int = 0) -> list[Settings]:
+    """Return settings in which every pair of values occurs that can.
+
+    allpairspy gives up where what is left over cannot be completed: those pairs come after it, a few to a row.
+    """
+    names, rng = list(PARAMETERS), random.Random(seed)
+    found = AllPairs(list(PARAMETERS.values()), lambda row: _completed(dict(zip(names, row, strict=False))) is not None)
+    rows = [Settings(**dict(zip(names, row, strict=True))) for row in found]
+    left = possible_pairs().difference(*map(pairs_of, rows))
+    while left:
+        some = rng.sample(sorted(left), min(12, len(left)))
+        tried = [_filled(dict(pair), left, rng) for pair in some]
+        rows.append(max(tried, key=lambda row: len(pairs_of(row) & left)))
+        left -= pairs_of(rows[-1])
+    return rows
+
+
+def _filled(known: dict[str, str], left: set[Pair], rng: random.Random) -> Settings:
+    """Return settings with these values, the others such that many of the pairs left occur."""
+    names = [name for name in PARAMETERS if name not in known]
+    for name in rng.sample(names, len(names)):
+        values = [v for v in PARAMETERS[name] if _completed({**known, name: v}) is not None]
+
+        def gain(value: str, name: str = name) -> int:
+            return sum(not left.isdisjoint(((each, (name, value)), ((name, value), each))) for each in known.items())
+
+        known[name] = max(rng.sample(values, len(values)), key=gain)
+    return Settings(**known)
+
+
+def _completed(known: dict[str, str]) -> Settings | None:
+    """Return settings with these values, the others as tame as they can be: at most two of them must not be."""
+    start = Settings(**known)
+    if refused(start) is None:
+        return start
+    free = [(name, value) for name in PARAMETERS if name not in known for value in PARAMETERS[name][1:]]
+    tried = ((one,) for one in free), combinations(free, 2)
+    found = (replace(start, **dict(changed)) for changed in chain(*tried))
+    return next((settings for settings in found if refused(settings) is None), None)
+
+
+def drawn(rng: random.Random, base: Settings) -> Settings:
+    """Return the settings with some values drawn anew, the types of single keys among them."""
+    for _ in range(100):
+        changed: dict[str, Any] = {
+            name: rng.choice(tuple(KEYS) if name == "key" else values)
+            for name, values in PARAMETERS.items()
+            if rng.random() < 0.3
+        }
+        found = replace(base, **changed)
+        if refused(found) is None:
+            return found
+    return base
+
+
+def tamer(settings: Settings) -> Iterator[Settings]:
+    """Yield the settings with one parameter tamed, where that goes together."""
+    for name, values in PARAMETERS.items():
+        found = getattr(settings, name)
+        tame = values[: values.index(found)] if found in values else values
+        tried = (replace(settings, **{name: value}) for value in tame)
+        yield from (tamed for tamed in tried if refused(tamed) is None)

@@ -1,0 +1,106 @@
+"""Runs cases of the matrix, makes those that fail smaller, and says by which command each is repeated."""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.matrix.engine import Different, Life
+from tests.matrix.settings import Settings, tamer
+from tests.matrix.steps import Build, Step, Update, Upkeep
+from tests.matrix.story import LANES, story
+
+
+@dataclass(frozen=True)
+class Case:
+    """A story, or a part of one.
+
+    Args:
+        lanes: The lanes that live.
+        without: Numbers of steps that do not happen.
+    """
+
+    settings: Settings
+    seed: int
+    lanes: tuple[int, ...] = tuple(range(LANES))
+    without: tuple[int, ...] = ()
+
+    @property
+    def steps(self) -> list[Step]:
+        every = story(self.settings, self.seed, self.lanes)
+        return [step for number, step in enumerate(every) if number not in self.without]
+
+    @property
+    def command(self) -> str:
+        """What repeats it."""
+        parts = [f"python -m tests.matrix --seed {self.seed} --settings '{self.settings}'"]
+        if len(self.lanes) < LANES:
+            parts.append(f"--lanes {','.join(map(str, self.lanes))}")
+        if self.without:
+            parts.append(f"--without {','.join(map(str, self.without))}")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a case came to.
+
+    Args:
+        kind: The same for the same mistake.
+    """
+
+    case: Case
+    kind: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}\n  {self.case.command}\n{self.detail}"
+
+
+def run_case(spark: SparkSession, case: Case) -> Failure | None:
+    """Live a case through in a warehouse of its own; return what differs. Runs Spark jobs."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            Life(spark, Path(folder), case.settings, case.seed).live(case.steps)
+        except Different as different:
+            return Failure(case, different.kind, str(different)[:1500])
+        except Exception as error:
+            trace = "".join(traceback.format_exception(error)[-6:])
+            return Failure(case, type(error).__name__, f"{error}"[:600] + "\n" + trace[-1200:])
+    return None
+
+
+def shrunk(failure: Failure, run: Callable[[Case], Failure | None], tries: int) -> Failure:
+    """Return the failure of a smaller case that fails in the same way. Runs at most so many cases."""
+    left = tries
+    while True:
+        for case in _smaller(failure.case):
+            if not left:
+                return failure
+            left -= 1
+            found = run(case)
+            if found is not None and found.kind == failure.kind:
+                failure = found
+                break
+        else:
+            return failure
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    """Yield cases that are smaller by one thing, the largest things first."""
+    half = len(case.lanes) // 2
+    if half:
+        yield replace(case, lanes=case.lanes[:half])
+        yield replace(case, lanes=case.lanes[half:])
+    for settings in tamer(case.settings):
+        if not case.without:  # numbers of steps hold for these settings only
+            yield replace(case, settings=settings)
+    every = story(case.settings, case.seed, case.lanes)
+    for number, step in reversed(list(enumerate(every))):
+        if isinstance(step, Update | Build | Upkeep) and number not in case.without:
+            yield replace(case, without=tuple(sorted((*case.without, number))))

@@ -1,0 +1,224 @@
+"""Draws a story from a seed: the steps of one table's life, by its settings.
+
+A story is: a snapshot, or the first changes; updates; what goes wrong; what puts it right; a new epoch, maybe with
+other columns and another snapshot; upkeep; and updates in between. Builds come as the setting ``cuts`` says.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator
+
+from tests.matrix.lanes import Lane, What
+from tests.matrix.layout import Layout
+from tests.matrix.settings import Settings
+from tests.matrix.steps import (
+    Away,
+    Build,
+    Change,
+    Columns,
+    Connect,
+    Death,
+    Ends,
+    Loosen,
+    Mend,
+    Snapshot,
+    Step,
+    Update,
+    Upkeep,
+)
+
+LANES = 12
+"""Histories to a table."""
+
+
+def story(settings: Settings, seed: int, lanes: Collection[int] = range(LANES)) -> list[Step]:
+    """Return the steps. Only lanes that are wanted live; the others' absence changes nothing for these."""
+    return list(Story(settings, seed, lanes).steps())
+
+
+class Story:
+    """What happens to one table."""
+
+    def __init__(self, settings: Settings, seed: int, lanes: Collection[int]) -> None:
+        self.settings, self.layout = settings, Layout(settings)
+        self.rng = random.Random(f"{seed}/story")
+        explained = settings.fault == "conflict" and not self.layout.carries_keys
+        self.lanes = [Lane(seed, number, self.layout, explained=explained) for number in lanes]
+        self._fails = settings.rules == "fail"
+        self._log: list[Change] = []
+        self._late: list[Change] = []
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps."""
+        yield from self._opening()
+        yield from self._updates(2)
+        yield from self._may_build(0.9)
+        yield from self._trouble()
+        yield from self._news()
+        yield from self._updates(2)
+        if self.settings.rules == "loosened":
+            yield Loosen()
+        yield from self._updates(1)
+        yield from self._may_build(1.0)
+        if self.settings.upkeep in ("maintain", "rebuild"):
+            yield Upkeep("maintain" if self.settings.upkeep == "maintain" else "rebuild", self._death())
+        yield from self._updates(1)
+
+    def _opening(self) -> Iterator[Step]:
+        yield Connect(0)
+        first = self.settings.first
+        for lane in self.lanes:
+            lane.good = self.settings.rules != "none" and (first != "snapshot" or self._fails)
+        if not self.settings.snapshots:
+            yield self._update()
+            return
+        for lane in self.lanes:
+            lane.fill()
+        if first == "snapshot" and self._fails:
+            self._fail("insert")
+        yield from self._snapshot(overlaid=True)
+        if first == "snapshot" and self._fails:
+            yield from self._may_build(0.7)
+            yield from self._mended()
+
+    def _updates(self, count: int) -> Iterator[Step]:
+        for _ in range(count):
+            yield self._update()
+            yield from self._may_build(0.35 if self.settings.cuts == "some" else 0)
+
+    def _may_build(self, chance: float) -> Iterator[Step]:
+        if self.rng.random() < chance:
+            yield Build(self._death())
+
+    def _death(self) -> Death | None:
+        if self.settings.death == "no" or self.rng.random() < 0.2:
+            return None
+        return Death(self.rng.choice([0, 0, 1, 1, 2, 3, 4]), self.rng.random() < 0.5)
+
+    def _trouble(self) -> Iterator[Step]:
+        """What fails the rules first, if it was not a snapshot; what cannot be read, or contradicts what is there."""
+        first: What = "insert" if self.settings.first == "insert" else "update"
+        if self.settings.rules != "none" and self.settings.first != "snapshot":
+            yield self._one_frame(self._fail(first))
+            if self._fails:
+                yield from self._may_build(0.8)
+                yield from self._mended()
+        for lane in self.lanes:
+            lane.good = lane.good and self._fails
+        if self.settings.fault == "conflict":
+            yield from self._conflict()
+        elif self.settings.fault != "none":
+            yield self._bad()
+            yield from self._updates(1)
+            yield from self._may_build(0.9)
+            if self.settings.fault == "mended":
+                yield Mend()
+
+    def _fail(self, what: What) -> list[Change]:
+        """Let rows fail: one where that holds the table, else one of every other lane."""
+        some = self.lanes[::2]
+        return [change for lane in (some[:1] if self._fails else some) for change in lane.fails(what)]
+
+    def _mended(self) -> Iterator[Step]:
+        """What a rule holds is put right by the source, or by people."""
+        if self.rng.random() < 0.5:
+            yield self._one_frame([change for lane in self.lanes for change in lane.mends()])
+        else:
+            yield Mend()
+
+    def _conflict(self) -> Iterator[Step]:
+        yield self._one_frame([change for lane in self.lanes[:1] for change in lane.conflicts()])
+        yield from self._updates(1)
+        yield from self._may_build(0.9)
+        if self.layout.carries_keys:
+            yield self._one_frame([change for lane in self.lanes for change in lane.parts()])
+        else:
+            yield Mend()
+
+    def _news(self) -> Iterator[Step]:
+        """A new epoch, with other columns or without, and what its snapshot is like."""
+        settings = self.settings
+        if settings.history == "yes":
+            yield Mend()
+        if not settings.snapshots:
+            if settings.schema != "same":
+                self._change_columns()
+                yield Columns()
+            return
+        needed = settings.schema != "same" or settings.fault == "snapshot" or settings.upkeep == "put-back"
+        if settings.again == "none" and not needed:
+            return
+        if settings.upkeep == "put-back":
+            yield Away()
+        yield from self._next_epoch()
+
+    def _next_epoch(self) -> Iterator[Step]:
+        torn = self._changes() if self.rng.random() < 0.3 else []
+        if self.settings.schema != "same":
+            self._change_columns()
+        yield Connect(1 if self.settings.schema != "same" else 0, tuple(torn))
+        if self.settings.again == "changed":
+            self._changes()
+        if self.settings.again == "empty":
+            for lane in self.lanes:
+                lane.clear()
+        yield from self._snapshot(overlaid=self.settings.again == "changed")
+
+    def _change_columns(self) -> None:
+        for lane in self.lanes:
+            lane.version = 1
+            for row in lane.rows.values():
+                for name in self.layout.later:
+                    row.setdefault(name)
+
+    def _snapshot(self, *, overlaid: bool) -> Iterator[Step]:
+        """All rows, with a change before them and one among them, where the source does so."""
+        if overlaid and not self.settings.deephaven:
+            yield Update((tuple(self._changes(moves=False)),))
+        rows = {key: dict(row) for lane in self.lanes for key, row in lane.rows.items()}
+        overlay = (Update((tuple(self._changes(moves=False)),)),) if overlaid and not self.settings.deephaven else ()
+        yield Snapshot(rows, overlay)
+
+    def _changes(self, *, moves: bool = True) -> list[Change]:
+        return [change for lane in self.lanes for change in lane.changes(moves=moves)]
+
+    def _update(self) -> Update:
+        if self.settings.kind == "sequenced":
+            return self._delivery(self._changes())
+        if self.settings.deephaven:
+            return Update((tuple(self._changes()),))
+        return Update(tuple(tuple(self._changes()) for _ in range(self.rng.choice([1, 1, 2]))))
+
+    def _one_frame(self, changes: list[Change]) -> Update:
+        return self._delivery(changes) if self.settings.kind == "sequenced" else Update((tuple(changes),))
+
+    def _delivery(self, changes: list[Change]) -> Update:
+        """Deliver changes in the source's own order, some of them again; or whole ones in any order, some later."""
+        count = len(self._log)
+        self._log += [change._replace(sequence=count + at) for at, change in enumerate(changes)]
+        sent = self._log[max(0, count - self.rng.choice([0, 0, 5, 20])) :]
+        if self.settings.sends == "whole":
+            sent += self._late
+            self.rng.shuffle(sent)
+            self._late = sent[: len(sent) // 4]
+            sent = sent[len(sent) // 4 :]
+        return Update((tuple(sent),))
+
+    def _bad(self) -> Update:
+        """Return an update with a frame that cannot be read; what it says is lost where it is left out."""
+        if self.settings.deephaven:
+            return Update((tuple(self._changes()), ()), 1, self._ends())
+        frames = (tuple(self._changes()), tuple(self._changes()), tuple(self._changes()))
+        if self.settings.kind == "sequenced":
+            return Update(self._delivery([each for frame in frames for each in frame]).frames, 0, self._ends())
+        return Update(frames, 1, self._ends())
+
+    def _ends(self) -> Ends:
+        if self.settings.fault == "skip":
+            return "skip"
+        if self.settings.fault == "snapshot":
+            return "snapshot"
+        if self.settings.kind == "sequenced" and self.settings.sends == "partial":
+            return "fix"  # what is left out would come late
+        return "hand" if self.settings.deephaven or self.rng.random() < 0.5 else "fix"

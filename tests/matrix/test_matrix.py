@@ -1,0 +1,49 @@
+"""The matrix: settings combined in pairs, each with many small histories, held against the oracle."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.matrix.settings import LAWS, PARAMETERS, Settings, all_pairs, drawn, pairs_of, possible_pairs, refused
+from tests.matrix.shrink import Case, run_case, shrunk
+
+SAMPLE = all_pairs()
+NIGHTS = 5
+"""How often the sample is drawn anew at night: so many times twelve histories a table."""
+
+
+def check(spark: SparkSession, case: Case, *, tries: int) -> None:
+    found = run_case(spark, case)
+    if found is not None:
+        pytest.fail(str(shrunk(found, lambda smaller: run_case(spark, smaller), tries)), pytrace=False)
+
+
+@pytest.mark.parametrize(("seed", "settings"), list(enumerate(SAMPLE)), ids=str)
+def test_every_pair_of_settings_is_exact(spark: SparkSession, seed: int, settings: Settings) -> None:
+    check(spark, Case(settings, seed), tries=0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(1000, 1000 + NIGHTS * len(SAMPLE)))
+def test_settings_drawn_at_random_are_exact(spark: SparkSession, seed: int) -> None:
+    settings = drawn(random.Random(seed), SAMPLE[seed % len(SAMPLE)])
+    check(spark, Case(settings, seed), tries=40)
+
+
+def test_every_pair_of_settings_that_go_together_is_in_the_sample() -> None:
+    assert possible_pairs() <= set().union(*map(pairs_of, SAMPLE))
+    assert not any(refused(settings) for settings in SAMPLE)
+
+
+@pytest.mark.parametrize("reason", [reason for reason, _ in LAWS])
+def test_each_law_of_what_goes_together_refuses_something(reason: str) -> None:
+    rng = random.Random(0)
+    refusals = {refused(_any(rng)) for _ in range(3000)}
+    assert reason in refusals
+
+
+def _any(rng: random.Random) -> Settings:
+    return Settings(**{name: rng.choice(values) for name, values in PARAMETERS.items()})

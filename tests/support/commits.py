@@ -1,0 +1,95 @@
+"""Lets a process die at any of its commits, whoever makes them: no step of the engine is named here."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+from unittest.mock import patch
+
+import deltalake
+import deltalake.table
+import pyspark.sql
+from pyspark.sql.merge import MergeIntoWriter
+from pyspark.sql.readwriter import DataFrameWriter
+
+from tests.support.deaths import Died
+
+_COMMANDS = ("MERGE", "ALTER", "CREATE", "REPLACE", "INSERT", "UPDATE", "DELETE", "OPTIMIZE", "VACUUM")
+"""How SQL that commits begins."""
+_OURS = ("silverfold", "jobs", "pipelines", "connectors", "transforms", "deltalake")
+"""Packages whose modules may have imported what commits."""
+
+
+class Commits:
+    """Counts commits to any Delta table, whoever makes them and by whatever way; at one of them the process dies.
+
+    Args:
+        last: Number of the commit, from 0, at which it dies.
+        after: The commit is done by then.
+    """
+
+    def __init__(self, last: int, *, after: bool) -> None:
+        self.made = 0
+        self._last, self._after, self._dead, self._lock = last, after, False, Lock()
+
+    def counted(self, commit: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the commit; of a process that is dead it is none."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                dies = self._dead or self.made == self._last
+                does = not self._dead and (not dies or self._after)
+                self._dead, self.made = dies, self.made + 1
+            found = commit(*args, **kwargs) if does else None
+            if dies:
+                raise Died
+            return found
+
+        return call
+
+    def command(self, sql: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what runs SQL, commands that commit counted."""
+        counted = self.counted(sql)
+
+        def run(session: Any, query: str, *args: Any, **kwargs: Any) -> Any:
+            commits = query.lstrip().upper().startswith(_COMMANDS)
+            return (counted if commits else sql)(session, query, *args, **kwargs)
+
+        return run
+
+    def unless_dead(self, remove: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what tidies up, which the dead do not."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return None if self._dead else remove(*args, **kwargs)
+
+        return call
+
+
+@contextmanager
+def dying_at_commit(last: int, *, after: bool) -> Iterator[Commits]:
+    """Let the process die at its nth commit, from 0, inside the block, if it gets that far."""
+    commits, write = Commits(last, after=after), deltalake.write_deltalake
+    ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] in _OURS]
+    writers = [module for module in ours if vars(module).get("write_deltalake") is write]
+    changed: list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
+        *((module, "write_deltalake", commits.counted) for module in writers),
+        (DataFrameWriter, "save", commits.counted),
+        (MergeIntoWriter, "merge", commits.counted),
+        (deltalake.table.TableOptimizer, "compact", commits.counted),
+        (deltalake.table.TableAlterer, "set_table_properties", commits.counted),
+        (pyspark.sql.SparkSession, "sql", commits.command),
+        (shutil, "rmtree", commits.unless_dead),
+    ]
+    patches = [patch.object(owner, name, counted(getattr(owner, name))) for owner, name, counted in changed]
+    for each in patches:
+        each.start()
+    try:
+        yield commits
+    finally:
+        for each in patches:
+            each.stop()
