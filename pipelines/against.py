@@ -23,7 +23,8 @@ from typing import Any
 from connectors.base import Connector, Feed, PlainChange
 from pipelines.cuts import app_id
 from pipelines.expected import Expected
-from pipelines.places import Places
+from pipelines.kept_aside import failing_rows
+from pipelines.places import Place, Places
 from pipelines.store import open_table
 from pipelines.table_fold import Row, TableFold
 from pipelines.verify import Silver, TableVerification, Verdict, compared, read_silver, unknown, with_failing
@@ -58,7 +59,7 @@ def verify_against_source(
     silver = _SilverTable(places, feed.name, table)
     if not connector.has_snapshots(feed.tables[table]):
         return unknown(table, "a table without snapshots cannot be compared with the source")
-    if not silver.look():
+    if not silver.exists():
         return unknown(table, None, verdict=Verdict.NOT_BUILT)
     until, keys = clock() + patience, feed.tables[table].keys
     with connector.watch(feed, table) as watch:
@@ -66,7 +67,7 @@ def verify_against_source(
         while True:
             for update in watch.take(_WAIT):
                 states.take(update.changes, watch.columns, snapshot=update.snapshot)
-            silver.look()
+            silver.look(keys or watch.keys)
             if silver.digest in states.seen:
                 return _equal(table, silver.seen)
             if clock() >= until:
@@ -82,19 +83,29 @@ class _SilverTable:
         self.digest = -1
         """Of all its rows; -1 when there is none yet."""
 
-    def look(self) -> bool:
-        """Read what is new; tell whether there is a table."""
-        place = self._places.silver(self._feed, self._table)
-        opened = open_table(place)
+    def exists(self) -> bool:
+        """Tell whether there is a table."""
+        return open_table(self._place) is not None
+
+    def look(self, keys: Sequence[str]) -> None:
+        """Read what is new.
+
+        Args:
+            keys: Columns that name a row.
+        """
+        opened = open_table(self._place)
         if opened is None or (self.digest >= 0 and opened.version() == self.seen.version):
-            return opened is not None
-        stood = read_silver(place, app_id(self._feed, self._table))
-        if stood is None:
-            return False
-        found = with_failing(self._places, self._feed, self._table, stood)
+            return
+        now = read_silver(self._place, app_id(self._feed, self._table))
+        if now is None:
+            return
+        found = with_failing(now, failing_rows(self._places, self._feed, self._table, now.position), keys)
         names = [name for name in found.rows.column_names if name != "_position"]
         self.seen, self.digest = found, sum(map(row_digest, found.rows.select(names).to_pylist())) % _MOD
-        return True
+
+    @property
+    def _place(self) -> Place:
+        return self._places.silver(self._feed, self._table)
 
 
 def _nowhere(table: str, keys: tuple[str, ...], states: States, silver: Silver) -> TableVerification:

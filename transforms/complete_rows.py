@@ -33,7 +33,7 @@ def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
     begins = F.col("op").isin(INSERT, SNAPSHOT, *([UPDATE] if upsert else []))
     comes = untouched | begins | exists
     ends = F.coalesce(F.col("op") == DELETE, F.lit(False))
-    after = F.when(untouched, F.col("before")).when(~ends, _patched(net, row))
+    after = F.when(untouched, F.col("before")).when(~ends, row_after(net, row, completes=True))
     return both.where(ends | F.when(untouched, F.col("outside")).otherwise(comes)).select(
         "key",
         F.when(ends, F.lit(DELETE)).otherwise(F.lit(INSERT)).alias("op"),
@@ -43,8 +43,12 @@ def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
     )
 
 
-def _patched(net: DataFrame, row: T.StructType) -> Column:
-    """Return the row after a change, as a struct; a row that begins knows nothing of the row that was there."""
+def row_after(net: DataFrame, row: T.StructType, *, completes: bool = False) -> Column:
+    """Return the row of a given type that a net change makes, as a struct; one that begins is blank before.
+
+    Args:
+        completes: What an update does not carry is that of the struct column ``before``.
+    """
     key = {name.lower(): name for name in struct_type(net, "key").names}
     source = {name.lower(): name for name in struct_type(net, "row").names}  # as ``present`` spells them
     patches = (F.col("op") == UPDATE) & F.col("present").isNotNull()
@@ -53,7 +57,9 @@ def _patched(net: DataFrame, row: T.StructType) -> Column:
         if name.lower() in key:
             return F.col(f"key.{quoted(key[name.lower()])}")
         sent = source[name.lower()]
-        unsent = patches & ~F.array_contains("present", sent)
-        return F.when(unsent, F.col(f"before.{quoted(name)}")).otherwise(F.col(f"row.{quoted(sent)}"))
+        value = F.col(f"row.{quoted(sent)}")
+        if not completes:
+            return value
+        return F.when(patches & ~F.array_contains("present", sent), F.col(f"before.{quoted(name)}")).otherwise(value)
 
     return F.struct(*(cell(name).alias(name) for name in row.names)).cast(row)

@@ -19,7 +19,7 @@ from transforms.sql import quoted
 
 
 def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Turn completed rows (`transforms.complete_rows`) keyed by the source's names into rows keyed by ``keys``. Lazy; one shuffle.
+    """Turn completed rows (`transforms.complete_rows`) into rows keyed by ``keys``. Lazy; one shuffle.
 
     Returns:
         ``key``, ``op``, ``position``, ``after`` and ``claims``: how many rows are at the key after the cut.

@@ -21,7 +21,7 @@ from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import counted
 from transforms.aside_columns import REASONS, UNEXPLAINED
 from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type
-from transforms.complete_rows import completed
+from transforms.complete_rows import completed, row_after
 from transforms.expectations import FAILED, failures, is_kept_out, judged
 from transforms.merge import OP, POSITION, PRESENT, net_rows
 from transforms.rekey import by_keys, snapshot_by_keys, with_taken
@@ -86,9 +86,8 @@ def _rows(job: CutJob, folded: Folded) -> DataFrame:
 
 
 def _snapshot_rows(job: CutJob, net: DataFrame) -> DataFrame:
-    flat = net_rows(net.where(F.col("op").isin(INSERT, SNAPSHOT)), F.col("key"), position="position")
-    after = F.struct(*(F.col(quoted(each.name)).alias(each.name) for each in job.row)).cast(job.row)
-    return flat.select("key", F.lit(INSERT).alias("op"), F.col(POSITION).alias("position"), after.alias("after"))
+    after = row_after(net, job.row).alias("after")
+    return net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", F.lit(INSERT).alias("op"), "position", after)
 
 
 def _claims(rows: DataFrame) -> dict[str, Column]:

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from connectors.base import NOT_SURVEYED, Cut, Decoder, Feed
-from pipelines import folding
+from pipelines.applying import fold as folding
 from pipelines.places import Places
 from pipelines.silver import SilverTable
 from pipelines.spark import start_spark
@@ -267,14 +267,14 @@ def configured(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None
 
 @contextmanager
 def unbounded(*, drop: bool) -> Iterator[None]:
-    """Let nothing be known of the keys' bounds."""
-    original = folding.facts_of
+    """Let no file be skipped by the keys' bounds."""
+    original = folding.skips_files
     if drop:
-        folding.facts_of = lambda *args, **kwargs: original(*args, **kwargs)._replace(bounds={})
+        folding.skips_files = lambda *_: False
     try:
         yield
     finally:
-        folding.facts_of = original
+        folding.skips_files = original
 
 
 def folds(bench: Bench, count: int, keys: int) -> None:

@@ -1,0 +1,180 @@
+"""Rules together with what else a table may have: keys, upserts, new columns, odd names, history, other rows aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from conf.model import Expectation
+from pipelines.cuts import last_cuts
+from tests.support.building import Built, table
+from tests.support.landed_history import LandedHistory
+from tests.support.telling import Told, change
+from tests.support.told import FEED, ROW, STREAM, ToldConnector
+
+
+def rule(condition: str, action: str) -> dict[str, Expectation]:
+    return {"rule": Expectation.model_validate({"condition": condition, "action": action})}
+
+
+def deephaven(
+    spark: SparkSession, warehouse: Path, columns: dict[str, str], **settings: Any
+) -> tuple[Built, LandedHistory]:
+    history = LandedHistory({"t": columns})
+    history.connect()
+    return Built(spark, warehouse, {"t": table(**settings)}), history
+
+
+def aside(built: Built) -> list[dict[str, Any]]:
+    session = built.spark.newSession()
+    rows = session.read.format("delta").load(built.places.aside(built.feed.name, "t").url).where("_over IS NULL")
+    return [row.asDict() for row in rows.collect()]
+
+
+def told(spark: SparkSession, warehouse: Path, connector: ToldConnector | None = None) -> Told:
+    feed = Told(spark, warehouse, connector or ToldConnector())
+    feed.history.begin_snapshot()
+    feed.history.snapshot_rows([change("snapshot", 1, a="x", b=1), change("snapshot", 2, a="y", b=2)])
+    feed.history.end_snapshot()
+    return feed
+
+
+def test_a_row_that_an_update_begins_has_its_key_and_is_found_by_the_next(spark: SparkSession, warehouse: Path) -> None:
+    settings = {"mode": "updates_only", "apply": "upsert", "expect": rule("A > 0", "quarantine")}
+    built, history = deephaven(spark, warehouse, {"A": "Long", "B": "Long"}, **settings)
+    history.update("t", modified={1: {"A": -1, "B": 1}, 2: {"A": 1, "B": 1}})
+    assert built.land_and_build(history) == {}
+
+    for modified in ({7: {"A": 3}}, {7: {"B": 4}}):
+        history.update("t", modified=modified)
+        assert built.land_and_build(history) == {}
+
+    assert built.rows("t") == {2: {"A": 1, "B": 1}, 7: {"A": 3, "B": 4}}
+    assert [(row["_row_key"], row["A"], row["B"]) for row in aside(built)] == [(1, -1, 1)]
+
+
+def test_a_row_aside_holds_its_key_against_another(spark: SparkSession, warehouse: Path) -> None:
+    settings = {"keys": ("K",), "expect": rule("V > 0", "quarantine")}
+    built, history = deephaven(spark, warehouse, {"K": "Long", "V": "Long"}, **settings)
+    history.snapshot("t", {1: {"K": 5, "V": -1}, 2: {"K": 6, "V": 1}})
+    assert built.land_and_build(history) == {}
+    history.update("t", added={3: {"K": 5, "V": 7}})
+
+    assert built.land_and_build(history)["t"].error_class == "DUPLICATE_KEY"
+    assert [row["_row_key"] for row in aside(built)] == [1]
+
+    history.update("t", modified={1: {"K": 8}})
+    assert built.land_and_build(history) == {}
+    history.update("t", modified={1: {"V": 2}})
+    assert built.land_and_build(history) == {}
+    assert {key: row["K"] for key, row in built.rows("t").items()} == {1: 8, 2: 6, 3: 5}
+
+
+@pytest.mark.parametrize("action", ["warn", "quarantine", "fail"])
+def test_rules_hold_in_cuts_that_are_no_snapshots(spark: SparkSession, warehouse: Path, action: str) -> None:
+    feed, rules = told(spark, warehouse), rule("b < 10", action)
+    assert feed.build(expect=rules) == {}
+    feed.history.update([change("insert", 3, a="z", b=11), change("update", 1, b=12), change("update", 2, a="yy")])
+
+    held = feed.build(expect=rules)
+
+    everything = {1: ("x", 12), 2: ("yy", 2), 3: ("z", 11)}
+    assert list(held) == ([STREAM] if action == "fail" else [])
+    assert feed.rows() == {"warn": everything, "quarantine": {2: ("yy", 2)}, "fail": {1: ("x", 1), 2: ("y", 2)}}[action]
+    if action != "fail":
+        assert feed.notes()["failed.rule"] == 2
+
+    feed.history.update([change("update", 1, b=3), change("delete", 3)])
+    assert feed.build(expect=rules) == {}
+    assert feed.rows() == {1: ("x", 3), 2: ("yy", 2)}
+
+
+def test_a_rule_means_what_spark_reads(spark: SparkSession, warehouse: Path) -> None:
+    """Wherever the row stands: in a snapshot, in a cut by itself, beside one that fails."""
+    rules = rule("a <> 'it''s' AND date_format(DATE '2020-01-31', 'yyyy|MM') = '2020|01'", "quarantine")
+    feed = told(spark, warehouse)
+    assert feed.build(expect=rules) == {}
+    for changes in ([("insert", 3, "it's")], [("insert", 4, "its")], [("insert", 5, "it's"), ("insert", 6, "is")]):
+        feed.history.update([change(op, k, a=a, b=0) for op, k, a in changes])
+        assert feed.build(expect=rules, on_unexplained="error") == {}
+
+    assert sorted(feed.rows()) == [1, 2, 4, 6]
+
+
+def test_a_source_gains_a_column_while_a_row_is_aside(spark: SparkSession, warehouse: Path) -> None:
+    rules = rule("b < 10", "quarantine")
+    feed = told(spark, warehouse, ToldConnector(partial=False))
+    assert feed.build(expect=rules) == {}
+    feed.history.update([change("update", 1, a="x", b=12)])
+    assert feed.build(expect=rules) == {}
+
+    wide = T.StructType(
+        [*ROW.fields[:-1], T.StructField("b", T.DecimalType(25, 0)), T.StructField("c", T.StringType())]
+    )
+    feed.connector = ToldConnector(partial=False, row=wide)
+    feed.history.update([change("update", 2, a="y", b=2, c="new")])
+    assert feed.build(expect=rules) == {}
+    feed.history.update([change("update", 1, a="x", b=3, c="more")])
+    assert feed.build(expect=rules) == {}
+
+    rows = spark.read.format("delta").load(feed.places.silver(FEED, STREAM).url).collect()
+    assert sorted((row.k, row.b, row.c) for row in rows) == [(1, 3, "more"), (2, 2, "new")]
+
+
+@pytest.mark.parametrize("name", ["n", "row", "ended", "key", "position", "after", "op", "t", "s", "failed"])
+def test_a_column_may_be_called_as_we_call_ours(spark: SparkSession, warehouse: Path, name: str) -> None:
+    columns, rules = {name: "Long", "V": "Long"}, rule(f"V > 0 AND {name} IS NOT NULL", "quarantine")
+    built, history = deephaven(spark, warehouse, columns, keys=(name,), expect=rules)
+    history.snapshot("t", {1: {name: 1, "V": 1}, 2: {name: 2, "V": -1}})
+    assert built.land_and_build(history) == {}
+    history.update("t", modified={1: {name: 3}, 2: {"V": 2}})
+    assert built.land_and_build(history) == {}
+
+    assert built.rows("t") == {1: {name: 3, "V": 1}, 2: {name: 2, "V": 2}}
+
+
+def test_the_key_of_a_positional_source_may_be_called_row(spark: SparkSession, warehouse: Path) -> None:
+    built, history = deephaven(spark, warehouse, {"Row": "Long", "N": "Long"}, keys=("Row", "N"))
+    history.snapshot("t", {1: {"Row": 1, "N": 1}})
+    assert built.land_and_build(history) == {}
+    history.update("t", modified={1: {"N": 2}}, added={2: {"Row": 1, "N": 1}})
+    assert built.land_and_build(history) == {}
+
+    assert built.rows("t") == {1: {"Row": 1, "N": 2}, 2: {"Row": 1, "N": 1}}
+
+
+def test_a_rule_on_a_column_of_ours_is_refused_by_name(spark: SparkSession, warehouse: Path) -> None:
+    feed = told(spark, warehouse)
+
+    assert feed.build(expect=rule("_position > 0", "warn"))[STREAM].error_class == "UNUSABLE_EXPECTATION"
+
+
+def test_history_has_nothing_of_a_cut_that_a_rule_refuses(spark: SparkSession, warehouse: Path) -> None:
+    rules = rule("b < 10", "fail")
+    feed = told(spark, warehouse)
+    assert feed.build(stored_as_scd_type=2, expect=rules) == {}
+    reached = last_cuts(feed.places, FEED)[STREAM].last_position
+    feed.history.update([change("insert", 3, a="z", b=11)])
+
+    assert STREAM in feed.build(stored_as_scd_type=2, expect=rules)
+
+    versions = spark.read.format("delta").load(feed.places.history(FEED, STREAM).url).collect()
+    assert sorted((row.k, row.__START_AT) for row in versions) == [(1, reached - 1), (2, reached - 1)]
+
+
+def test_a_rule_that_is_gone_lets_its_rows_in(spark: SparkSession, warehouse: Path) -> None:
+    feed = told(spark, warehouse)
+    assert feed.build(expect=rule("b < 2", "quarantine")) == {}
+    assert feed.rows() == {1: ("x", 1)}
+    feed.history.update([change("update", 1, a="xx")])
+
+    assert feed.build() == {}
+
+    assert feed.rows() == {1: ("xx", 1), 2: ("y", 2)}
+    feed.history.update([change("update", 2, b=5), change("delete", 1)])
+    assert feed.build() == {}
+    assert feed.rows() == {2: ("y", 5)}
