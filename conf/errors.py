@@ -18,6 +18,7 @@
     ├── SparkUnavailable          Java or the Delta JARs are missing: what to do
     ├── Fenced                    another process owns this feed or table
     ├── PositionGap               bronze lacks positions: first, last
+    │   └── DoubledPositions      bronze has positions twice
     ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
         ├── DuplicateKey  NullKey  UnusableKey  Unexplained  ExpectationFailed  UnusableExpectation
@@ -228,13 +229,34 @@ class Fenced(SilverfoldError):
 
 
 class PositionGap(SilverfoldError):
-    """Bronze lacks positions that must be there. ``first`` and ``last`` are inclusive."""
+    """Bronze lacks positions that must be there. ``first`` and ``last`` are inclusive.
+
+    Args:
+        advice: What can be done about it; empty where nothing is known.
+    """
 
     error_class = "POSITION_GAP"
 
+    def __init__(self, *, feed: str, first: int, last: int, advice: str = "") -> None:
+        self.feed, self.first, self.last, self.advice = feed, first, last, advice
+        super().__init__(f"{self._found()}{advice and ': '}{advice}")
+
+    def _found(self) -> str:
+        return f"bronze of feed {self.feed} lacks positions {self.first} to {self.last}"
+
+
+class DoubledPositions(PositionGap):
+    """Bronze has frames twice: their updates would be applied twice. ``first`` and ``last`` are the outermost."""
+
+    error_class = "DOUBLED_POSITIONS"
+
     def __init__(self, *, feed: str, first: int, last: int) -> None:
-        self.feed, self.first, self.last = feed, first, last
-        super().__init__(f"bronze of feed {feed} lacks positions {first} to {last}")
+        super().__init__(
+            feed=feed, first=first, last=last, advice=f"`silverfold maintain {feed}` removes the second of each"
+        )
+
+    def _found(self) -> str:
+        return f"bronze of feed {self.feed} has frames twice from position {self.first} to {self.last}"
 
 
 class QueryFailed(SilverfoldError):

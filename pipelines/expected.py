@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conf.errors import PositionGap
+from conf.errors import DoubledPositions, PositionGap
 from connectors.base import Boundary, Connector, Feed, Keeps, Kind, PlainChange, PlainReader
 from pipelines.bronze import read_frames, read_small_columns, read_stream
 from pipelines.bronze_table import retained_from
@@ -63,24 +63,35 @@ class Expected:
 
 
 def fold_bronze(
-    bronze: Place, connector: Connector, feed: Feed, table: str, through: int, *, left_out: Collection[int] = ()
+    bronze: Place,
+    connector: Connector,
+    feed: Feed,
+    table: str,
+    through: int,
+    *,
+    left_out: Collection[int] = (),
+    since: int = 0,
 ) -> Expected:
     """Return what the table must hold once everything up to and including a position is applied.
 
     Args:
         left_out: Positions of frames that are skipped.
+        since: Position of the first update that the table took; only of a table without snapshots.
 
     Raises:
-        PositionGap: Bronze lacks frames that are needed.
+        PositionGap: Bronze lacks frames that are needed, or has them twice.
         WireError, ProtocolError: A needed frame cannot be read.
         StoreUnavailable: Bronze cannot be read now.
     """
     settings, reader = feed.tables[table], connector.plain(feed, table)
-    chosen = _chosen(bronze, connector, feed, table, through)
+    found = landed_updates(bronze, feed.name, connector.stream(feed, table), through)
+    snapshots = connector.has_snapshots(settings)
+    chosen = last_state(found.updates, resync=connector.continuity == "resync") if snapshots else sorted(found.updates)
+    found.need(min((update.begin for update in chosen), default=through) if snapshots else since)
     log = connector.keeps(settings) is Keeps.CHANGES
     told = Told(bronze, reader, through, left_out)
     told.take_controls(chosen[0].begin if chosen else through)
-    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not connector.has_snapshots(settings))
+    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not snapshots)
     late: list[PlainChange] = []
     for update, frames in _with_frames(bronze, connector.stream(feed, table), chosen):
         changes = told.changes(update, frames)
@@ -161,22 +172,6 @@ def last_state(updates: Sequence[Landed], *, resync: bool) -> list[Landed]:
     return [snapshot, *sorted(overlay)]
 
 
-def _chosen(bronze: Place, connector: Connector, feed: Feed, table: str, through: int) -> list[Landed]:
-    """Return the updates to fold, in order of effect.
-
-    Raises:
-        PositionGap: Frames among them, or before them where they would count, are missing.
-    """
-    found = landed_updates(bronze, feed.name, connector.stream(feed, table), through)
-    if connector.has_snapshots(feed.tables[table]):
-        chosen = last_state(found.updates, resync=connector.continuity == "resync")
-        found.need(min((update.begin for update in chosen), default=through))
-    else:
-        chosen = sorted(found.updates)
-        found.need(0)
-    return chosen
-
-
 @dataclass(frozen=True)
 class LandedUpdates:
     """The whole updates of a stream, in landing order of their ends.
@@ -184,18 +179,23 @@ class LandedUpdates:
     Args:
         floor: Position from which bronze is kept.
         missing: First and last of each range of positions that bronze lacks.
+        doubled: Positions that are there twice.
     """
 
     feed: str
     updates: Sequence[Landed]
     floor: int
     missing: Sequence[tuple[int, int]]
+    doubled: Sequence[int] = ()
 
     def need(self, first: int) -> None:
-        """Raise PositionGap where bronze lacks a position from the first needed on."""
+        """Raise PositionGap where bronze lacks a position from the first needed on, or has it twice."""
         for begin, end in self.missing:
             if end >= first:
                 raise PositionGap(feed=self.feed, first=begin, last=end)
+        twice = [position for position in self.doubled if position >= first]
+        if twice:
+            raise DoubledPositions(feed=self.feed, first=twice[0], last=twice[-1])
 
 
 def landed_updates(bronze: Place, feed: str, stream: str, through: int) -> LandedUpdates:
@@ -205,21 +205,24 @@ def landed_updates(bronze: Place, feed: str, stream: str, through: int) -> Lande
     batches = seen.watched(_through(read_small_columns(bronze, after=floor - 1), through))
     updates = list(whole_updates(batches, stream))
     dropped = [(0, floor - 1)] if floor else []
-    return LandedUpdates(feed, updates, floor, [*dropped, *seen.holes, *seen.end(through)])
+    return LandedUpdates(feed, updates, floor, [*dropped, *seen.holes, *seen.end(through)], seen.doubled)
 
 
 class _Dense:
-    """Looks at positions as they pass, and notes those that are missing."""
+    """Looks at positions as they pass, and notes those that are missing or come twice."""
 
     def __init__(self, first: int) -> None:
         self._next = first
         self.holes: list[tuple[int, int]] = []
+        self.doubled: list[int] = []
 
     def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for position in batch["frame_seq"].to_pylist():
                 if position > self._next:
                     self.holes.append((self._next, position - 1))
+                elif position < self._next:
+                    self.doubled.append(position)
                 self._next = position + 1
             yield batch
 

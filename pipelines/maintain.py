@@ -12,9 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+from pyarrow.parquet import ParquetFile
 from pyspark.sql import Row, SparkSession
 
 from conf.errors import ApplyError, StoreUnavailable
@@ -22,7 +28,14 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines import ledger
 from pipelines.places import Place, Places
-from pipelines.retention import describe, drop_frames, keep_append_only, plan_retention
+from pipelines.retention import (
+    Retention,
+    describe,
+    drop_frames,
+    keep_append_only,
+    plan_retention,
+    remove_doubles,
+)
 from pipelines.spark import own_session
 from pipelines.store import naming_the_store, open_table
 from pipelines.writer import compact
@@ -30,6 +43,9 @@ from transforms.faults import named_errors
 from transforms.sql import path_table
 
 _Step: TypeAlias = Callable[[Place], str]
+
+_FOOTERS = 16
+"""How many of the oldest files are looked into for one that has timestamps: a column may have been added later."""
 
 _SETTINGS = {
     # How young a file may be removed is our own setting: else Delta goes by a week, and refuses to be told otherwise.
@@ -69,8 +85,9 @@ class Maintenance:
     def run(self) -> Iterator[Done]:
         """Look after one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
         yield from self._each(self._places.bronze(self.feed.name), [self._drop, self._join_bronze, self._vacuum_ours])
-        for place in self._written_by_spark():
-            yield from self._each(place, [self._optimize, self._vacuum_silver])
+        for name in self.feed.tables:
+            for place in self._written_by_spark(name):
+                yield from self._each(place, [partial(self._optimize, name), self._vacuum_silver])
         for place in self._ledgers():
             yield from self._each(place, [self._join_ledger, self._vacuum_ours])
 
@@ -78,12 +95,11 @@ class Maintenance:
     def _places(self) -> Places:
         return Places(self.settings.warehouse, self.settings.storage())
 
-    def _written_by_spark(self) -> Iterator[Place]:
-        for name in self.feed.tables:
-            yield self._places.silver(self.feed.name, name)
-            yield self._places.history(self.feed.name, name)
-            yield self._places.tombstones(self.feed.name, name)
-            yield self._places.aside(self.feed.name, name)
+    def _written_by_spark(self, name: str) -> Iterator[Place]:
+        yield self._places.silver(self.feed.name, name)
+        yield self._places.history(self.feed.name, name)
+        yield self._places.tombstones(self.feed.name, name)
+        yield self._places.aside(self.feed.name, name)
 
     def _ledgers(self) -> Iterator[Place]:
         yield self._places.cuts(self.feed.name)
@@ -106,8 +122,9 @@ class Maintenance:
         return place.url.removeprefix(root)
 
     def _drop(self, bronze: Place) -> str:
-        keep_since = self.now - timedelta(days=self.settings.maintain.bronze_days)
-        retention = plan_retention(self._places, self.connector, self.feed, keep_since=keep_since)
+        retention = self._retention()
+        if retention.doubled is not None:
+            return self._leave_once(bronze, *retention.doubled)
         if self.dry_run:
             return f"would drop {describe(retention)}" if retention.drops else describe(retention)
         if not retention.drops:
@@ -115,6 +132,17 @@ class Maintenance:
             return describe(retention)
         drop_frames(bronze, self.feed.name, retention)
         return f"dropped {describe(retention)}"
+
+    def _retention(self) -> Retention:
+        keep_since = self.now - timedelta(days=self.settings.maintain.bronze_days)
+        return plan_retention(self._places, self.connector, self.feed, keep_since=keep_since)
+
+    def _leave_once(self, bronze: Place, first: int, last: int) -> str:
+        found = f"frames that were there twice from position {first} to {last}"
+        if self.dry_run:
+            return f"would remove the second of {found}"
+        remove_doubles(bronze, first, last)
+        return f"removed the second of {found}; {self._drop(bronze)}"
 
     def _join_bronze(self, bronze: Place) -> str:
         return f"{_files(bronze)} files" if self.dry_run else f"{compact(bronze)} files joined"
@@ -131,11 +159,20 @@ class Maintenance:
             )
         return f"{len(removed)} files {'would be ' if self.dry_run else ''}removed"
 
-    def _optimize(self, silver: Place) -> str:
+    def _optimize(self, name: str, silver: Place) -> str:
         if self.dry_run:
-            return f"{_files(silver)} files"
+            return f"{_files(silver)} files{self._old_times(name, silver)}"
         (row,) = self._sql(silver, f"OPTIMIZE {path_table(silver.url)}")
-        return f"{row['metrics']['numFilesRemoved']} files joined to {row['metrics']['numFilesAdded']}"
+        metrics = row["metrics"]
+        joined = f"{metrics['numFilesRemoved']} files joined to {metrics['numFilesAdded']}"
+        return f"{joined}{self._old_times(name, silver)}"
+
+    def _old_times(self, name: str, silver: Place) -> str:
+        """Say what to do about timestamps that other readers than Spark misread; empty where there are none."""
+        if not _has_int96(silver):
+            return ""
+        again = f"`silverfold rebuild {self.feed.name} {name}` rewrites them"
+        return f"; some have timestamps as INT96, which many readers misread before 1677 and after 2262: {again}"
 
     def _vacuum_silver(self, silver: Place) -> str:
         hours = f"RETAIN {self.settings.maintain.vacuum_hours} HOURS"
@@ -162,3 +199,26 @@ def _opened(place: Place) -> DeltaTable:
 
 def _files(place: Place) -> int:
     return len(_opened(place).file_uris())
+
+
+def _has_int96(place: Place) -> bool:
+    """Tell whether a table has a file with timestamps as INT96, as Spark wrote them before it was told not to.
+
+    The oldest file that has timestamps tells: what was written later is not older in form. Raises StoreUnavailable.
+    """
+    opened = _opened(place)
+    if "timestamp" not in opened.schema().to_json():
+        return False
+    files = pa.table(opened.get_add_actions()).sort_by("modification_time")["path"].to_pylist()
+    with naming_the_store(place):
+        store = PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
+        forms = (_time_forms(store, unquote(path)) for path in files[:_FOOTERS])
+        return "INT96" in next(filter(None, forms), set())
+
+
+def _time_forms(store: PyFileSystem, path: str) -> set[str]:
+    """Return the physical types in which a Parquet file has timestamps."""
+    with ParquetFile(store.open_input_file(path)) as file:
+        columns = [file.schema.column(at) for at in range(len(file.schema))]
+    times = (each for each in columns if each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP")
+    return {each.physical_type for each in times}

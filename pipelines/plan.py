@@ -13,6 +13,10 @@ What a table may take:
 - A table that keeps history (``every_update``) skips nothing: what came before a snapshot takes effect first, each
   snapshot in its turn. So its versions depend on that no more. Only what it cannot take the next snapshot passes.
 
+- Bronze may begin at a floor (`pipelines.retention`). A table below it goes on with a whole snapshot, and never with
+  the first of the floor's own epoch if that would be overlaid: bronze no longer tells whether one came before it.
+  A table that no snapshot makes whole again stops; one without snapshots that has taken nothing begins there.
+
 Hence a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its
 overlay up to its own end are never split, nor is any single update.
 """
@@ -20,23 +24,20 @@ overlay up to its own end are never split, nor is any single update.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from conf.errors import PositionGap
+from conf.errors import DoubledPositions, PositionGap
 from conf.model import CutLimits
 from connectors.base import Cut
+from pipelines.choice import Choice, TableStream
 from pipelines.rules import StreamRules
-from pipelines.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates, by_stream, read_frames, spans_of
+from pipelines.updates import Frames, Updates, by_stream, read_frames, spans_of
 
-_ONE_EPOCH = 0
-_NEVER = -1
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -86,19 +87,19 @@ class Planner:
     Args:
         feed: Name of the feed, for errors.
         tables: The silver tables; several may be of one stream.
-        floor: Position from which bronze is kept (`pipelines.bronze_table.retained_from`). A table that has taken
-            nothing yet begins there.
+        floor: Position from which bronze is kept (`pipelines.bronze_table.retained_from`).
     """
 
     def __init__(self, feed: str, tables: Mapping[str, StreamRules], *, floor: int = 0) -> None:
         self._feed = feed
-        self._tables = {name: _Table(rules.stream or name, rules) for name, rules in tables.items()}
+        self._tables = {name: TableStream(rules.stream or name, rules, floor) for name, rules in tables.items()}
         self._streams = list({table.stream: None for table in self._tables.values()})
         self._epoch = 0
         self._floor = floor
         self._next = max(floor, min((max(rules.applied, 0) for rules in tables.values()), default=0))
         self._landed = -1
         self._holes: list[tuple[int, int]] = []
+        self._doubled: list[tuple[int, int]] = []
 
     @property
     def start(self) -> int:
@@ -129,7 +130,7 @@ class Planner:
         self._landed = max([self._landed, *fed["position"][-1:].tolist()])
         if not len(frames):
             return
-        self._find_holes(frames)
+        frames = self._each_once(frames)
         parts = {self._streams[index]: part for index, part in by_stream(frames).items()}
         for table in self._tables.values():
             table.learn_epoch(frames)
@@ -157,9 +158,10 @@ class Planner:
 
         Raises:
             PositionGap: Bronze lacks a position the table has yet to pass. Nothing may be applied.
+            DoubledPositions: Bronze has one twice.
         """
         state = self._tables[table]
-        self._check_dense(state)
+        self._check_dense(table, state)
         waiting = state.waiting()
         horizon = _horizon(waiting, state.open_since(self._epoch), before)
         usable = waiting[: np.searchsorted(waiting["end"], horizon)]
@@ -171,12 +173,12 @@ class Planner:
         """Note that the table has reached ``position``, the end of an update."""
         self._tables[table].pass_over(position, self._landed)
 
-    def _plan(self, state: _Table, cut: Cut | None, waiting: Updates, choice: _Choice) -> Plan:
+    def _plan(self, state: TableStream, cut: Cut | None, waiting: Updates, choice: Choice) -> Plan:
         alive = state.alive(waiting, choice, self._epoch)
         oldest = waiting["received"][alive]
         return Plan(
             cut=cut,
-            state=State.BEHIND if cut else state.idle(self._epoch),
+            state=State.BEHIND if cut else _idle(state, self._epoch),
             epoch=self._epoch,
             landed=state.landed,
             applied=state.applied,
@@ -187,150 +189,43 @@ class Planner:
             cut_landed_at=_time(waiting["received"][waiting["end"] == cut.last][0]) if cut else None,
         )
 
-    def _find_holes(self, frames: Frames) -> None:
+    def _each_once(self, frames: Frames) -> Frames:
+        """Return the frames without second ones. Notes which were there twice, and which positions are missing."""
         positions = np.concatenate([[self._next - 1], frames["position"]])
         steps = np.diff(positions)
-        assert steps.min() > 0, "rows of bronze must come in position order"
+        assert steps.min() >= 0, "rows of bronze must come in position order"
         for at in np.flatnonzero(steps > 1).tolist():
             self._holes.append((int(positions[at]) + 1, int(positions[at + 1]) - 1))
+        twice = frames["position"][steps == 0]
+        self._doubled += zip(twice[:1].tolist(), twice[-1:].tolist(), strict=True)
+        return frames[steps > 0]
 
-    def _check_dense(self, state: _Table) -> None:
-        if 0 <= state.applied < self._floor - 1:
-            raise PositionGap(feed=self._feed, first=state.applied + 1, last=self._floor - 1)
+    def _check_dense(self, name: str, state: TableStream) -> None:
+        if state.is_cut_off and not state.begins_anew:
+            advice = _how_to_begin(state.rules, f"`silverfold rebuild {self._feed} {name}`", self._floor)
+            raise PositionGap(feed=self._feed, first=state.applied + 1, last=self._floor - 1, advice=advice)
         for first, last in self._holes:
             if last >= state.applied:
                 raise PositionGap(feed=self._feed, first=first, last=last)
         if state.applied > self._landed:
             raise PositionGap(feed=self._feed, first=self._landed + 1, last=state.applied)
+        ahead = [(max(first, state.applied + 1), last) for first, last in self._doubled if last > state.applied]
+        if ahead:
+            raise DoubledPositions(feed=self._feed, first=ahead[0][0], last=ahead[-1][1])
 
 
-class _Choice(NamedTuple):
-    """The updates a table may take, in landing order of their ends."""
-
-    updates: Updates
-    whole: int
-    """How many of them, from the first, go into one cut: the snapshot and what overlays it up to its end."""
-    replaces: bool
-    superseded: int
-    target: int
-    """Epoch the table will be in; `_NEVER` when it has none and gets none."""
+def _idle(state: TableStream, newest_epoch: int) -> State:
+    """Tell why there is no cut."""
+    if state.rules.has_snapshots and state.synced_to() < state.sync_epoch(newest_epoch):
+        return State.WAITING_FOR_SNAPSHOT
+    return State.SYNCED if state.open_since(newest_epoch) is None else State.WAITING_FOR_UPDATE_END
 
 
-@dataclass
-class _Table:
-    """One table's stream, rules and position, and the updates not yet applied."""
-
-    stream: str
-    rules: StreamRules
-    applied: int = field(init=False)
-    landed: int = field(init=False)
-    applied_epoch: int | None = field(init=False)
-    _finder: UpdateFinder = field(init=False, default_factory=UpdateFinder)
-    _waiting: list[Updates] = field(init=False, default_factory=lambda: [np.empty(0, UPDATE)])
-
-    def __post_init__(self) -> None:
-        self.applied = self.landed = self.rules.applied
-        self.applied_epoch = self.rules.applied_epoch
-
-    def learn_epoch(self, frames: Frames) -> None:
-        """Take the epoch of the applied position from its frame, when it is among these."""
-        if self.applied_epoch is not None or self.applied < 0:
-            return
-        found = frames["epoch"][frames["position"] == self.applied]
-        if len(found):
-            self.applied_epoch = int(found[0])
-
-    def advance(self, frames: Frames) -> None:
-        ahead = frames[np.searchsorted(frames["position"], self.applied, side="right") :]
-        if len(ahead):
-            self.landed = int(ahead["position"][-1])
-            self._waiting.append(self._finder.advance(ahead))
-
-    def waiting(self) -> Updates:
-        if len(self._waiting) > 1:
-            self._waiting = [np.concatenate(self._waiting)]
-        return self._waiting[0]
-
-    def open_since(self, newest_epoch: int) -> int | None:
-        """Return where an update began whose end may still come; None when there is none."""
-        opened = self._finder.open
-        return opened[0] if opened and opened[1] == newest_epoch else None
-
-    def pass_over(self, position: int, newest: int) -> None:
-        waiting = self.waiting()
-        passed = int(np.searchsorted(waiting["end"], position, side="right"))
-        if position > newest:
-            self.applied_epoch = None
-        elif passed:
-            self.applied_epoch = int(waiting["epoch"][passed - 1])
-        opened = self._finder.open
-        if opened and opened[0] <= position:
-            self._finder.forget_open()
-        self._waiting = [waiting[passed:].copy()]
-        self.applied, self.landed = position, max(self.landed, position)
-
-    def choose(self, usable: Updates, past: int | None) -> _Choice:
-        if not self.rules.has_snapshots:
-            return _Choice(usable, 1, replaces=False, superseded=0, target=_NEVER)
-        if self.rules.every_update:
-            usable = self._next_stretch(usable, past)
-        snapshots = np.flatnonzero(usable["snapshot"])
-        if len(snapshots):
-            return self._replace(usable, snapshots)
-        target = self._synced_to()
-        return _Choice(usable[self._epochs(usable) == target], 1, replaces=False, superseded=0, target=target)
-
-    def idle(self, newest_epoch: int) -> State:
-        """Tell why there is no cut."""
-        if self.rules.has_snapshots and self._synced_to() < self._sync_epoch(newest_epoch):
-            return State.WAITING_FOR_SNAPSHOT
-        return State.SYNCED if self.open_since(newest_epoch) is None else State.WAITING_FOR_UPDATE_END
-
-    def alive(self, waiting: Updates, choice: _Choice, newest_epoch: int) -> Bools:
-        """Tell which waiting updates are chosen, or may be once more has landed."""
-        chosen: Bools = np.isin(waiting["end"], choice.updates["end"])
-        if not self.rules.has_snapshots:
-            return np.ones(len(waiting), np.bool_)
-        settled = choice.updates["end"][choice.whole - 1] if choice.replaces else _NEVER
-        epochs = self._epochs(waiting)
-        lives = (epochs == choice.target) | (epochs == self._sync_epoch(newest_epoch))
-        if self.rules.every_update:
-            lives |= np.isin(epochs, epochs[waiting["snapshot"]])
-        later: Bools = lives & (waiting["end"] > settled)
-        return chosen | later
-
-    def _next_stretch(self, usable: Updates, past: int | None) -> Updates:
-        """Return the updates before the first snapshot that the table can take, else those up to the second."""
-        begins = usable["begin"][usable["snapshot"]]
-        before = usable[usable["end"] < begins[0]] if len(begins) else usable
-        if past is None and (not len(begins) or self._synced_to() in self._epochs(before)):
-            return before
-        ahead = begins if past is None else begins[begins > past]
-        if not len(ahead):
-            return usable[:0]
-        return usable[usable["end"] < ahead[1]] if len(ahead) > 1 else usable
-
-    def _replace(self, usable: Updates, snapshots: Indexes) -> _Choice:
-        """Return the latest snapshot, what overlays it, and what follows it in its epoch."""
-        at, epochs, order = snapshots[-1], self._epochs(usable), np.arange(len(usable))
-        target = int(epochs[at])
-        is_first = target != self._synced_to() and target not in epochs[snapshots[:-1]] and not usable["asked"][at]
-        overlays = (order > at) | is_first | (usable["begin"] > usable["begin"][at])
-        chosen = (epochs == target) & ~usable["snapshot"] & overlays
-        chosen[at] = True
-        whole = int(np.count_nonzero(chosen[: at + 1]))
-        return _Choice(usable[chosen], whole, replaces=True, superseded=int(at) + 1 - whole, target=target)
-
-    def _synced_to(self) -> int:
-        if self.applied < 0 or self.applied_epoch is None:
-            return _NEVER
-        return self._sync_epoch(self.applied_epoch)
-
-    def _sync_epoch(self, epoch: int) -> int:
-        return epoch if self.rules.resync else _ONE_EPOCH
-
-    def _epochs(self, updates: Updates) -> npt.NDArray[np.integer[Any]]:
-        return updates["epoch"] if self.rules.resync else np.full(len(updates), _ONE_EPOCH)
+def _how_to_begin(rules: StreamRules, rebuild: str, floor: int) -> str:
+    """Say what can be done for a table that lacks what was dropped."""
+    if not rules.has_snapshots:
+        return f"they were dropped while the table was not in the feed. To begin anew at position {floor}, remove it"
+    return f"the history lacks what was dropped. To begin it anew at position {floor}, remove it and run {rebuild}"
 
 
 def _time(microseconds: int) -> datetime:
@@ -353,7 +248,7 @@ def _most_frames(limits: CutLimits, mean_frame_bytes: float) -> int:
     return min(limits.max_frames, int(limits.max_bytes / mean_frame_bytes))
 
 
-def _cut(stream: str, applied: int, choice: _Choice, most_frames: int) -> Cut | None:
+def _cut(stream: str, applied: int, choice: Choice, most_frames: int) -> Cut | None:
     if not len(choice.updates):
         return None
     frames = np.cumsum(choice.updates["last"] - choice.updates["first"] + 1)

@@ -1,7 +1,8 @@
 """Drops the oldest frames of bronze: those that no table needs any more, and that are old enough.
 
 What a table needs, so that it can go on, be verified and be rebuilt: every frame from the beginning of the last whole
-snapshot it has applied; for the first snapshot of an epoch also the updates that landed before it. One whose stream
+snapshot it has applied. Where updates landed before it that overlay it, as it is the first of its epoch, all of the
+epoch, and the frame before by which a plan sees that it is all. One whose stream
 has no snapshots, one that keeps history, and one that is not built yet need everything.
 
 Below the *floor* only the control frames and marks of the epochs that go on above it are kept: later frames are read
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +31,17 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from connectors.base import Boundary, Connector, Feed, Kind
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import SCHEMA, retained_from, retention_id
+from pipelines.compaction import claim
 from pipelines.cuts import position_reached
 from pipelines.places import Place, Places
+from pipelines.rules import StreamRules
 from pipelines.store import open_table, until_committed
 from pipelines.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
 
 _APPEND_ONLY = "delta.appendOnly"
+
+_FRAMES_AT_ONCE = 2_000
+"""How many frames are held in memory to write each of them once."""
 
 
 class Need(NamedTuple):
@@ -59,12 +66,14 @@ class Retention:
         floor: First position to keep; not above ``dropped_to`` when nothing may go.
         epoch: Epoch that the floor lies in.
         reasons: Why no more may go: what sets the floor.
+        doubled: Outermost positions that are there twice (`remove_doubles`); None when there are none.
     """
 
     dropped_to: int
     floor: int
     epoch: int
     reasons: tuple[str, ...]
+    doubled: tuple[int, int] | None = None
 
     @property
     def drops(self) -> bool:
@@ -83,12 +92,17 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     """
     bronze = places.bronze(feed.name)
     dropped_to = retained_from(bronze, feed.name)
-    applied = {name: position_reached(places, feed.name, name) for name in feed.tables}  # before bronze grows further
-    streams = {name: connector.stream(feed, name) for name in feed.tables}
-    seen = _Seen(list(dict.fromkeys(streams.values())), _microseconds(keep_since))
+    rules = {  # read before bronze grows further
+        name: StreamRules.of(connector, feed, name, applied=position_reached(places, feed.name, name))
+        for name in feed.tables
+    }
+    seen = _Seen(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))
     for batch in read_small_columns(bronze, after=dropped_to - 1):
         seen.take(batch)
-    needs = [_need(connector, feed, name, applied[name], seen.updates(streams[name])) for name in feed.tables]
+    if seen.doubled is not None:
+        first, last = seen.doubled
+        return Retention(dropped_to, dropped_to, 0, (f"frames {first} to {last} are there twice",), seen.doubled)
+    needs = [_need(name, each, seen, dropped_to) for name, each in rules.items()]
     young = seen.first_young if seen.first_young is not None else seen.last + 1
     needed = min((need.first for need in needs), default=young)
     floor = max(dropped_to, _sound(min(young, needed), needs))
@@ -110,6 +124,20 @@ def drop_frames(bronze: Place, feed: str, retention: Retention) -> None:
         keep_append_only(bronze)
 
 
+def remove_doubles(bronze: Place, first: int, last: int) -> None:
+    """Leave one of each frame in an inclusive range of positions, some at a time. Safe as `drop_frames` is.
+
+    Raises:
+        StoreUnavailable: It did not work this time. What was not done yet is as it was.
+    """
+    try:
+        for begin in range(first, last + 1, _FRAMES_AT_ONCE):
+            end = min(begin + _FRAMES_AT_ONCE - 1, last)
+            until_committed(bronze, partial(_remove_doubles, bronze, begin, end))
+    finally:
+        keep_append_only(bronze)
+
+
 def keep_append_only(bronze: Place) -> None:
     """Let bronze refuse deletes, also after a run that died. Does nothing where it does. Raises StoreUnavailable."""
     until_committed(bronze, lambda: _refuse_deletes(bronze))
@@ -121,11 +149,28 @@ def _refuse_deletes(bronze: Place) -> None:
         table.alter.set_table_properties({_APPEND_ONLY: "true"})
 
 
-def _drop(bronze: Place, feed: str, retention: Retention) -> None:
+def _open_for_deletes(bronze: Place) -> DeltaTable:
     table = open_table(bronze)
     assert table is not None, "something landed"
-    if _is_append_only(table):
-        table.alter.set_table_properties({_APPEND_ONLY: "false"})
+    claim(table, {_APPEND_ONLY: "false"})
+    return table
+
+
+def _remove_doubles(bronze: Place, first: int, last: int) -> None:
+    table = _open_for_deletes(bronze)
+    wanted = (ds.field("frame_seq") >= first) & (ds.field("frame_seq") <= last)
+    frames = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=wanted).sort_by("frame_seq")
+    is_first = np.diff(frames["frame_seq"].to_numpy(), prepend=-1) > 0
+    write_deltalake(
+        table,
+        frames.filter(pa.array(is_first)).cast(SCHEMA),
+        mode="overwrite",
+        predicate=f"frame_seq >= {first} AND frame_seq <= {last}",
+    )
+
+
+def _drop(bronze: Place, feed: str, retention: Retention) -> None:
+    table = _open_for_deletes(bronze)
     write_deltalake(
         table,
         _kept_below(table, retention),
@@ -163,9 +208,14 @@ class _Seen:
         self.first_young: int | None = None
         """Position of the first frame received since; None when there is none."""
         self.last = -1
+        self.doubled: tuple[int, int] | None = None
+        """Outermost positions that are there twice."""
 
     def take(self, batch: pa.RecordBatch) -> None:
         frames = read_frames(batch, self._streams)
+        twice = frames["position"][np.diff(frames["position"], prepend=self.last) == 0]
+        if len(twice):
+            self.doubled = (self.doubled[0] if self.doubled else int(twice[0]), int(twice[-1]))
         young = frames["position"][frames["received"] >= self._since]
         if self.first_young is None and len(young):
             self.first_young = int(young[0])
@@ -182,31 +232,42 @@ class _Seen:
         """Return the epoch of the frame at a position, or of the last before it."""
         return max((epoch for first, epoch in self._epochs if first <= position), default=0)
 
+    def before_epoch(self, epoch: int) -> int:
+        """Return the position before the first frame of an epoch."""
+        return min(first for first, number in self._epochs if number == epoch) - 1
+
     def _note_epochs(self, frames: Frames) -> None:
         starts = np.flatnonzero(np.diff(frames["epoch"], prepend=-1))
         self._epochs += zip(frames["position"][starts].tolist(), frames["epoch"][starts].tolist(), strict=True)
 
 
-def _need(connector: Connector, feed: Feed, table: str, applied: int, updates: Updates) -> Need:
+def _need(table: str, rules: StreamRules, seen: _Seen, dropped_to: int) -> Need:
     none = np.empty(0, UPDATE)
-    if not connector.has_snapshots(feed.tables[table]):
-        return Need(table, 0, "has no snapshots: it needs every frame", none, none)
-    if feed.tables[table].keeps_history:
-        return Need(table, 0, "keeps history: it needs every frame", none, none)
-    if applied < 0:
-        return Need(table, 0, "is not built: it needs every frame", none, none)
-    taken = updates[updates["end"] <= applied]
+    taken = seen.updates(rules.stream)
+    taken = taken[taken["end"] <= rules.applied]
     snapshots = taken[taken["snapshot"]]
-    if not len(snapshots):
-        return Need(table, 0, "stands on no whole snapshot: it needs every frame", none, none)
+    reason = _why_all(rules, dropped_to) or ("" if len(snapshots) else "stands on no whole snapshot")
+    if reason:
+        return Need(table, 0, f"{reason}: it needs every frame", none, none)
     last = snapshots[-1]
-    same = np.ones(len(taken), np.bool_) if connector.continuity == "resume" else taken["epoch"] == last["epoch"]
+    same = taken["epoch"] == last["epoch"] if rules.resync else np.ones(len(taken), np.bool_)
     of_epoch, before = taken[same & taken["snapshot"]], taken[same & ~taken["snapshot"]]
     before = before[before["begin"] < last["begin"]]
     first = int(last["begin"])
-    if len(of_epoch) == 1 and not last["asked"]:
-        first = min([first, *before["begin"][:1].tolist()])
+    if len(of_epoch) == 1 and not last["asked"] and len(before):
+        first = max(0, seen.before_epoch(int(last["epoch"]))) if rules.resync else 0
     return Need(table, first, f"stands on the snapshot at {int(last['begin'])}", of_epoch, before)
+
+
+def _why_all(rules: StreamRules, dropped_to: int) -> str:
+    """Return why a table needs every frame, whatever it has applied; empty where it does not."""
+    if not rules.has_snapshots:
+        return "has no snapshots"
+    if rules.every_update:
+        return "keeps history"
+    if rules.applied < 0:
+        return "is not built"
+    return "waits for a snapshot since frames were dropped without it" if rules.applied < dropped_to else ""
 
 
 def _sound(floor: int, needs: Sequence[Need]) -> int:

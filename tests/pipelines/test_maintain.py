@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 import pipelines.maintain
@@ -137,3 +137,41 @@ def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(
     assert DeltaTable(str(market.warehouse / FOLDERS[0])).metadata().configuration["delta.appendOnly"] == "true"
     market.update(30)
     assert market.verdicts() == {Verdict.EQUAL}
+
+
+def test_frames_that_are_there_twice_stop_a_build_until_a_round_leaves_them_once(market: Market):
+    market.history.update("quotes", modified={1: {"Qty": 99}})
+    market.built.land(market.history)
+    bronze = DeltaTable(str(market.warehouse / FOLDERS[0]))
+    write_deltalake(bronze, bronze.to_pyarrow_table(), mode="append")
+
+    stopped = market.built.build()
+    told = market.maintain()[0].told
+
+    assert {fault.error_class for fault in stopped.values()} == {"DOUBLED_POSITIONS"}
+    assert told == (
+        "removed the second of frames that were there twice from position 0 to 38; "
+        "dropped frames 0 to 21: quotes stands on the snapshot at 22"
+    )
+    assert market.built.build() == {}
+    assert (market.verdicts(), market.built.rows("quotes")[1]["Qty"]) == ({Verdict.EQUAL}, 99)
+
+
+@pytest.mark.parametrize(("form", "notices"), [("INT96", True), ("TIMESTAMP_MICROS", False)])
+def test_a_table_that_has_timestamps_in_the_old_form_is_noticed(
+    spark: SparkSession, warehouse: Path, form: str, notices: bool
+):
+    built, session = Built(spark, warehouse, {"quotes": table()}), spark.newSession()
+    session.conf.set("spark.sql.parquet.outputTimestampType", form)
+    rows = session.sql("SELECT 1L AS _row_key, timestamp'2024-05-01 00:00:00' AS at")
+    silver = built.places.silver(FEED, "quotes").url
+    rows.select("_row_key").write.format("delta").save(silver)
+    rows.write.format("delta").mode("append").option("mergeSchema", "true").save(silver)
+
+    (files, _) = Maintenance(spark, built.settings, CONNECTOR, built.feed, MONTH_LATER, dry_run=True).run()
+
+    noticed = (
+        "; some have timestamps as INT96, which many readers misread before 1677 and after 2262: "
+        "`silverfold rebuild market quotes` rewrites them"
+    )
+    assert files.told.partition(" files")[2] == (noticed if notices else "")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from conf.errors import PositionGap
+from conf.errors import DoubledPositions, PositionGap
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.plan import Plan, Planner
+from pipelines.plan import Plan, Planner, State
 from pipelines.rules import StreamRules
 from tests.support.bronze_rows import bronze
 
@@ -18,6 +18,7 @@ NO_LIMIT = CutLimits()
 TABLE = StreamRules(has_snapshots=True, resync=True)
 LOG = StreamRules(has_snapshots=False, resync=True)
 RESUMING = StreamRules(has_snapshots=True, resync=False)
+HISTORY = StreamRules(has_snapshots=True, resync=True, every_update=True)
 
 
 def planner(rules: StreamRules, *batches: pa.Table) -> Planner:
@@ -231,14 +232,91 @@ def test_positions_missing_above_where_bronze_is_kept_from_stop_the_table():
     assert (stopped.value.first, stopped.value.last) == (40, 41)
 
 
-def test_a_table_that_stands_below_where_bronze_is_kept_from_is_stopped():
-    fed = Planner("market", {"quotes": StreamRules(has_snapshots=True, resync=True, applied=30)}, floor=40)
-    fed.advance(bronze("1 quotes data whole", start=40))
+def cut_off(rules: StreamRules, *lines: str) -> Planner:
+    """A table that had reached 30, and frames from 40 on."""
+    fed = Planner("market", {"quotes": replace(rules, applied=30, applied_epoch=1)}, floor=40)
+    fed.advance(bronze(*lines, start=40))
+    return fed
 
+
+def test_a_table_below_where_bronze_is_kept_from_waits_for_a_snapshot():
+    planned = cut_off(TABLE, "1 quotes data whole").plan("quotes", NO_LIMIT)
+
+    assert (planned.cut, planned.state, planned.applied) == (None, State.WAITING_FOR_SNAPSHOT, 30)
+
+
+def test_a_table_below_where_bronze_is_kept_from_goes_on_with_a_snapshot_of_a_later_epoch():
+    fed = cut_off(TABLE, "1 quotes data whole", "2 quotes data whole", "2 quotes snapshot whole", "2 quotes data whole")
+
+    cut = fed.plan("quotes", NO_LIMIT).cut
+
+    assert cut == Cut(
+        "quotes", 2, 30, 43, spans=((41, 43),), begins=(41, 42, 43), ends=(41, 42, 43), replaces=True, settled=42
+    )
+    fed.applied("quotes", 43)
+    assert fed.plan("quotes", NO_LIMIT).state is State.SYNCED
+
+
+@pytest.mark.parametrize("rules", [TABLE, RESUMING, HISTORY])
+@pytest.mark.parametrize(
+    ("lines", "spans"),
+    [
+        (["quotes snapshot whole", "quotes data whole"], ((40, 41),)),
+        (["quotes data whole", "quotes mark begin", "quotes snapshot inside", "quotes snapshot end"], ((41, 43),)),
+        (["quotes data whole", "quotes snapshot whole", "quotes data whole"], None),
+        (["quotes data whole", "quotes snapshot whole", "quotes data whole", "quotes snapshot whole"], ((43, 43),)),
+        (["quotes snapshot end", "quotes data whole", "quotes snapshot whole"], None),
+    ],
+    ids=["nothing before it", "asked for", "updates before it", "a second one", "one that began before"],
+)
+def test_a_snapshot_of_which_bronze_no_longer_tells_whether_it_was_the_first_is_passed(
+    rules: StreamRules, lines: list[str], spans: tuple[tuple[int, int], ...] | None
+):
+    fed = Planner("market", {"quotes": rules}, floor=40)
+    fed.advance(bronze(*(f"1 {line}" for line in lines), start=40))
+
+    cut = fed.plan("quotes", NO_LIMIT).cut
+
+    assert (cut and cut.spans) == spans
+
+
+@pytest.mark.parametrize(
+    ("rules", "advice"),
+    [
+        (
+            LOG,
+            "they were dropped while the table was not in the feed. To begin anew at position 40, remove it",
+        ),
+        (
+            HISTORY,
+            "the history lacks what was dropped. To begin it anew at position 40, remove it and run "
+            "`silverfold rebuild market quotes`",
+        ),
+    ],
+)
+def test_what_needs_every_update_stops_below_where_bronze_is_kept_from_and_says_what_to_do(
+    rules: StreamRules, advice: str
+):
     with pytest.raises(PositionGap) as stopped:
+        cut_off(rules, "1 quotes snapshot whole").plan("quotes", NO_LIMIT)
+
+    assert str(stopped.value) == f"bronze of feed market lacks positions 31 to 39: {advice}"
+
+
+def test_positions_that_are_there_twice_stop_the_tables_that_have_yet_to_pass_them():
+    fed = Planner("market", {"quotes": LOG, "trades": replace(LOG, applied=3)})
+    lines = ["1 quotes data whole", "1 trades data whole", "1 quotes data whole"]
+    fed.advance(pa.concat_tables([bronze(*lines), bronze(*lines, start=1)]).sort_by("frame_seq"))
+
+    with pytest.raises(DoubledPositions) as stopped:
         fed.plan("quotes", NO_LIMIT)
 
-    assert (stopped.value.first, stopped.value.last) == (31, 39)
+    assert (stopped.value.feed, stopped.value.first, stopped.value.last) == ("market", 1, 2)
+    assert str(stopped.value) == (
+        "bronze of feed market has frames twice from position 1 to 2: `silverfold maintain market` removes the second "
+        "of each"
+    )
+    assert fed.plan("trades", NO_LIMIT).cut is None
 
 
 def test_with_history_each_snapshot_has_a_cut_of_its_own_after_what_came_before_it():

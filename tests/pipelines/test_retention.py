@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import pipelines.retention
 from conf.model import CutLimits
@@ -22,7 +23,7 @@ from pipelines.bronze_table import retained_from
 from pipelines.marks import connection_marks
 from pipelines.places import Places
 from pipelines.plan import Planner
-from pipelines.retention import Retention, describe, drop_frames, keep_append_only, plan_retention
+from pipelines.retention import Retention, describe, drop_frames, keep_append_only, plan_retention, remove_doubles
 from pipelines.rules import StreamRules
 from pipelines.verify import Verdict, verify_table
 from pipelines.writer import BronzeWriter, compact
@@ -283,6 +284,70 @@ def test_updates_of_a_snapshot_that_would_go_do_not_overlay_the_next(tmp_path: P
     assert retention.floor == 4, "the first snapshot of quotes stays, since trades keeps the update after it"
     assert (market.verdict("quotes"), market.verdict("trades")) == (Verdict.EQUAL, Verdict.EQUAL)
     assert market.planned_anew().spans == ((13, 15),)
+
+
+def test_an_epoch_is_kept_whole_where_updates_overlay_its_first_snapshot(tmp_path: Path):
+    market = Market(tmp_path, {"quotes": quotes()})
+    market.history.connect()
+    market.history.snapshot("quotes", snapshot(1))
+    market.history.connect()
+    market.history.update("quotes", modified=snapshot(2))
+    market.history.snapshot("quotes", snapshot(1))
+    market.built("quotes", 2, market.land())
+    before = market.planned_anew()
+
+    floor = market.drop().floor
+
+    assert floor == 5, "the last frame of the epoch before is kept too: by it a plan sees where this one begins"
+    assert (market.planned_anew(), market.verdict()) == (before, Verdict.EQUAL)
+
+
+def test_a_table_that_comes_back_keeps_every_frame_until_a_snapshot_makes_it_whole(tmp_path: Path):
+    market = Market(tmp_path, {"quotes": quotes(), "trades": quotes()})
+    for epoch in (1, 2):
+        market.history.connect()
+        market.history.snapshot("quotes", snapshot(epoch))
+        market.history.snapshot("trades", snapshot(epoch))
+    last = market.land()
+    market.built("quotes", 2, last)
+    market.built("trades", 1, 9)
+    with_all, market.feed = market.feed, replace(market.feed, tables={"quotes": quotes()})
+    market.drop()
+    market.feed = with_all
+
+    waits = market.plan()
+    market.built("trades", 2, last)
+
+    assert describe(waits) == (
+        "nothing to drop: trades waits for a snapshot since frames were dropped without it: it needs every frame"
+    )
+    assert describe(market.plan()) == f"nothing to drop: quotes stands on the snapshot at {waits.floor}"
+    assert market.verdict("trades") is Verdict.EQUAL
+
+
+def doubled(market: Market) -> None:
+    """Put every frame into bronze once more."""
+    table = DeltaTable(market.bronze.url)
+    write_deltalake(table, table.to_pyarrow_table(), mode="append")
+
+
+def test_frames_that_are_there_twice_are_left_once(market: Market):
+    before = landed(market.bronze)
+    doubled(market)
+
+    retention = market.plan()
+    verdict = verify_table(market.places, CONNECTOR, market.feed, "quotes")
+    remove_doubles(market.bronze, *(retention.doubled or ()))
+
+    assert (verdict.verdict, verdict.reason) == (
+        Verdict.UNKNOWN,
+        "bronze of feed market has frames twice from position 13 to 18: "
+        "`silverfold maintain market` removes the second of each",
+    )
+    assert (retention.doubled, retention.drops) == ((0, 19), False)
+    assert describe(retention) == "nothing to drop: frames 0 to 19 are there twice"
+    assert (landed(market.bronze), market.verdict(), appends_only(market)) == (before, Verdict.EQUAL, True)
+    assert last_position(market.bronze, FEED) == 19
 
 
 def test_a_feed_that_has_landed_nothing_drops_nothing(tmp_path: Path):
