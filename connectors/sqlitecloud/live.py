@@ -233,8 +233,10 @@ class LiveEpoch:
 
 
 def _key(described: Description, row: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Return the key of a row. Raises StatementRefused when part of it is NULL, behind which no page can begin."""
+    """Return the key of a row. Raises StatementRefused when no page can begin behind it: it has a NULL or a NUL."""
     key = tuple(row[described.names.index(name)] for name in described.keys)
     if None in key:
         raise StatementRefused(code="null-key", text="a row has a NULL in its key: set page_rows to 0")
+    if any(isinstance(part, str) and "\0" in part for part in key):
+        raise StatementRefused(code="nul-in-key", text="a row has a NUL character in its key: set page_rows to 0")
     return key

@@ -9,13 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Final, NoReturn
 
 from conf.errors import InvalidValue, RemoteProtocolError
 from connectors.base import ControlFrame, PlainChange
 from connectors.sqlitecloud.landed import notified_text, selected_rows
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.plainvalues import Number, Pairs, as_json, cell_value, column_type, sent_value
+from connectors.sqlitecloud.plainvalues import (
+    Number,
+    Pairs,
+    as_json,
+    cell_value,
+    check_key,
+    column_type,
+    sent_value,
+)
 
 NUMBERS: Final = ("_position", "_ordinal")
 """What names a row of a table of messages."""
@@ -65,7 +74,7 @@ class SqliteCloudPlainReader:
             raise RemoteProtocolError("a snapshot's rows are not as described", stream=self.stream)
         for cells in selected.rows:
             row = {
-                name: self._cased(name, cell_value(name, self._kind(name), cell))
+                name: self._keyed(name, cell, cell_value(name, self._kind(name), cell))
                 for name, cell in zip(self.columns, cells, strict=True)
             }
             yield PlainChange("insert", position, tuple(row[name] for name in self.keys), row)
@@ -121,16 +130,27 @@ class SqliteCloudPlainReader:
         return not hidden[name]
 
     def _typed(self, name: str, value: Any) -> Any:
-        return self._cased(name, sent_value(name, self._kind(name), value, self.options.blob))
+        return self._keyed(name, value, sent_value(name, self._kind(name), value, self.options.blob))
 
-    def _cased(self, name: str, value: Any) -> Any:
-        if self.table.key_collation == "nocase" and name in self.keys and isinstance(value, str):
+    def _keyed(self, name: str, told: Any, value: Any) -> Any:
+        """Return a value as it names a row, if it does. Raises InvalidValue for one that would be another key too."""
+        if name not in self.keys:
+            return value
+        declared, wanted = self._declared(name), self.table.types.get(name)
+        if not declared and not wanted and type(told) not in (str, NoneType):
+            _refuse("unfit_value")
+        is_mixed = wanted is not None and (not declared or column_type(declared, None) == "binary")
+        check_key(name, self._kind(name), told, value, mixed=is_mixed)
+        if self.table.key_collation == "nocase" and isinstance(value, str):
             return "".join(letter.lower() if letter.isascii() else letter for letter in value)
         return value
 
-    def _kind(self, name: str) -> str:
+    def _declared(self, name: str) -> str:
         (declared,) = (column["type"] for column in self._described["columns"] if column["name"] == name)
-        return column_type(declared, self.table.types.get(name))
+        return str(declared)
+
+    def _kind(self, name: str) -> str:
+        return column_type(self._declared(name), self.table.types.get(name))
 
 
 def _parsed(text: bytes) -> Pairs:

@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.messages import RawText
+
+_MOST_DIGITS = 38
 
 
 class Number(str):
@@ -69,6 +71,22 @@ def cell_value(name: str, kind: str, value: Any) -> Any:
         if kind.startswith("decimal"):
             return _exact(value, kind)
         return {"bigint": _whole, "double": _double, "boolean": _truth, "string": _text}[kind](value)
+
+
+def check_key(name: str, kind: str, value: Any, typed: Any, *, mixed: bool) -> None:
+    """Raise InvalidValue for part of a key that another key would be too, once both are of the column's type.
+
+    Args:
+        mixed: The column may hold both a number and the text of its digits.
+    """
+    if typed is None or kind in ("binary", "boolean"):
+        return
+    with _told(name, value):
+        if isinstance(value, str) and not isinstance(value, Number):
+            _require(value, not mixed or (kind == "string" and not _is_number(value)))
+            _require(value, kind == "string" or value == _digits(typed))
+        elif kind == "double" and (isinstance(value, int) or (isinstance(value, Number) and value.is_whole)):
+            _require(value, typed == int(value))
 
 
 @contextmanager
@@ -132,6 +150,17 @@ def _exact(value: Any, kind: str) -> Decimal:
         _require(found, found.is_finite() and abs(found) < Decimal(10) ** (precision - scale))
         rounded = found.quantize(Decimal(10) ** -scale)
         return Decimal(_require(rounded, rounded == found))
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return _text(Number(value)) == value
+    except ValueError:
+        return False
+
+
+def _digits(number: int | Decimal) -> str:
+    return f"{Decimal(number).normalize(Context(prec=_MOST_DIGITS)):f}" if number else "0"
 
 
 def as_json(value: Any) -> str:

@@ -25,7 +25,9 @@ _AS_PYTHON: Final = (
 
 
 def is_read_at_once(column: Column) -> bool:
-    """Tell whether `read_plain` reads any values of a column."""
+    """Tell whether `read_plain` reads any values of a column. Of keys: only where no two can come to one value."""
+    if column.is_mixed or (column.is_key and column.kind == "double"):
+        return False
     return column.kind == "string" or column.kind in _SURE
 
 

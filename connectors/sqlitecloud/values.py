@@ -15,7 +15,9 @@ none                                   string     as above; as a key texts only,
 =====================================  =========  ==================================================================
 
 Setting ``types`` may ask besides for boolean (0, 1, true, false) and decimal(precision, scale), which takes numbers and
-their texts where no digit is lost. A value that does not fit is an error that tells it, never NULL.
+their texts where no digit is lost. A value that does not fit is an error that tells it, never NULL. Nor does one fit a
+key where another key of the source would come to the same value: such as '01' beside '1' as a bigint, or, in a column
+without a type that is to be a string, '1' beside 1.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ class Column:
     Args:
         kind: A name of `options.TypeName`.
         blob: How notifications spell blobs.
+        is_key: It is part of the key.
+        is_mixed: Part of the key, and its source may hold both a number and the text of its digits.
         texts_only: Of kind ``string``: numbers do not fit.
         nocase: Texts are put into lower case, as far as they are ASCII.
     """
@@ -61,6 +65,8 @@ class Column:
     name: str
     kind: str
     blob: BlobForm = "error"
+    is_key: bool = False
+    is_mixed: bool = False
     texts_only: bool = False
     nocase: bool = False
 
@@ -89,11 +95,14 @@ class Column:
         if typed is None:
             hint = "; set options.blob" if self.kind == "binary" and sent and self.blob == "error" else ""
             raise self._unfit(value, f"it is to be {self.kind}{hint}")
+        if self.is_key and not self._names_one(value, typed):
+            raise self._unfit(value, f"as {self.kind}, another key would be the same")
         return typed.translate(_LOWER) if self.nocase and self.kind == "string" else typed
 
     def array(self, values: Sequence[Any], *, sent: bool) -> tuple[pa.Array, dict[int, InvalidValue]]:
         """Return the values as one array, and which of them, by their index, do not fit: those are null in it."""
-        if self._quick.issuperset(set(map(type, values))) and not (self.nocase or (sent and self.kind == "binary")):
+        is_looked_at = self.nocase or self.is_mixed or (sent and self.kind == "binary")
+        if self._quick.issuperset(set(map(type, values))) and not is_looked_at:
             try:
                 return pa.array(values, self.arrow), {}
             except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
@@ -126,6 +135,14 @@ class Column:
             return _decimal(value, *self._digits)
         return _TYPED[self.kind](value)
 
+    def _names_one(self, value: Any, typed: Any) -> bool:
+        """Tell whether no other key of the source comes to the same value."""
+        if type(value) is not str:
+            return self.kind != "double" or typed == value
+        if self.kind == "string":
+            return not (self.is_mixed and _spells_number(value))
+        return self.kind == "binary" or (not self.is_mixed and value == _shortest(typed))
+
     def _unfit(self, value: Any, why: str) -> InvalidValue:
         kept = json_text(value) if isinstance(value, Members) else repr(value)
         return InvalidValue(f"{kept[:_SHOWN]} does not fit: {why}", reason=_UNFIT, element=self.name)
@@ -144,10 +161,13 @@ def silver_type(declared: str) -> str:
 
 def _column(column: TableColumn, keys: Sequence[str], table: SqliteCloudTable, options: SqliteCloudOptions) -> Column:
     is_key, wanted = column.name in keys, table.types.get(column.name)
+    declared = silver_type(column.type)
     return Column(
         column.name,
-        wanted or silver_type(column.type),
+        wanted or declared,
         options.blob,
+        is_key=is_key,
+        is_mixed=is_key and wanted is not None and (declared == "binary" or not column.type),
         texts_only=is_key and not column.type and wanted is None,
         nocase=is_key and table.key_collation == "nocase",
     )
@@ -185,6 +205,23 @@ def _spelt(value: Any, texts_only: bool) -> str | None:
     return spelt
 
 
+def _spells_number(text: str) -> bool:
+    """Tell whether a number would be spelt so, by `_spelt`."""
+    try:
+        number = int(text) if text.lstrip("-").isdecimal() else float(text)
+    except ValueError:
+        return False
+    return _spelt(number, texts_only=False) == text
+
+
+def _shortest(number: int | Decimal) -> str:
+    """Return the digits of a number: no zero that could be left out."""
+    if not number or isinstance(number, int):
+        return str(int(number))
+    digits = format(number, "f")
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
 def _truth(value: Any) -> bool | None:
     return bool(value) if type(value) in (bool, int) and value in (0, 1) else None
 
@@ -193,7 +230,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal | None:
     if type(value) in (int, float) or (type(value) is str and _NUMBER.fullmatch(value)):
         exact = Decimal(repr(value) if type(value) is float else value)
         shift = exact.as_tuple().exponent
-        if exact.is_finite() and exact.adjusted() < precision - scale and isinstance(shift, int):
+        if exact.is_finite() and exact.copy_abs() < Decimal(1).scaleb(precision - scale) and isinstance(shift, int):
             digits = Decimal(exact).scaleb(scale, _WIDE)
             return exact.quantize(Decimal(1).scaleb(-scale), context=_WIDE) if digits == int(digits) else None
     return None

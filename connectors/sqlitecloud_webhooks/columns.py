@@ -65,4 +65,6 @@ def columns_of(told: Iterable[str], table: WebhookTable, options: WebhookOptions
     names: dict[str, str] = {}
     for name in (*table.keys, *table.types, *told):
         names.setdefault(name.lower(), name)
-    return tuple(Column(name, table.types.get(name, _OTHERS), options.blob) for name in names.values())
+    return tuple(
+        Column(name, table.types.get(name, _OTHERS), options.blob, is_key=name in table.keys) for name in names.values()
+    )

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from conf.errors import InvalidValue
 from connectors.base import ControlFrame, PlainChange
-from connectors.sqlitecloud.plainvalues import Number, Pairs, sent_value
+from connectors.sqlitecloud.plainvalues import Number, Pairs, check_key, sent_value
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 
@@ -66,7 +66,7 @@ class WebhookPlainReader:
         if len(names) != len(values) or len(set(names)) < len(names):
             _refuse("data_arity")
         row = {
-            name: sent_value(name, self.table.types.get(name, "string"), value, self.options.blob)
+            name: self._typed(name, value)
             for name, value in zip(names, values, strict=True)
             if op != "delete" or name in self.keys
         }
@@ -81,6 +81,13 @@ class WebhookPlainReader:
         if op == "insert" and self.options.insert_absent == "error":
             _refuse("absent_column")
         return PlainChange("update", position, key, row)
+
+    def _typed(self, name: str, value: Any) -> Any:
+        kind = self.table.types.get(name, "string")
+        typed = sent_value(name, kind, value, self.options.blob)
+        if name in self.keys:
+            check_key(name, kind, value, typed, mixed=False)
+        return typed
 
     def _name(self, sent: Any) -> str:
         found = [name for name in self.columns if isinstance(sent, str) and name.lower() == sent.lower()]

@@ -61,7 +61,7 @@ def test_pages_are_read_by_a_composite_key_of_any_types(tmp_path):
     path = database(
         tmp_path,
         "CREATE TABLE foo(k, l TEXT COLLATE NOCASE, v, g AS (v || '!'), PRIMARY KEY (l, k))",
-        "INSERT INTO foo VALUES (1,'a',1), (2.5,'A',2), ('x','b',3), ('y','B',4), (7,'c',5), ('7','C',6), (8,'d',7)",
+        "INSERT INTO foo VALUES (1,'a',1), (2.5,'A',2), ('x','b',3), ('y','B',4), (7,'c',5), ('z','C',6), (8,'d',7)",
     )
 
     async def use(at):
@@ -73,6 +73,24 @@ def test_pages_are_read_by_a_composite_key_of_any_types(tmp_path):
     frames = b"".join(frame.body for frame in sink.frames if frame.kind == "snapshot")
     assert [frames.count(f":{n} ".encode()) for n in (3, 4, 5, 6)] == [1, 1, 1, 1]
     assert b"!" not in frames
+
+
+@pytest.mark.parametrize(("key", "code"), [("NULL", "null-key"), ("'x' || char(0)", "nul-in-key")])
+def test_a_key_behind_which_no_page_can_begin_is_told_and_others_are_read_all_the_same(tmp_path, key, code):
+    path = database(
+        tmp_path,
+        "CREATE TABLE bar(id INTEGER PRIMARY KEY)",
+        "CREATE TABLE foo(k TEXT PRIMARY KEY, v)",
+        f"INSERT INTO foo VALUES ({key}, 1)",
+    )
+
+    async def use(at):
+        await at.until(lambda: at.sink.marks("snapshot void", "foo"), "the end of the attempt")
+        await at.complete("bar")
+        return at.sink
+
+    sink = run(use, path, {"foo": SqliteCloudTable(), "bar": SqliteCloudTable()}, page_rows=1)
+    assert f"{code}: a row has a NUL" in sink.marks("snapshot void")[0]["reason"]
 
 
 def test_whatever_is_written_meanwhile_a_snapshot_and_what_overlays_it_come_to_the_table(tmp_path):

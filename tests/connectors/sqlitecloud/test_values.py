@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from conf.errors import InvalidValue
+from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.messages import RawText
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import Members
+from connectors.sqlitecloud.plain import SqliteCloudPlainReader
 from connectors.sqlitecloud.plainvalues import Number, cell_value, column_type, sent_value
 from connectors.sqlitecloud.values import Column, columns_of, silver_type
-from tests.support.sqlitecloud_notices import described
+from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text
 
 LARGEST = 2**63 - 1
 
@@ -76,6 +78,8 @@ FITTING: list[tuple[str, Any, Any]] = [
     ("decimal(5,2)", 0.5, Decimal("0.50")),
     ("decimal(5,2)", "-1.25", Decimal("-1.25")),
     ("decimal(38,0)", 10**38 - 1, Decimal(10**38 - 1)),
+    ("decimal(2,2)", 0, Decimal("0.00")),
+    ("decimal(2,2)", 0.5, Decimal("0.50")),
 ]
 UNFIT: list[tuple[str, Any]] = [
     ("bigint", LARGEST + 1),
@@ -98,6 +102,7 @@ UNFIT: list[tuple[str, Any]] = [
     ("boolean", 1.0),
     ("boolean", "1"),
     ("decimal(5,2)", 1000),
+    ("decimal(2,2)", 1),
     ("decimal(5,2)", 0.125),
     ("decimal(5,2)", "0.125"),
     ("decimal(5,2)", math.inf),
@@ -193,6 +198,48 @@ def test_a_key_without_a_type_takes_texts_only_unless_it_is_set_to_text() -> Non
         key.value(1, sent=True)
     (as_text, _) = columns_of(names, SqliteCloudTable.model_validate({"types": {"k": "string"}}), SqliteCloudOptions())
     assert as_text.value(1, sent=True) == "1"
+    assert as_text.value("one", sent=True) == "one"
+
+
+KEYS: list[tuple[str, str, list[Any], list[Any]]] = [
+    ("TEXT", "bigint", ["1", "-5", "0", "9223372036854775807"], ["01", "-0", "007"]),
+    ("TEXT", "decimal(10,2)", ["1.5", "10", "-0.25", "0"], ["1.50", "01.5", "1.0", "-0", "0.00"]),
+    ("INTEGER", "double", [1, 2**53, 0.5], [2**53 + 1]),
+    ("REAL", "double", [0.1, math.inf], []),
+    ("INTEGER", "decimal(20,0)", [1, "9007199254740993", 2.0], []),
+    ("", "string", [1, 0.5, "one", "", "1.50", "01"], ["1", "0.5", "-3", "1e+22", "Infinity"]),
+    ("", "bigint", [1, 2.0], ["1"]),
+    ("BLOB", "string", [1, "one"], ["1"]),
+    ("NUMERIC", "string", [1, "1999-01-02"], []),
+    ("TEXT", "string", ["1", "01", "0.5"], []),
+]
+
+
+@pytest.mark.parametrize(("declared", "kind", "fitting", "unfit"), KEYS)
+def test_what_another_key_would_be_too_fits_no_key_whichever_way_it_is_read(
+    declared: str, kind: str, fitting: list[Any], unfit: list[Any]
+) -> None:
+    table, options = SqliteCloudTable.model_validate({"types": {"k": kind}}), SqliteCloudOptions()
+    told = described("t", {"k": declared}, ["k"])
+    reader, plain = ChangeReader(told, table, options), SqliteCloudPlainReader("t", table, options)
+    plain.control(control(told))
+
+    def key(at: str, body: bytes) -> Any:
+        (row,) = (row for batch in reader.read([1], [at], [body]) for row in batch.to_pylist())
+        if row["error"] is not None:
+            assert "another key would be the same" in row["error"]["reason"]
+            with pytest.raises(InvalidValue):
+                plain.changes(1, [(1, body)])
+            return None
+        assert [change.key for change in plain.changes(1, [(1, body)])] == [tuple(row["key"].values())]
+        return row["key"]["k"]
+
+    for value in [*fitting, *unfit]:
+        entry = ("INSERT", None, {"k": "@" if value == math.inf else value})
+        text = table_text("t", ["k"], [entry], "new").replace('"@"', "9.0e+999")
+        found = key("snapshot", rowset(["k"], [[value]])), key("data", framed(text))
+        assert [each is not None for each in found] == [value in fitting] * 2, value
+        assert found[0] == found[1]
 
 
 def test_a_column_is_of_the_type_that_is_set() -> None:

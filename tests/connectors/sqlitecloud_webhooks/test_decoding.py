@@ -176,3 +176,14 @@ def test_both_ways_of_reading_agree_on_anything_that_is_nearly_a_webhook(said: d
         (row["op"], (row["key"]["AlbumId"],), {name: row["row"][name] for name in row["present"] or row["row"] or ()})
         for row in rows
     ] == [(each.op, each.key, dict(each.row)) for each in plain]
+
+
+@pytest.mark.parametrize("key", ["01", "-0"])
+def test_a_key_that_another_one_would_be_too_is_told(key: str) -> None:
+    body = json.dumps(
+        {"type": "delete", "database": "chinook.sqlite", "table": "albums", "column": ["AlbumId"], "data": [key]}
+    ).encode()
+    (row,) = decoded(body)
+    assert "another key would be the same" in row["error"]["reason"]
+    with pytest.raises(InvalidValue):
+        plain_reader().changes(1, [(5, body)])
