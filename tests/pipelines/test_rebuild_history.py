@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 import pipelines.applying.write
 import pipelines.rebuild
-import pipelines.swap
 from conf.errors import ApplyError
 from pipelines.held import HoldState, skip
+from pipelines.kept_aside import read_aside
 from pipelines.leftovers import remove_tree
 from pipelines.quarantine import read_quarantine
 from pipelines.rebuild import Rebuild
@@ -28,22 +28,25 @@ VERSION = ("k", "a", "__START_AT", "__END_AT")
 EQUAL = (Verdict.EQUAL, Verdict.EQUAL)
 
 
-def dying_after(step: Callable[..., Any], calls: int) -> Callable[..., Any]:
-    """Return the step, which kills its process once it is done for so many times."""
-    left = [step] * (calls - 1)
+def rebuild_dying_after(kept: Kept, writes: int) -> None:
+    """Rebuild by a process that dies once it has written so many of the side table, history, tombstones and table."""
+    left = iter(range(writes - 1, -1, -1))
 
-    def count(*args: Any) -> Any:
-        return left.pop()(*args) if left else dying(step, True)(*args)
+    def counted(write: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            done = write(*args)
+            if next(left) == 0:
+                raise Died
+            return done
 
-    return count
+        return run
 
-
-def rebuild_dying_after(kept: Kept, swaps: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.swap, "_overwrite", dying_after(pipelines.swap._overwrite, swaps))
+        for name in ("swap_side_table", "swap_in"):
+            patch.setattr(pipelines.rebuild, name, counted(getattr(pipelines.rebuild, name)))
         patch.setattr(Rebuild, "_tidy", lambda self: None)
         with pytest.raises(Died):
-            kept.rebuild(token=f"dies after {swaps}")
+            kept.rebuild(token=f"dies after {writes}")
 
 
 @pytest.mark.nightly
@@ -211,3 +214,33 @@ def test_tombstones_that_hold_nothing_can_be_made_anew(spark: SparkSession, ware
     done = kept.rebuild()
 
     assert (done.position, kept.verdicts(), kept.reached()) == (1, EQUAL, [1, 1, 1])
+
+
+@pytest.mark.nightly
+def test_updates_that_wait_for_their_row_outlive_a_rebuild_that_dies_between_any_two_writes(
+    spark: SparkSession, warehouse: Path
+):
+    kept = Kept(spark, warehouse, ToldConnector(continuity="resume", sequenced=True))
+    source = kept.source
+    source.connect()
+    source.begin_snapshot()
+    source.snapshot_rows([put(1, "x", op="snapshot")], sequences=["01"])
+    source.end_snapshot()
+    waiting = [said(k, "late") for k in range(2, 7)]
+    source.update([*waiting, put(9, "y"), gone(9)], sequences=[*["05"] * 5, "06", "07"])
+    kept.build()
+
+    verdicts = []
+    for writes in range(1, 5):
+        rebuild_dying_after(kept, writes)
+        verdicts.append(kept.verdicts())
+        source.update([put(1 + writes, "early"), put(9, "too late")], sequences=["03", "06"])
+        kept.build()
+        verdicts.append(kept.verdicts())
+    kept.rebuild()
+
+    assert [*verdicts, kept.verdicts()] == [EQUAL] * 9
+    assert rows_of(kept.table, ("k", "a")) == [(1, "x"), (2, "late"), (3, "late"), (4, "late"), (5, "late")]
+    aside = read_aside(kept.places, FEED, STREAM, source.position)
+    assert aside is not None
+    assert aside["k"].to_pylist() == [6]
