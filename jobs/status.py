@@ -41,7 +41,7 @@ def status(
 
     States of a table: synced; behind (a cut is ready: run build); waiting_for_snapshot; waiting_for_update_end;
     not_built; held (a frame cannot be decoded, or a cut not applied: the reason stands below, and `silverfold
-    quarantine` is what to do about it); stopped (bronze lacks positions).
+    quarantine` is what to do about it); stopped (bronze lacks positions, or has them twice).
 
     A table is *degraded* when it went on without frames that cannot be decoded, until a snapshot passes them.
     """
@@ -75,6 +75,9 @@ def show(status: Status, out: TextIO) -> None:
             if table.fault is not None:
                 fault = f"{table.table}: {table.state.value} at position {table.fault.position}: "
                 console.print(Text(f"{fault}{table.fault.error_class}: {table.fault.reason}", "red"))
+            if table.begins_at_position is not None:
+                begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
+                console.print(Text(begins, "yellow"))
             if table.degraded:
                 left_out = positions(table.skipped_positions)
                 console.print(Text(f"{table.table}: degraded until a snapshot: went on without {left_out}", "yellow"))

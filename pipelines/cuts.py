@@ -16,7 +16,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.base import Connector, Feed
 from pipelines import ledger
+from pipelines.bronze_table import retained_from
 from pipelines.places import Place, Places
 from pipelines.store import naming_the_store, open_table
 
@@ -201,6 +203,21 @@ def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
     known = [row for row in read_cuts(places, feed) if row.table in tables]
     have = {(row.table, row.delta_version, row.last_position) for row in known}
     return [*known, *_missing(places, feed, tables, have)]
+
+
+def begins_at(places: Places, connector: Connector, feed: Feed, table: str) -> int:
+    """Return the position from which on a table has every update, though bronze was dropped before it; 0 for all.
+
+    Only a table without snapshots that is added to a feed so late begins in the middle: any other begins with a
+    snapshot, and while such a table is in the feed nothing is dropped. Raises StoreUnavailable.
+    """
+    floor = retained_from(places.bronze(feed.name), feed.name)
+    if not floor or connector.has_snapshots(feed.tables[table]):
+        return 0
+    cuts = standing(all_cuts(places, feed.name, [table]))
+    if cuts:
+        return floor if cuts[0].first_position >= floor else 0
+    return floor if position_reached(places, feed.name, table) < 0 else 0
 
 
 def standing(rows: Iterable[CutRow]) -> list[CutRow]:

@@ -72,7 +72,14 @@ class ExpectedHistory(Expected):
 
 
 def fold_history(
-    bronze: Place, connector: Connector, feed: Feed, table: str, through: int, *, left_out: Collection[int] = ()
+    bronze: Place,
+    connector: Connector,
+    feed: Feed,
+    table: str,
+    through: int,
+    *,
+    left_out: Collection[int] = (),
+    since: int = 0,
 ) -> ExpectedHistory:
     """Return the versions that the history must hold once everything up to and including a position is applied.
 
@@ -84,7 +91,7 @@ def fold_history(
     resync = connector.continuity == "resync"
     chosen = list(steps(landed.updates, resync=resync) if snapshots else _singly(landed.updates))
     begins = min((update.begin for step in chosen for update in step), default=None)
-    landed.need((begins or 0) if snapshots and landed.floor else 0)
+    landed.need((begins or 0) if snapshots and landed.floor else since)
     told = Told(bronze, reader, through, left_out)
     told.take_controls(chosen[0][0].begin if chosen else through)
     fold = VersionFold(_Touched(reader.keys, upserts=not snapshots))
@@ -99,7 +106,7 @@ def fold_history(
     fold.take([(change.sequence, change) for change in in_sequence(late)])
     told.finish()
     columns = dict.fromkeys((*reader.keys, *reader.columns, START, END))
-    settled = chosen[0][0].end if chosen and landed.floor else None
+    settled = chosen[0][0].end if chosen and snapshots and landed.floor else None
     return ExpectedHistory((*reader.keys, START), tuple(columns), fold.versions(), begins, settled)
 
 

@@ -39,7 +39,16 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
 from pipelines.build import FeedBuild
-from pipelines.cuts import CommitNote, app_id, history_id, read_cuts, recorded_position, restore, tombstones_id
+from pipelines.cuts import (
+    CommitNote,
+    app_id,
+    begins_at,
+    history_id,
+    read_cuts,
+    recorded_position,
+    restore,
+    tombstones_id,
+)
 from pipelines.expected import Told
 from pipelines.held import LEFT_OUT, PASSED, SKIPPED, Hold, quarantined, resolve, skip
 from pipelines.leftovers import remove_tree
@@ -163,8 +172,10 @@ class Rebuild:
 
     def _check_bronze(self) -> None:
         """Refuse to build from a part what needs the whole: a table without snapshots, and a history that is there."""
-        floor = retained_from(self._places.bronze(self.feed.name), self.feed.name)
-        if floor and not self.connector.has_snapshots(self.feed.tables[self.table]):
+        floor = self._floor()
+        if begins_at(self._places, self.connector, self.feed, self.table) == floor:
+            return
+        if not self.connector.has_snapshots(self.feed.tables[self.table]):
             raise PositionGap(feed=self.feed.name, first=0, last=floor - 1)
         history = self._places.history(self.feed.name, self.table)
         if floor and self._keeps_history and open_table(history) is not None:
@@ -173,6 +184,9 @@ class Rebuild:
                 f"to let history begin there, remove {history}",
                 table=self.table,
             )
+
+    def _floor(self) -> int:
+        return retained_from(self._places.bronze(self.feed.name), self.feed.name)
 
     @property
     def _keeps_history(self) -> bool:
@@ -193,6 +207,8 @@ class Rebuild:
         parts = self._parts()
         live = [Live(part.live, part.app, recorded_position(part.live, part.app)) for part in parts]
         goal = max(each.position for each in live)
+        if goal < self._floor():  # what led there was dropped while the table was not in the feed
+            goal = -1
         _copy_skips(self._places, self._side, self.feed.name, self.table)
         reached = self._build(before=None if goal < 0 else goal + 1)
         if goal >= 0 and reached != goal:

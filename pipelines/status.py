@@ -17,7 +17,7 @@ from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, app_id, last_cuts
+from pipelines.cuts import CutRow, app_id, begins_at, last_cuts
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.kept_aside import read_aside
 from pipelines.marks import CLOSED, Mark, connection_marks
@@ -31,7 +31,7 @@ class TableState(StrEnum):
     """How a table stands. The first that fits, in this order."""
 
     STOPPED = "stopped"
-    """Bronze lacks positions the table has yet to pass."""
+    """Bronze lacks positions the table has yet to pass, or has them twice."""
     HELD = "held"
     """A frame cannot be decoded, or a cut cannot be applied; the table stands before it."""
     NOT_BUILT = "not_built"
@@ -53,7 +53,7 @@ class Fault(_Report):
     """Stable name (`conf.errors`)."""
     reason: str
     position: int
-    """Position of the bad frame, or the first missing position."""
+    """Position of the bad frame, or the first that is missing or there twice."""
     since: datetime | None
     """When it was found; null for missing positions, which are looked for at each reading."""
 
@@ -104,6 +104,9 @@ class TableStatus(_Report):
     """Deletes that are remembered, of a source with an order of its own; null as before."""
     rows_aside: int = 0
     """Rows that may not stand in the table: they fail its rules, or wait for the change that explains them."""
+    begins_at_position: int | None = None
+    """Position from which on the table has what landed: it was added when older frames had been dropped, and no
+    snapshot makes up for them. Null when it lacks nothing."""
 
 
 class ReceiverState(StrEnum):
@@ -160,6 +163,7 @@ class Built:
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
         versions: In its history.
+        begins_at: `pipelines.cuts.begins_at`.
     """
 
     exists: bool = False
@@ -170,6 +174,7 @@ class Built:
     versions: int | None = None
     tombstones: int | None = None
     aside: int = 0
+    begins_at: int = 0
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
@@ -202,9 +207,9 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
     """Read what the store knows of one silver table, its history and tombstones. Raises StoreUnavailable."""
     held = quarantined(places, feed.name, table)
     place = places.silver(feed.name, table)
-    opened = open_table(place)
+    opened, begins = open_table(place), begins_at(places, connector, feed, table)
     if opened is None:
-        return Built(quarantined=held)
+        return Built(quarantined=held, begins_at=begins)
     keeps_history = feed.tables[table].keeps_history
     with naming_the_store(place):
         applied = opened.transaction_version(app_id(feed.name, table))
@@ -219,6 +224,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
             versions=_rows_at(places.history(feed.name, table)) if keeps_history else None,
             tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
             aside=0 if aside is None else aside.num_rows,
+            begins_at=begins,
         )
 
 
@@ -253,6 +259,7 @@ def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: d
         skipped_positions=skipped,
         versions=built.versions,
         tombstones=built.tombstones,
+        begins_at_position=built.begins_at or None,
         rows_aside=built.aside,
     )
 

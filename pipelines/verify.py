@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
 from connectors.base import Connector, Feed, Keeps
 from pipelines.compare import Comparison, Key, compare
-from pipelines.cuts import app_id, history_id, last_cuts, position_reached, tombstones_id
+from pipelines.cuts import app_id, begins_at, history_id, last_cuts, position_reached, tombstones_id
 from pipelines.expected import Expected, fold_bronze
 from pipelines.expected_history import fold_history
 from pipelines.held import quarantined
@@ -77,7 +77,7 @@ class TableVerification(_Report):
     table: str
     verdict: Verdict
     reason: str | None
-    """Null unless ``verdict`` is ``unknown``, or ``different`` for more than what ``differences`` show."""
+    """Null unless ``verdict`` is ``unknown``, ``different`` for more than ``differences`` show, or of a part only."""
     position: int | None
     """Position the table had reached: what was expected is bronze up to and including it."""
     delta_version: int | None
@@ -128,14 +128,15 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         return _not_built(places, feed.name, table)
     failing = failing_rows(places, feed.name, table, silver.position)  # before builds go much further
     bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
+    since = begins_at(places, connector, feed, table)
     try:
         with naming_the_store(bronze):
-            expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out)
+            expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out, since=since)
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(table, str(error), silver)
     silver = with_failing(silver, failing, expected.keys)
     placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
-    found = compared(table, expected, silver, placed=placed)
+    found = compared(table, expected, silver, placed=placed, reason=_partly(since))
     late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
     return found if late is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": late})
 
@@ -157,12 +158,18 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
         behind = f"it stands at {history.position}, but the table at {reached}: {again}"
         return unknown(name, behind, history, Verdict.DIFFERENT)
     bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
+    since = begins_at(places, connector, feed, table)
     try:
         with naming_the_store(bronze):
-            expected = fold_history(bronze, connector, feed, table, history.position, left_out=left_out)
+            expected = fold_history(bronze, connector, feed, table, history.position, left_out=left_out, since=since)
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(name, str(error), history)
-    return compared(name, expected, history._replace(rows=expected.comparable(history.rows)))
+    return compared(name, expected, history._replace(rows=expected.comparable(history.rows)), reason=_partly(since))
+
+
+def _partly(since: int) -> str | None:
+    """Say what a comparison cannot mean: a table that begins in the middle lacks what was dropped before."""
+    return f"begins at position {since}, what landed before was dropped and is not compared" if since else None
 
 
 def _left_out(places: Places, feed: str, table: str) -> set[int]:
@@ -241,7 +248,9 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
-def compared(table: str, expected: Expected, silver: Silver, *, placed: bool = False) -> TableVerification:
+def compared(
+    table: str, expected: Expected, silver: Silver, *, placed: bool = False, reason: str | None = None
+) -> TableVerification:
     """Return what comparing expected rows with silver's found.
 
     Args:
@@ -254,7 +263,7 @@ def compared(table: str, expected: Expected, silver: Silver, *, placed: bool = F
     return TableVerification(
         table=table,
         verdict=Verdict.EQUAL if result.equal else Verdict.DIFFERENT,
-        reason=None,
+        reason=reason,
         position=_position(silver.position),
         delta_version=silver.version,
         folded_from=expected.begins,

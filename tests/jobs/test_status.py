@@ -133,6 +133,7 @@ def test_the_keys_for_scripts_stay():
         "versions",
         "tombstones",
         "rows_aside",
+        "begins_at_position",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [
