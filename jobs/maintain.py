@@ -24,6 +24,7 @@ def maintain(
     without snapshots, and one that is not built, needs every frame; then nothing is dropped, and the reason is told.
 
     Small files of all tables are joined, and files removed that no table has referred to for `maintain.vacuum_hours`.
+    Of frames that bronze has twice, one is left. Tables with timestamps in Spark's old form (INT96) are named.
 
     Safe beside receivers, builds and readers, and to stop at any moment. Run it once a day or so. A build may find its
     commit overtaken by the joining of files: a following one tries again by itself, one with --once at its next run.
