@@ -100,3 +100,13 @@ def test_a_table_waits_at_what_cannot_be_read_until_a_snapshot_passes_it(spark: 
     assert feed.build(spark) == {}
     assert feed.rows("foo") == [{"id": 1, "n": 7, "m": "x"}]
     assert feed.verify("foo").verdict is Verdict.EQUAL
+
+
+def test_a_snapshot_with_a_null_in_a_key_holds_the_table_and_says_so(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"t": {}})
+    table = described("t", {"id": "TEXT", "a": "TEXT"}, ["id"])
+    feed.connect(*snapshot_begins(table), selected(table, [["x", "1"], [None, "5"]]), snapshot_ends(table))
+
+    held = feed.build(spark)
+
+    assert "NULL_KEY: a key is NULL" in str(held["t"])
