@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkTypeError
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from conf.errors import NullKey, UnusableKey
@@ -21,6 +22,7 @@ TABLE = "id int, name string, city string, _position bigint"
 
 
 def apply(spark: SparkSession, path: Path, number: int, *rows: tuple[Any, ...], **options: Any) -> None:
+    """Apply a batch. Options that are functions are called, for no column can be made before there is a session."""
     source = own_session(spark).createDataFrame(list(rows), SOURCE)
     apply_changes(
         source,
@@ -31,7 +33,7 @@ def apply(spark: SparkSession, path: Path, number: int, *rows: tuple[Any, ...], 
             "apply_as_deletes": "op = 'D'",
             "except_column_list": ["op", "seq"],
             "recorded": Recorded("users", number),
-            **options,
+            **{name: value() if callable(value) else value for name, value in options.items()},
         },
     )
 
@@ -111,10 +113,113 @@ def test_deletes_are_remembered_until_nothing_older_can_come(spark: SparkSession
     assert remembered == [5, 10, 10, 10]
 
 
-def test_keys_and_order_are_never_null(spark: SparkSession, tmp_path: Path) -> None:
-    for row in ((None, "Ann", "Rome", "U", 1), (1, "Ann", "Rome", "U", None)):
-        with pytest.raises(NullKey):
-            apply(spark, tmp_path / "users", 1, row)
+VERSION = "id int, name string, city string, __START_AT bigint, __END_AT bigint"
+
+
+def assert_versions(spark: SparkSession, path: Path, *rows: tuple[Any, ...]) -> None:
+    assert_df_equality(table(spark, path), spark.createDataFrame(list(rows), VERSION), ignore_row_order=True)
+
+
+def test_late_versions_end_at_the_delete_that_follows_them(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, None, None, "D", 2), (1, None, None, "D", 4), stored_as_scd_type="2")
+    apply(spark, path, 2, (1, "Ann", "Rome", "U", 1), (1, "Ann", "Oslo", "U", 3), stored_as_scd_type="2")
+
+    assert_versions(spark, path, (1, "Ann", "Rome", 1, 2), (1, "Ann", "Oslo", 3, 4))
+
+
+@pytest.mark.nightly
+def test_every_delete_of_a_history_is_remembered_until_nothing_older_can_come(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, *((1, None, None, "D", at) for at in (2, 4, 6)), stored_as_scd_type=2)
+    apply(spark, path, 2, (1, None, None, "D", 8), stored_as_scd_type=2, settled="t._position < 5")
+
+    assert sorted(row._position for row in read(spark, f"{path}__tombstones").collect()) == [6, 8]
+
+
+def test_a_late_partial_update_completes_the_versions_after_it(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    partial = {"stored_as_scd_type": 2, "ignore_null_updates": True}
+    apply(spark, path, 1, (1, "Ann", None, "U", 1), (1, "Anne", None, "U", 5), **partial)
+    apply(spark, path, 2, (1, None, "Rome", "U", 3), **partial)
+
+    assert_versions(spark, path, (1, "Ann", None, 1, 3), (1, "Ann", "Rome", 3, 5), (1, "Anne", "Rome", 5, None))
+
+
+def test_a_late_partial_update_gives_a_row_what_no_later_one_has_sent(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, "Anne", None, "U", 5), ignore_null_updates=True)
+    apply(spark, path, 2, (1, "Ann", "Rome", "U", 3), ignore_null_updates=True)
+
+    assert_table(spark, path, (1, "Anne", "Rome", 5))
+
+
+@pytest.mark.parametrize("swapped", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_of_rows_with_one_sequence_the_larger_wins_as_a_whole_and_any_over_a_delete(
+    spark: SparkSession, tmp_path: Path, swapped: bool
+) -> None:
+    path = tmp_path / "users"
+    first = [(1, "Ann", None, "U", 1), (2, "Bob", "Bern", "U", 1)]
+    second = [(1, "Al", "Rome", "U", 1), (2, None, None, "D", 1)]
+    apply(spark, path, 1, *(second if swapped else first))
+    apply(spark, path, 2, *(first if swapped else second))
+
+    assert_table(spark, path, (1, "Ann", None, 1), (2, "Bob", "Bern", 1))
+
+
+@pytest.mark.parametrize(
+    "tracked",
+    [
+        {"track_history_column_list": ["city"]},
+        pytest.param({"track_history_except_column_list": lambda: [F.col("name")]}, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_version_lasts_while_tracked_columns_are_equal_and_a_late_change_splits_it(
+    spark: SparkSession, tmp_path: Path, tracked: dict[str, Any]
+) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, "A", "Rome", "U", 1), (1, "B", "Rome", "U", 5), stored_as_scd_type=2, **tracked)
+    apply(spark, path, 2, (1, "C", "Oslo", "U", 3), stored_as_scd_type=2, **tracked)
+
+    assert_versions(spark, path, (1, "A", "Rome", 1, 3), (1, "C", "Oslo", 3, 5), (1, "B", "Rome", 5, None))
+
+
+def test_a_truncate_deletes_all_rows_older_than_it_also_those_that_come_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, truncates = tmp_path / "users", {"apply_as_truncates": F.col("op") == "T"}
+    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), (2, "Bob", "Bern", "U", 6), **truncates)
+    apply(spark, path, 2, (None, None, None, "T", 5), (3, "Cy", "Bonn", "U", 7), **truncates)
+    apply(spark, path, 3, (1, "Ann", "Oslo", "U", 4), (4, "Di", "Lyon", "U", 5), **truncates)
+
+    assert_table(spark, path, (2, "Bob", "Bern", 6), (3, "Cy", "Bonn", 7), (4, "Di", "Lyon", 5))
+
+
+def test_order_may_be_a_struct_of_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path, order = tmp_path / "users", {"sequence_by": F.struct("seq", "name"), "keys": [F.col("ID")]}
+    apply(spark, path, 1, (1, "b", "Rome", "U", 1), (1, "a", "Oslo", "U", 1), stored_as_scd_type=2, **order)
+    apply(spark, path, 2, (1, "ab", "Bern", "U", 1), stored_as_scd_type=2, **order)
+
+    rows = table(spark, path).orderBy("__START_AT").select("city", "__START_AT.name", "__END_AT.name").collect()
+    assert [tuple(row) for row in rows] == [("Oslo", "a", "ab"), ("Bern", "ab", "b"), ("Rome", "b", None)]
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ((None, "Ann", "Rome", "U", 1), {}),
+        ((1, "Ann", "Rome", "U", None), {}),
+        ((1, "Ann", "Rome", "D", None), {"stored_as_scd_type": 2}),
+        ((1, "Ann", None, "U", 1), {"sequence_by": lambda: F.struct("seq", "city")}),
+    ],
+)
+def test_keys_and_order_are_never_null(
+    spark: SparkSession, tmp_path: Path, row: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    with pytest.raises(NullKey):
+        apply(spark, tmp_path / "users", 1, row, **options)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +227,73 @@ def test_keys_and_order_are_never_null(spark: SparkSession, tmp_path: Path) -> N
     [
         ({"keys": []}, "keys is empty"),
         ({"keys": ["nr"]}, "the source lacks nr"),
+        ({"keys": lambda: [F.upper("name")]}, "the source lacks "),
         ({"column_list": ["name"]}, "column_list and except_column_list are both given"),
+        ({"stored_as_scd_type": 3}, "stored_as_scd_type is 3, neither 1 nor 2"),
+        ({"stored_as_scd_type": "2", "apply_as_truncates": "op = 'T'"}, "apply_as_truncates is for"),
+        ({"track_history_column_list": ["name"]}, "tracked columns are for stored_as_scd_type 2"),
+        ({"stored_as_scd_type": 2, "track_history_column_list": ["op"]}, "names op: no column of the table"),
+        (
+            {"stored_as_scd_type": 2, "track_history_column_list": [], "track_history_except_column_list": []},
+            "track_history_column_list and track_history_except_column_list are both given",
+        ),
+        ({"sequence_by": lambda: F.create_map(F.lit(1), "seq")}, "sequence_by is map<int,bigint>, which has no order"),
     ],
 )
 def test_wrong_parameters_are_named(spark: SparkSession, tmp_path: Path, options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keys": "id"},
+        {"keys": [1]},
+        {"sequence_by": 1},
+        {"apply_as_deletes": True},
+        {"apply_as_truncates": 0},
+        {"column_list": "name", "except_column_list": None},
+        {"stored_as_scd_type": 2.0},
+        {"stored_as_scd_type": True},
+        {"ignore_null_updates": "yes"},
+    ],
+)
+def test_parameters_of_wrong_types_are_refused_as_spark_does(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with pytest.raises(PySparkTypeError, match="NOT_EXPECTED_TYPE"):
+        apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), **options)
+
+
+@pytest.mark.parametrize("partial", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_table_is_not_continued_with_parameters_it_was_not_made_with(
+    spark: SparkSession, tmp_path: Path, partial: bool
+) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=partial)
+
+    with pytest.raises(ValueError, match="made with other parameters"):
+        apply(spark, path, 2, (1, None, "Oslo", "U", 2), ignore_null_updates=not partial)
+
+
+def test_columns_may_have_any_names_and_types(spark: SparkSession, tmp_path: Path) -> None:
+    source = own_session(spark).sql(
+        "SELECT 1 AS `a.b`, 'x' AS `op`, 'y' AS `row`, map('k', 1) AS `t`, named_struct('p', 1) AS `s`, 1 AS `select`"
+    )
+    for number, partial in enumerate([False, False, True, True]):
+        apply_changes(
+            source,
+            str(tmp_path / str(partial)),
+            keys=["a.b"],
+            sequence_by="`select`" if partial else F.col("`a.b`"),
+            ignore_null_updates=partial,
+            recorded=Recorded("t", number),
+        )
+
+    for partial in (False, True):
+        (row,) = table(spark, tmp_path / str(partial)).collect()
+        assert tuple(row) == (1, "x", "y", {"k": 1}, Row(p=1), 1, 1)
 
 
 def test_a_float_is_no_key(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,7 +171,13 @@ def every_split(changes: Sequence[Change]) -> Iterator[tuple[list[Change], ...]]
         yield tuple([c for c, at in zip(changes, batches, strict=True) if at == batch] for batch in range(BATCHES))
 
 
-@pytest.mark.parametrize("mode", [pytest.param(mode, id=str(mode)) for mode in MODES])
+def modes(*quick: Mode) -> pytest.MarkDecorator:
+    """Try all modes at night, and by day some."""
+    marks = {mode: () if mode in quick else (pytest.mark.nightly,) for mode in MODES}
+    return pytest.mark.parametrize("mode", [pytest.param(mode, id=str(mode), marks=marks[mode]) for mode in MODES])
+
+
+@modes(Mode(1), Mode(1, partial=True, truncates=True), Mode(2), Mode(2, partial=True, tracked=("a", "s")))
 def test_every_split_of_the_same_changes_comes_to_the_same_table(
     spark: SparkSession, tmp_path: Path, mode: Mode
 ) -> None:
@@ -199,11 +205,11 @@ def test_every_split_of_the_same_changes_comes_to_the_same_table(
         assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
 
 
-@pytest.mark.parametrize("mode", [pytest.param(mode, id=str(mode)) for mode in MODES])
+@modes(Mode(2, partial=True, tracked=("a", "s")))
 def test_what_is_forgotten_below_the_horizon_is_not_missed(spark: SparkSession, tmp_path: Path, mode: Mode) -> None:
     rng = random.Random(16)
     told: list[Change] = []
-    for number in range(5):
+    for number in range(4):
         horizon = 4 * number
         batch = [change for lane in range(80) for change in [random_change(rng, lane) for _ in range(3)]]
         batch = [change._replace(seq=horizon + change.seq) for change in batch if change.lane != number]
@@ -214,8 +220,8 @@ def test_what_is_forgotten_below_the_horizon_is_not_missed(spark: SparkSession, 
         assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
 
 
-@pytest.mark.parametrize("mode", [pytest.param(replace(mode), id=str(mode)) for mode in (MODES[0], *MODES[4:])])
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@modes(Mode(2, partial=True, tracked=("a", "s")))
 def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, after: bool
 ) -> None:
