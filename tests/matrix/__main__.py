@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from conf.load import load_settings
 from pipelines.spark import start_spark, stop_spark
-from tests.matrix.settings import all_pairs, drawn, parsed
+from tests.matrix.pairs import all_pairs
+from tests.matrix.settings import SAMPLED, drawn, parsed, sample
 from tests.matrix.shrink import Case, Failure, run_case, shrunk
 from tests.matrix.story import LANES
 
@@ -30,6 +31,9 @@ _SPARK = {
 def main() -> int:
     """Run what is asked for; return 1 when something fails."""
     asked = _arguments()
+    if asked.pairs:
+        print("\n".join(map(str, min((all_pairs(SAMPLED, seed) for seed in range(asked.pairs)), key=len))))
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         local = load_settings(None, "local", {})
         options = {**local.spark, **_SPARK, "spark.sql.warehouse.dir": folder}
@@ -57,7 +61,7 @@ def _cases(asked: argparse.Namespace) -> list[Case]:
     if asked.settings is not None:
         lanes = tuple(range(LANES)) if asked.lanes is None else _numbers(asked.lanes)
         return [Case(parsed(asked.settings), asked.seed, lanes, _numbers(asked.without))]
-    rows = all_pairs()
+    rows = sample()
     rng = random.Random(asked.seed)
     more = [drawn(rng, row) for _ in range(asked.night) for row in rows] if asked.night else rows
     return [Case(row, asked.seed + number) for number, row in enumerate(more)][asked.first :]
@@ -74,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lanes", help="only these of the lanes, such as 3,5")
     parser.add_argument("--without", default="", help="numbers of steps that do not happen")
     parser.add_argument("--night", type=int, default=0, metavar="N", help="N times as many settings, drawn anew")
+    parser.add_argument("--pairs", type=int, default=0, metavar="N", help="print a sample: the shortest of N")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with the Nth case")
     parser.add_argument("--shrink", type=int, default=0, metavar="N", help="make failures smaller, by at most N tries")
     return parser.parse_args()

@@ -211,7 +211,7 @@ class DeephavenLanding(Landing):
         return DEEPHAVEN
 
     def feed(self, tables: Iterable[str], settings: Mapping[str, Any]) -> Feed:
-        upserts = (
+        upserts: dict[str, Any] = (
             {"mode": "updates_only", "apply": "upsert"} if self.layout.settings.kind == "positional-upsert" else {}
         )
         keys = tuple(self.layout.keys)

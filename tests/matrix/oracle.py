@@ -243,13 +243,13 @@ class _Sequenced:
         self._source, self._effective = source, effective
 
     def replay(self, landed: Iterable[_Landed]) -> Truth:
-        heard: dict[int, Change] = {}
+        heard: dict[Any, Change] = {}
         truth, held = Truth(), False
         for each in landed:
             if isinstance(each.what, Update):
                 frames = None if held else self._effective(each.end, each.what)
-                held = frames is None
-                if held:
+                if frames is None:
+                    held = True
                     truth.blocked.append(each.end)
                     continue
                 heard |= {change.sequence: change for frame in frames for change in frame}

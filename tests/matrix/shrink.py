@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.matrix.engine import Different, Life
+from tests.matrix.checks import Different
+from tests.matrix.life import Life
 from tests.matrix.settings import Settings, tamer
 from tests.matrix.steps import Build, Step, Update, Upkeep
 from tests.matrix.story import LANES, story

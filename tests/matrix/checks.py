@@ -1,0 +1,214 @@
+"""Holds what the engine committed against the oracle: every version of silver, its history, and the rows aside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from conf.errors import SilverfoldError
+from pipelines.cuts import app_id
+from pipelines.places import Place, Places
+from pipelines.store import open_table
+from tests.matrix.landing import TABLE
+from tests.matrix.layout import Layout
+from tests.matrix.oracle import Oracle, State, comparable
+
+START, END = "__START_AT", "__END_AT"
+POSITION, ROW_KEY = "_position", "_row_key"
+ASIDE = ("_since", "_over", "_present", "_reasons", POSITION)
+"""Columns of ours beside the rows that are aside."""
+
+HOLDS = {
+    "none": (),
+    "skip": (),
+    "mended": ("UNDECODABLE_FRAME",),
+    "snapshot": ("UNDECODABLE_FRAME",),
+    "conflict": ("UNEXPLAINED", "DUPLICATE_KEY", "NULL_KEY"),
+}
+"""What may hold a table, by what is wrong with its source."""
+
+
+class Different(AssertionError):
+    """The engine did something else than the oracle says.
+
+    Args:
+        kind: In a few words, the same for the same mistake.
+    """
+
+    def __init__(self, kind: str, detail: object = "") -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What of the settings may change while the story lasts."""
+
+    mended: bool = False
+    loose: bool = False
+
+
+class Checks:
+    """Compares one table with its oracle, version by version."""
+
+    def __init__(self, layout: Layout, places: Places, feed: str, oracle: Oracle) -> None:
+        self.layout, self.settings, self.oracle = layout, layout.settings, oracle
+        self._places, self._feed = places, feed
+        self._judged: list[Phase] = []
+        """By version of the table, the rules its rows were judged by."""
+        self._phase = Phase()
+        self.position = -1
+        """Position the table had reached at the last look."""
+
+    def look(self, phase: Phase, *, rebuilt: bool = False) -> None:
+        """Compare every version that was committed since the last look, by processes with these settings.
+
+        Args:
+            rebuilt: A rebuild was among them: all rows were judged anew.
+        """
+        self._phase = phase
+        opened = open_table(self._place())
+        newest = -1 if opened is None else opened.version()
+        for version in range(len(self._judged), newest + 1):
+            table = DeltaTable(self._place().url, version=version)
+            position = table.transaction_version(app_id(self._feed, TABLE))
+            reached = -1 if position is None else position
+            anew = rebuilt or reached != self.position or not self._judged
+            self._judged.append(phase if anew else self._judged[-1])
+            self.position = reached
+            expected = self._silver(self._state(reached), self._judged[-1])
+            self._same(f"silver at position {reached}", self._found(table), expected)
+        self.oracle.reached(self.position)
+
+    def _state(self, position: int) -> State:
+        if position < 0:
+            return {}
+        truth = self.oracle.replay()
+        if position not in truth.at:
+            raise Different("silver is at no update's end it may reach", f"{position}, not of {list(truth.at)}")
+        if self._is_wrong(truth.at[position]):
+            raise Different("silver is at an update that it must not show", position)
+        return truth.at[position]
+
+    def compare(self, faults: Mapping[str, SilverfoldError]) -> None:
+        """Compare how far the table came, what holds it, its history, and the rows aside."""
+        truth = self.oracle.replay()
+        least, most = self._bounds(truth.at, truth.restarts)
+        found = {name: f"{error.error_class}: {error}" for name, error in faults.items()}
+        allowed = (*HOLDS[self.settings.fault], *(["EXPECTATION_FAILED"] if self.settings.rules == "fail" else []))
+        strange = [error for error in faults.values() if error.error_class not in allowed]
+        if strange:
+            raise Different(f"held by {strange[0].error_class}", strange[0])
+        if not least <= self.position <= most:
+            raise Different("the table did not come as far", f"{self.position}, not {least} to {most}; {found}")
+        if not truth.blocked and self.position == truth.last and found:
+            raise Different("something holds the table, and nothing may", found)
+        if self.position >= 0:
+            self._compare_aside()
+            self._compare_history()
+
+    def _bounds(self, at: Mapping[int, State], restarts: Collection[int]) -> tuple[int, int]:
+        """Return between which positions the table must be.
+
+        It must come to what it may not show, if nothing later puts that right; to the end, where it may show that and
+        takes all in one cut.
+        """
+        least, stuck = -1, False
+        right = [end for end, state in at.items() if not self._is_wrong(state)]
+        for end in at:
+            stuck = (stuck and end not in restarts) or end not in right
+            least = least if stuck else end
+        most = max(right, default=-1)
+        tiny = self.settings.cuts == "tiny" and not self._phase.mended
+        return (most if most == max(at, default=-1) and not tiny and not self._grows() else least), most
+
+    def _grows(self) -> bool:
+        return self.settings.schema != "same" and not self.settings.snapshots
+
+    def _is_wrong(self, state: State) -> bool:
+        """Tell whether the table may not be like this: two rows on a key, or one that fails a rule it must not."""
+        unique = self.layout.source.unique
+        named = [tuple(comparable({name: row[name]}) for name in unique) for row in state.values()] if unique else []
+        if len(set(named)) < len(named) or any(row[name] is None for row in state.values() for name in unique):
+            return True
+        refuses = self.settings.rules == "fail" and not self._phase.mended
+        return refuses and any(self._fails(row, self._phase) for row in state.values())
+
+    def _fails(self, row: Mapping[str, Any], phase: Phase) -> bool:
+        return any(not rule.met(row) for rule in self.layout.rules(loose=phase.loose).values())
+
+    def _silver(self, state: State, phase: Phase, *, aside: bool = False) -> list[Any]:
+        """Return the rows the table has, or keeps aside."""
+        keeps_out = self.settings.rules in ("quarantine", "loosened")
+        out = {key for key, row in state.items() if keeps_out and self._fails(row, phase)}
+        return [self._row(key, row) for key, row in state.items() if (key in out) is aside]
+
+    def _row(self, key: Sequence[Any], row: Mapping[str, Any], **others: Any) -> Any:
+        named = {ROW_KEY: key[0]} if self.settings.deephaven else dict(zip(self.layout.keys, key, strict=True))
+        return comparable({**named, **row, **others})
+
+    def _compare_aside(self) -> None:
+        """Compare the rows aside; of those with the key of a row in silver that one counts."""
+        opened, silver, at = open_table(self._places.aside(self._feed, TABLE)), open_table(self._place()), self.position
+        assert silver is not None, "it has a position"
+        names = (ROW_KEY,) if self.settings.deephaven else tuple(self.layout.keys)
+        taken = [[row[name] for name in names] for row in self._rows(silver)]
+        rows = [] if opened is None else self._rows(opened, f"_since <= {at} AND (_over IS NULL OR _over > {at})")
+        found = [self._whole(row, leave=ASIDE) for row in rows if [row[name] for name in names] not in taken]
+        self._same("rows aside", found, self._silver(self._state(at), self._judged[-1], aside=True))
+
+    def _compare_history(self) -> None:
+        if not self.settings.keeps_history:
+            return
+        truth = self.oracle.replay(through=self.position)
+        opened = open_table(self._places.history(self._feed, TABLE))
+        found = [] if opened is None else self._rows(opened)
+        moment: Callable[[Any], int] = int if self.settings.kind == "sequenced" else _end_of(sorted(truth.at))
+        shown = [{**row, **{name: row[name] and moment(row[name]) for name in (START, END)}} for row in found]
+        expected = [
+            self._row(key, row, **{START: start, END: end}) for key, row, start, end in truth.versions if start != end
+        ]
+        self._same("history", [self._whole(row) for row in shown if row[START] != row[END]], expected)
+
+    def _place(self) -> Place:
+        return self._places.silver(self._feed, TABLE)
+
+    def _found(self, table: DeltaTable) -> list[Any]:
+        return [self._whole(row, leave=(POSITION,)) for row in self._rows(table)]
+
+    def _rows(self, table: DeltaTable, where: str = "TRUE") -> list[dict[str, Any]]:
+        query = QueryBuilder().register("t", table).execute(f"SELECT * FROM t WHERE {where}")
+        rows: list[dict[str, Any]] = pa.table(query.read_all()).to_pylist()
+        return rows
+
+    def _whole(self, row: Mapping[str, Any], leave: Collection[str] = ()) -> Any:
+        """Return a row with the columns that are still to come."""
+        coming = dict.fromkeys(self.layout.later)
+        return comparable({**coming, **{name: value for name, value in row.items() if name not in leave}})
+
+    def _same(self, what: str, found: Iterable[Any], expected: Iterable[Any]) -> None:
+        here, there = sorted(found, key=repr), sorted(expected, key=repr)
+        if here != there:
+            surplus, lacking = (_shown(rows) for rows in (_without(here, there), _without(there, here)))
+            kind = what.split(" at ", maxsplit=1)[0]
+            raise Different(f"{kind} differs", f"{what}\n  found, not expected: {surplus}\n  expected: {lacking}")
+
+
+def _end_of(ends: Sequence[int]) -> Callable[[int], int]:
+    """Return what tells the end of the update that a position lies in."""
+    return lambda position: next((end for end in ends if end >= position), position)
+
+
+def _without(rows: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    left = Counter(map(repr, rows))
+    left.subtract(map(repr, others))
+    return [row for row in rows if left[repr(row)] > 0]
+
+
+def _shown(rows: Sequence[Any]) -> str:
+    return "".join(f"\n    {row!r}"[:300] for row in rows[:3]) or "nothing"

@@ -1,0 +1,76 @@
+"""Combines the matrix's settings so that every pair of values occurs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import cache
+from itertools import combinations
+
+from allpairspy import AllPairs
+
+from tests.matrix.settings import Settings, refused
+
+Pair = tuple[tuple[str, str], tuple[str, str]]
+Parameters = Mapping[str, tuple[str, ...]]
+
+
+def pairs_of(settings: Settings) -> set[Pair]:
+    """Return every pair of parameters with their values."""
+    return set(combinations(asdict(settings).items(), 2))
+
+
+def possible_pairs(parameters: Parameters) -> set[Pair]:
+    """Return every pair of values that can go together."""
+    every = (
+        ((one, value), (other, another))
+        for one, other in combinations(parameters, 2)
+        for value in parameters[one]
+        for another in parameters[other]
+    )
+    return {pair for pair in every if _can_be(pair, parameters)}
+
+
+def all_pairs(parameters: Parameters, seed: int = 0) -> list[Settings]:
+    """Return settings in which every pair of values occurs that can.
+
+    allpairspy gives up where what is left over cannot be completed: those pairs come after it, many to a row.
+    """
+    names, rng = list(parameters), random.Random(seed)
+    found = AllPairs(list(parameters.values()), lambda row: _can_be(tuple(zip(names, row, strict=False)), parameters))
+    rows = [Settings(**dict(zip(names, row, strict=True))) for row in found]
+    left = possible_pairs(parameters).difference(*map(pairs_of, rows))
+    while left:
+        some = rng.sample(sorted(left), min(12, len(left)))
+        tried = [_filled(dict(pair), left, parameters, rng) for pair in some]
+        rows.append(max(tried, key=lambda row: len(pairs_of(row) & left)))
+        left -= pairs_of(rows[-1])
+    return rows
+
+
+def _filled(known: dict[str, str], left: set[Pair], parameters: Parameters, rng: random.Random) -> Settings:
+    """Return settings with these values, the others such that many of the pairs left occur."""
+    names = [name for name in parameters if name not in known]
+    for name in rng.sample(names, len(names)):
+        values = [v for v in parameters[name] if _can_be((*known.items(), (name, v)), parameters)]
+
+        def gain(value: str, name: str = name) -> int:
+            return sum(not left.isdisjoint(((each, (name, value)), ((name, value), each))) for each in known.items())
+
+        known[name] = max(rng.sample(values, len(values)), key=gain)
+    return Settings(**known)
+
+
+def _can_be(known: tuple[tuple[str, str], ...], parameters: Parameters) -> bool:
+    return _completed(tuple(sorted(known)), tuple(parameters.items()))
+
+
+@cache
+def _completed(known: tuple[tuple[str, str], ...], parameters: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
+    """Tell whether there are settings with these values: with at most three of the others not the tamest."""
+    tamest = Settings(**{name: values[0] for name, values in parameters})
+    start, settled = replace(tamest, **dict(known)), dict(known)
+    free = [(name, value) for name, values in parameters if name not in settled for value in values[1:]]
+    tried = ((), *((one,) for one in free), *combinations(free, 2), *combinations(free, 3))
+    return any(refused(replace(start, **dict(changed))) is None for changed in tried)
