@@ -18,15 +18,11 @@ twice. A row of the table wins over one aside with the same key: a rebuild that 
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
 
 from transforms.aside_columns import OVER, SINCE
 from transforms.merge import overwrite
-from transforms.sql import quoted
-
-__all__ = ["in_force", "keep_aside", "overwrite", "with_columns"]
 
 
 def in_force(aside: DataFrame, position: int) -> DataFrame:
@@ -45,18 +41,3 @@ def keep_aside(before: DataFrame | None, coming: DataFrame, path: str, *, positi
     end = F.lit(position).cast("long")
     rows = coming.withColumn(SINCE, end).withColumn(OVER, F.lit(None).cast("long"))
     overwrite(rows if before is None else rows.unionByName(before.withColumn(OVER, end)), path)
-
-
-def with_columns(rows: DataFrame, columns: StructType, *others: str) -> DataFrame:
-    """Return rows of a table with the columns it is to have, typed; one they lack is NULL. Lazy.
-
-    Args:
-        others: Columns to keep besides.
-    """
-    have = {name.lower() for name in rows.columns}
-
-    def typed(field: StructField) -> Column:
-        value = F.col(quoted(field.name)) if field.name.lower() in have else F.lit(None)
-        return value.cast(field.dataType).alias(field.name)
-
-    return rows.select(*map(typed, columns), *others)

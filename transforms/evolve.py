@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -121,6 +121,41 @@ def follow_columns(session: SparkSession, path: str, wanted: T.StructType, *, ta
         SchemaDrift: A column is gone or has a type that cannot be followed. The table stands as it was.
     """
     follow(session, path, drift(session.read.format("delta").load(path).schema, wanted, table=table))
+
+
+def read_as(value: Column, have: T.DataType, want: T.DataType) -> Column:
+    """Return values of a type that a table had as values of the type that it is to have (`drift`)."""
+    if isinstance(have, T.StructType) and isinstance(want, T.StructType):
+        fields = (
+            read_as(value.getField(each.name), have[each.name].dataType, each.dataType)
+            if each.name in have.names
+            else F.lit(None).cast(each.dataType)
+            for each in want
+        )
+        named = F.struct(*(field.alias(name) for field, name in zip(fields, want.names, strict=True)))
+        return F.when(value.isNotNull(), named)
+    if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
+        return F.transform(value, lambda each: read_as(each, have.elementType, want.elementType))
+    return value.cast(want)
+
+
+def with_columns(rows: DataFrame, columns: T.StructType, *others: str) -> DataFrame:
+    """Return rows of a table with the columns it is to have, typed; one they lack is NULL. Lazy.
+
+    Args:
+        others: Columns to keep besides.
+    """
+    have = {field.name.lower(): field.dataType for field in rows.schema}
+
+    def typed(field: T.StructField) -> Column:
+        known = have.get(field.name.lower())
+        if known is None:
+            return F.lit(None).cast(field.dataType).alias(field.name)
+        if known.simpleString() == field.dataType.simpleString():
+            return F.col(quoted(field.name)).alias(field.name)
+        return read_as(F.col(quoted(field.name)), known, field.dataType).alias(field.name)
+
+    return rows.select(*map(typed, columns), *others)
 
 
 def _grown(have: T.DataType, want: T.DataType, path: tuple[str, ...]) -> list[Inside] | None:

@@ -31,10 +31,10 @@ from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
 from pipelines.cuts import CommitNote, app_id, position_reached
 from pipelines.places import Place, Places
 from pipelines.store import count_rows, open_table
-from transforms.aside import in_force, with_columns
+from transforms.aside import in_force
 from transforms.aside_columns import OVER, REASONS, SINCE
 from transforms.changes import cached, complete, struct_type, typed_as
-from transforms.evolve import Drift, check_names, drift
+from transforms.evolve import Drift, check_names, drift, with_columns
 from transforms.expectations import Rule, check_rules
 from transforms.fold import check_key
 from transforms.merge import OP, POSITION, PRESENT, Recorded
