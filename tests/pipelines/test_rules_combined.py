@@ -163,7 +163,7 @@ def test_history_has_nothing_of_a_cut_that_a_rule_refuses(spark: SparkSession, w
     assert STREAM in feed.build(stored_as_scd_type=2, expect=rules)
 
     versions = spark.read.format("delta").load(feed.places.history(FEED, STREAM).url).collect()
-    assert sorted((row.k, row.__START_AT) for row in versions) == [(1, reached - 1), (2, reached - 1)]
+    assert sorted((row.k, row["__START_AT"]) for row in versions) == [(1, reached - 1), (2, reached - 1)]
 
 
 def test_a_rule_that_is_gone_lets_its_rows_in(spark: SparkSession, warehouse: Path) -> None:
