@@ -18,9 +18,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-import pipelines.versions
 from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
+from pipelines.applying import write
 from pipelines.silver import SilverTable
 from pipelines.verify import Verdict, verify_history
 from tests.properties.test_engine_model import applied_twice
@@ -123,7 +123,7 @@ class Telling:
         self.landed = built.land(self.history)
         with pytest.MonkeyPatch.context() as patch, suppress(Died):
             if self.rng.random() < 0.3:
-                patch.setattr(pipelines.versions, "keep_history", dying(pipelines.versions.keep_history, after=True))
+                patch.setattr(write, "keep_history", dying(write.keep_history, after=True))
             elif self.rng.random() < 0.3:
                 patch.setattr(SilverTable, "apply", applied_twice(SilverTable.apply))
             assert built.build() == {}
