@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -29,11 +29,12 @@ from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOpt
 
 @dataclass
 class Kept:
-    """A feed whose one table keeps history."""
+    """A feed whose one table keeps history, unless its type is 1."""
 
     spark: SparkSession
     warehouse: Path
     connector: ToldConnector
+    scd_type: Literal[1, 2] = 2
     places: Places = field(init=False)
     source: ToldHistory = field(init=False)
     feed: Feed = field(init=False)
@@ -41,7 +42,7 @@ class Kept:
     def __post_init__(self) -> None:
         self.places = Places(str(self.warehouse))
         self.source = ToldHistory(self.places)
-        table = ToldTable(source="T", stored_as_scd_type=2)
+        table = ToldTable(source="T", stored_as_scd_type=self.scd_type)
         self.feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
 
     @property
