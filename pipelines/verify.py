@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -182,7 +183,8 @@ def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table:
     if stones is None or stones.position > silver.position:  # they are written before the table is
         return None
     keys = connector.plain(feed, table).keys
-    buried = {tuple(stone[name] for name in keys): stone["_position"] for stone in stones.rows.to_pylist()}
+    listed = sorted(stones.rows.to_pylist(), key=itemgetter("_position"))  # of a key's deletes, the last one stays
+    buried = {tuple(stone[name] for name in keys): stone["_position"] for stone in listed}
     standing = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.to_pylist())
     late = sorted(key for key, position in standing if key in buried and position <= buried[key])
     named = ", ".join(f"{name}={_shown(value)}" for name, value in zip(keys, late[0], strict=True)) if late else ""

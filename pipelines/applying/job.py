@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -134,6 +135,7 @@ class CutJob:
         drift: How they change; None where there is no table yet.
         current: The table before the cut, with these columns; None when there is none. Lazy.
         aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
+        aside_version: Version of the side table; -1 when there is none.
         cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
     """
 
@@ -148,6 +150,7 @@ class CutJob:
     drift: Drift | None
     current: DataFrame | None
     aside: DataFrame | None
+    aside_version: int
     cache: ExitStack
 
     @cached_property
@@ -229,6 +232,7 @@ def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: S
     if change is not None and change.added and before >= 0 and _guesses(target, cut):
         raise SnapshotNeeded(column=change.added[0].name, table=target.name)
     columns = wanted if change is None else change.columns
+    side_table = open_table(target.aside) if target.keeps is Keeps.STATE else None
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
     check_rules(target.session, rules_of, target.rules, table=target.name)
     return CutJob(
@@ -242,7 +246,8 @@ def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: S
         columns=columns,
         drift=change,
         current=None if current is None else with_columns(current, columns),
-        aside=_rows_aside(target, columns, before) if target.keeps is Keeps.STATE else None,
+        aside=None if side_table is None else _rows_aside(target, side_table, columns, before),
+        aside_version=-1 if side_table is None else side_table.version(),
         cache=cache,
     )
 
@@ -271,9 +276,8 @@ def _guesses(target: Target, cut: Cut) -> bool:
     return target.connector.partial and not target.upsert and not cut.replaces
 
 
-def _rows_aside(target: Target, columns: T.StructType, position: int) -> DataFrame | None:
-    opened = open_table(target.aside)
-    if opened is None or count_rows(opened) == 0:
+def _rows_aside(target: Target, opened: DeltaTable, columns: T.StructType, position: int) -> DataFrame | None:
+    if count_rows(opened) == 0:
         return None
     rows = in_force(target.session.read.format("delta").load(target.aside.url), position)
     return with_columns(rows, columns, PRESENT, REASONS, SINCE)

@@ -11,13 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from conf.errors import ApplyError
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, Target, decoded, prepare
 from pipelines.cuts import history_id, tombstones_id
+from pipelines.store import open_table
 from transforms.aside import keep_aside
-from transforms.changes import DELETE, INSERT, typed_as
+from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history
 from transforms.merge import OP, POSITION, append, create_empty, merge, net_rows, replace
@@ -63,7 +65,7 @@ def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], 
     if target.connector.sequenced:
         steps.append(partial(_write_tombstones, job, folded, checked))
     if checked.aside is not None:
-        steps.append(partial(keep_aside, job.aside, checked.aside, target.aside.url, position=job.cut.last))
+        steps.append(partial(_write_aside, job, checked.aside))
     return [*steps, partial(_write_table, job, folded, checked)]
 
 
@@ -112,15 +114,26 @@ def _ranges_of_versions(job: CutJob) -> DataFrame | None:
 
 
 def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Remember the deletes."""
-    target = job.target
+    """Remember the deletes: a history needs all of them, for a late change may come between two."""
+    target, every = job.target, job.target.table.keeps_history
+    deletes = complete(folded.changes).where(F.col("op") == DELETE)
     bury(
-        net_rows(folded.net, position="position"),
+        net_rows(deletes, position="sequence") if every else net_rows(folded.net, position="position"),
         target.tombstones.url,
         keys=job.keys,
         recorded=job.recorded(tombstones_id(target.feed.name, target.name), checked.notes),
         settled=target.decoder.settled(job.context, job.cut, target.table),
+        every=every,
     )
+
+
+def _write_aside(job: CutJob, rows: DataFrame) -> None:
+    """Write the side table, unless a rebuild has written it since the cut looked at it: then nothing of this holds."""
+    opened = open_table(job.target.aside)
+    later = [] if opened is None else opened.history(max(opened.version() - job.aside_version, 0))
+    if any(commit["version"] > job.aside_version and commit["operation"] == "WRITE" for commit in later):
+        raise ApplyError("the rows aside were written by another process meanwhile; try again", table=job.target.name)
+    keep_aside(job.aside, rows, job.target.aside.url, position=job.cut.last)
 
 
 def _added_rows(job: CutJob) -> DataFrame:

@@ -10,11 +10,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from conf.model import Expectation
+from pipelines.applying import write
+from pipelines.applying.check import Checked
 from pipelines.cuts import last_cuts
 from tests.support.building import Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ROW, STREAM, ToldConnector
+from transforms.merge import overwrite
 
 
 def rule(condition: str, action: str) -> dict[str, Expectation]:
@@ -178,3 +181,32 @@ def test_a_rule_that_is_gone_lets_its_rows_in(spark: SparkSession, warehouse: Pa
     feed.history.update([change("update", 2, b=5), change("delete", 1)])
     assert feed.build() == {}
     assert feed.rows() == {2: ("y", 5)}
+
+
+def test_rows_aside_that_another_process_wrote_meanwhile_are_not_overwritten(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
+    assert feed.build(expect=rules) == {}
+    feed.history.update([change("update", 1, b=5)])
+    check = write.check_cut
+
+    def meanwhile(*cut: Any) -> Checked:
+        checked = check(*cut)
+        overwrite(spark.read.format("delta").load(aside_of(feed)), aside_of(feed))
+        return checked
+
+    monkeypatch.setattr(write, "check_cut", meanwhile)
+    assert "written by another process" in str(feed.build(expect=rules)[STREAM])
+    assert feed.rows() == {1: ("x", 1)}
+
+    monkeypatch.undo()
+    assert feed.build(expect=rules) == {}
+    assert (feed.rows(), feed.shown(feed.places.aside(FEED, STREAM), "_over IS NULL")) == (
+        {},
+        {1: ("x", 5), 2: ("y", 2)},
+    )
+
+
+def aside_of(feed: Told) -> str:
+    return feed.places.aside(FEED, STREAM).url
