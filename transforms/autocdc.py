@@ -133,7 +133,8 @@ def apply_changes(
 
 def _changes(source: DataFrame, parameters: Parameters) -> DataFrame:
     """Return the source as change rows (`transforms.changes`); a truncate is a delete without key."""
-    keys, truncates = parameters.keys, parameters.truncates
+    keys = parameters.keys
+    truncates = F.lit(False) if parameters.truncates is None else parameters.truncates
     deletes = truncates | parameters.deletes
     key = [F.when(~truncates, F.col(quoted(name))).alias(name) for name in keys]
     row = F.struct(*(quoted(name) for name in parameters.columns))
@@ -146,8 +147,9 @@ def _changes(source: DataFrame, parameters: Parameters) -> DataFrame:
     )
     no_key = reduce(or_, (F.col("key").getField(name).isNull() for name in keys)) & ~F.col("truncates")
     null = no_key | _has_null(F.col("sequence"), rows.schema["sequence"].dataType)
-    checked_rows = rows.where(F.when(null, F.raise_error(F.lit(NULL_KEY)).cast("boolean")).otherwise(F.lit(True)))
-    return checked_rows.drop("truncates")
+    complete = rows.where(F.when(null, F.raise_error(F.lit(NULL_KEY)).cast("boolean")).otherwise(F.lit(True)))
+    stored = complete.drop("truncates").schema.toNullable()  # in a table, any part of a value may be NULL
+    return complete.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in stored))
 
 
 def _has_null(value: Column, kind: T.DataType) -> Column:
@@ -201,13 +203,13 @@ class _Batch:
 def _update_rows(batch: _Batch) -> None:
     """Write rows of type 1 that are sent whole."""
     tombstones = _buried(batch, every=False)
-    row, position = (
-        struct_type(batch.changes, "row"),
-        T.StructField(POSITION, batch.changes.schema["sequence"].dataType),
+    row, moment = struct_type(batch.changes, "row"), batch.changes.schema["sequence"].dataType
+    create_empty(
+        batch.changes.sparkSession, T.StructType([*row, T.StructField(POSITION, moment)]), path_table(batch.path)
     )
-    create_empty(batch.changes.sparkSession, T.StructType([*row, position]), path_table(batch.path))
-    newest = not_buried(batch.changes, tombstones)
-    if batch.parameters.truncates is not None:
+    truncates = batch.parameters.truncates is not None
+    newest = not_buried(batch.changes, tombstones, truncates=truncates)
+    if truncates:
         newest = newest.unionByName(_truncated(batch, newest, tombstones))
     newer, same = (f"s.`row`.{POSITION} {sign} t.{POSITION}" for sign in (">", "="))
     merge_rows(
@@ -258,7 +260,12 @@ def _remake_rows(batch: _Batch) -> None:
     session, parameters = batch.changes.sparkSession, batch.parameters
     if not _exists(session, batch.log) and _exists(session, batch.path) and not batch.read().isEmpty():
         raise ValueError(_OTHERS)
-    making = Making(parameters.partial, parameters.tracked, history=parameters.scd_type == 2)
+    making = Making(
+        parameters.partial,
+        parameters.tracked,
+        history=parameters.scd_type == 2,
+        truncates=parameters.truncates is not None,
+    )
     remember(batch.changes, batch.log, making=making, recorded=batch.beside("changes"), settled=batch.settled)
     remake(batch.changes, batch.log, batch.path, making=making, recorded=batch.recorded)
 

@@ -21,7 +21,7 @@ class Parameters:
     columns: Sequence[str]
     sequence: Column
     deletes: Column
-    truncates: Column
+    truncates: Column | None
     partial: bool
     scd_type: Literal[1, 2]
     tracked: Sequence[str] | None
@@ -65,7 +65,7 @@ def checked(
         columns=columns,
         sequence=_expression("sequence_by", sequence_by),
         deletes=_condition("apply_as_deletes", apply_as_deletes),
-        truncates=_condition("apply_as_truncates", apply_as_truncates),
+        truncates=None if apply_as_truncates is None else _condition("apply_as_truncates", apply_as_truncates),
         partial=ignore_null_updates,
         scd_type=scd_type,
         tracked=None if tracked == (None, None) else _selected(source, values, "track_history_column_list", *tracked),

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, struct_type
+from transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type, typed_as
 from transforms.evolve import follow_columns
 from transforms.history import END, START
 from transforms.merge import POSITION, Recorded, create_empty
@@ -41,11 +41,13 @@ class Making:
         partial: A NULL in an upsert leaves the cell as it is, that of a field inside a struct too.
         tracked: Columns by which versions differ; one lasts while they are equal. None: every change begins a version.
         history: The table has all versions, not only the rows as they are now.
+        truncates: Some changes may be truncates.
     """
 
     partial: bool
     tracked: Sequence[str] | None = None
     history: bool = False
+    truncates: bool = False
 
 
 def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorded, settled: str | None = None) -> None:
@@ -59,7 +61,8 @@ def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorde
     stored = T.StructType([*row, T.StructField(LOG_OP, T.StringType()), T.StructField(LOG_SEQUENCE, moment)])
     create_empty(changes.sparkSession, stored, path_table(path))
     follow_columns(changes.sparkSession, path, stored, table=recorded.app_id)
-    key = struct_type(changes, "key").names
+    changes = _as_stored(changes, path)
+    row, key = struct_type(changes, "row"), struct_type(changes, "key").names
     lines = changes.select("key", "sequence", _line(row, key))
     known = _remembered(changes.sparkSession, path, like=changes)
     merge_rows(
@@ -79,6 +82,7 @@ def remake(changes: DataFrame, log: str, path: str, *, making: Making, recorded:
         log: Path or URL of the side table.
         path: Path or URL of the table, which is made where there is none.
     """
+    changes = _as_stored(changes, log)
     session, key = changes.sparkSession, struct_type(changes, "key")
     own = [START, END] if making.history else [POSITION]
     moment = changes.schema["sequence"].dataType
@@ -87,8 +91,10 @@ def remake(changes: DataFrame, log: str, path: str, *, making: Making, recorded:
     follow_columns(session, path, columns, table=recorded.app_id)
     stored = session.read.format("delta").load(path)
     before = stored.select(as_struct(key).alias("key"), F.col(own[0]).alias("at"), as_struct(columns).alias("row"))
-    keys = _keys_concerned(changes, before)
-    counting = living(_at_keys(_remembered(session, log, like=changes), keys))
+    keys = changes.select("key")
+    if making.truncates:
+        keys = keys.unionByName(_keys_truncated(changes, before))
+    counting = _living(_at_keys(_remembered(session, log, like=changes), keys, making), making)
     made = _made(counting, making, own)
     with cached(made) as rows:
         gone = _versions_gone(before, rows, counting) if making.history else _rows_gone(before, rows, keys)
@@ -99,16 +105,6 @@ def remake(changes: DataFrame, log: str, path: str, *, making: Making, recorded:
             wins=differs_sql(columns),
             recorded=recorded,
         )
-
-
-def living(changes: DataFrame) -> DataFrame:
-    """Return the changes that count: none older than their key's snapshot or the last truncate. Lazy."""
-    keyless = _truncates(changes)
-    truncated = changes.where(keyless).agg(F.max("sequence").alias("truncated"))
-    began = F.max(F.when(F.col("op") == SNAPSHOT, F.col("sequence"))).over(Window.partitionBy("key"))
-    marked = changes.where(~keyless).withColumn("began", began).crossJoin(F.broadcast(truncated))
-    older = (F.col("sequence") < F.col("began")) | (F.col("sequence") < F.col("truncated"))
-    return marked.where(~F.coalesce(older, F.lit(False))).drop("began", "truncated")
 
 
 def versions(changes: DataFrame, making: Making) -> DataFrame:
@@ -122,36 +118,52 @@ def versions(changes: DataFrame, making: Making) -> DataFrame:
     return ended.select("key", "row", F.col("sequence").alias(START), END)
 
 
+def _as_stored(changes: DataFrame, path: str) -> DataFrame:
+    """Return changes with the types of the side table, which may be wider."""
+    stored = changes.sparkSession.read.format("delta").load(path).schema
+    typed = typed_as(complete(changes), stored)
+    return typed.select("key", F.col("sequence").cast(stored[LOG_SEQUENCE].dataType).alias("sequence"), "op", "row")
+
+
 def _remembered(session: SparkSession, path: str, *, like: DataFrame) -> DataFrame:
-    """Return the changes in the side table, with the columns and types of others."""
-    key, row, moment = struct_type(like, "key"), struct_type(like, "row"), like.schema["sequence"].dataType
+    """Return the changes in the side table, with the columns of others."""
+    key, row = struct_type(like, "key"), struct_type(like, "row")
     stored = session.read.format("delta").load(path)
     return stored.select(
         as_struct(key).alias("key"),
-        F.col(LOG_SEQUENCE).cast(moment).alias("sequence"),
+        F.col(LOG_SEQUENCE).alias("sequence"),
         F.col(LOG_OP).alias("op"),
         as_struct(row).alias("row"),
     )
 
 
-def _truncates(changes: DataFrame) -> Column:
+def _keyless(changes: DataFrame) -> Column:
     return F.col("key").getField(struct_type(changes, "key").names[0]).isNull()
 
 
-def _keys_concerned(changes: DataFrame, before: DataFrame) -> DataFrame:
-    """Return the keys of changes; a truncate concerns all rows that are there."""
-    truncated = changes.where(_truncates(changes)).select(F.lit(True)).limit(1)
-    return (
-        changes.select("key")
-        .unionByName(before.select("key").crossJoin(F.broadcast(truncated)).select("key"))
-        .distinct()
-    )
+def _keys_truncated(changes: DataFrame, before: DataFrame) -> DataFrame:
+    """Return the keys of all rows that are there, if one of the changes is a truncate."""
+    truncated = changes.where(_keyless(changes)).select(F.lit(True)).limit(1)
+    return before.select("key").crossJoin(F.broadcast(truncated)).select("key")
 
 
-def _at_keys(changes: DataFrame, keys: DataFrame) -> DataFrame:
+def _at_keys(changes: DataFrame, keys: DataFrame, making: Making) -> DataFrame:
     """Return the changes at some keys, and the truncates."""
-    wanted = keys.withColumn("wanted", F.lit(True))
-    return changes.join(wanted, "key", "left").where(F.col("wanted") | _truncates(changes)).drop("wanted")
+    found = changes.join(keys.distinct(), "key", "left_semi")
+    if not making.truncates:
+        return found
+    return found.where(~_keyless(changes)).unionByName(changes.where(_keyless(changes)))
+
+
+def _living(changes: DataFrame, making: Making) -> DataFrame:
+    """Return the changes that count: none older than their key's snapshot or the last truncate."""
+    began = F.max(F.when(F.col("op") == SNAPSHOT, F.col("sequence"))).over(Window.partitionBy("key"))
+    newer = changes.withColumn("began", began).where("began IS NULL OR sequence >= began").drop("began")
+    if not making.truncates:
+        return newer
+    keyless = _keyless(changes)
+    truncated = F.broadcast(changes.where(keyless).agg(F.max("sequence").alias("truncated")))
+    return newer.where(~keyless).join(truncated, F.col("sequence") < F.col("truncated"), "left_anti")
 
 
 def _made(changes: DataFrame, making: Making, own: Sequence[str]) -> DataFrame:
@@ -183,7 +195,7 @@ def _line(row: T.StructType, key: Sequence[str]) -> Column:
 def _condensed(lines: DataFrame, known: DataFrame, making: Making, settled: str) -> DataFrame:
     """Add what old changes come to, and that they go. Of one that comes again though it is old, that wins."""
     row, key = struct_type(known, "row"), struct_type(known, "key").names
-    older, old = (_before(frame, settled) for frame in (known, living(known)))
+    older, old = (_before(frame, settled) for frame in (known, _living(known, making)))
     stays = versions(old, making).where(F.col(END).isNull()).withColumnRenamed(START, "sequence")
     snapshots = stays.withColumn("op", F.lit(SNAPSHOT)).select("key", "sequence", _line(row, key))
     told = [

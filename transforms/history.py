@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type
+from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type, typed_as
 from transforms.evolve import check_names, follow_columns
 from transforms.fold import fold
 from transforms.merge import POSITION, SOURCE, Recorded, create_empty, run_once, same_key
@@ -88,6 +88,8 @@ def keep_history(
     check_names(row, reserved=(START, END), table=recorded.app_id)
     schema = _schema(key, row, listed.schema[moments.column].dataType)
     history = _opened(changes.sparkSession, path, schema, table=recorded.app_id)
+    listed = typed_as(listed, history.schema)
+    key, row = struct_type(listed, "key"), struct_type(listed, "row")
     with ExitStack() as kept:
         standing = history.where(F.col(END).isNull())
         if ranges is not None:

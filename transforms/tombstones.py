@@ -60,17 +60,21 @@ def bury(
     )
 
 
-def not_buried(changes: DataFrame, tombstones: DataFrame) -> DataFrame:
-    """Return the change rows but those older than a delete of their key or than the last truncate. Lazy.
+def not_buried(changes: DataFrame, tombstones: DataFrame, *, truncates: bool) -> DataFrame:
+    """Return the change rows but those older than a delete of their key. Lazy.
 
     Args:
         tombstones: As `read` returns them.
+        truncates: Some may be truncates: leave out what is older than the last one, too.
     """
     key = struct_type(changes, "key")
     deleted = tombstones.select(as_struct(key).alias("key"), F.col(POSITION).alias("deleted"))
     late = [changes["key"] == deleted["key"], changes["sequence"] < deleted["deleted"]]
+    newest = changes.join(deleted, late, "left_anti")
+    if not truncates:
+        return newest
     truncated = F.broadcast(last_truncate(tombstones, key))
-    return changes.join(deleted, late, "left_anti").join(truncated, F.col("sequence") < F.col("truncated"), "left_anti")
+    return newest.join(truncated, F.col("sequence") < F.col("truncated"), "left_anti")
 
 
 def last_truncate(tombstones: DataFrame, key: StructType) -> DataFrame:
