@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import random
 import sys
 import tempfile
@@ -27,6 +28,9 @@ _SPARK = {
 }
 """As in tests/conftest.py: small queries repay no compiling."""
 
+_LONGEST = 1800
+"""Seconds after which a case is taken to hang."""
+
 
 def main() -> int:
     """Run what is asked for; return 1 when something fails."""
@@ -48,13 +52,22 @@ def main() -> int:
 
 def _run(spark: SparkSession, case: Case, tries: int) -> Failure | None:
     began = time.monotonic()
-    found = run_case(spark, case)
+    found = _guarded(spark, case)
     print(f"{'FAIL' if found else 'ok  '} {time.monotonic() - began:5.1f} s  {case.command}", flush=True)
     if found is None:
         return None
-    found = shrunk(found, lambda smaller: run_case(spark, smaller), tries)
+    found = shrunk(found, lambda smaller: _guarded(spark, smaller), tries)
     print(found, flush=True)
     return found
+
+
+def _guarded(spark: SparkSession, case: Case) -> Failure | None:
+    """Run a case; if it hangs, end the process, which then says where it was."""
+    faulthandler.dump_traceback_later(_LONGEST, exit=True)
+    try:
+        return run_case(spark, case)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _cases(asked: argparse.Namespace) -> list[Case]:

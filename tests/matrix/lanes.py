@@ -168,8 +168,8 @@ class Lane:
     def _free_key(self, number: int) -> dict[str, Any]:
         """Return key columns that no row of the lane has, where rows carry them."""
         names = list(self.layout.keys)
-        taken = {tuple(row[name] for name in names) for key, row in self.rows.items() if key != self.key(number)}
-        pool = [self.layout.key(KEYS * (KEYS * self.number + each) + number) for each in range(KEYS)]
+        taken = [tuple(row[name] for name in names) for row in self.rows.values()]
+        pool = [self.layout.key(KEYS * ((KEYS + 1) * self.number + each) + number) for each in range(KEYS + 1)]
         return dict(zip(names, self.rng.choice([key for key in pool if key not in taken]), strict=True))
 
     def _swap(self, busy: set[Key]) -> list[Change]:
