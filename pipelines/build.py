@@ -149,12 +149,16 @@ class FeedBuild:
         only once there is nothing before it any more.
         """
         planned = partial(self._planner.plan, name, self.settings.build.cut, mean_frame_bytes=self._frame_bytes)
+        table = self.tables[name].target.table
+        passes = table.keeps_history and self.connector.has_snapshots(table)
         bound, past = self._bound(name), None
         plan = planned(before=bound)
         while plan.cut is not None and (stop := self._stop_within(name, plan.cut)) is not None:
+            refused = plan.cut
             plan = planned(before=stop, past=past)
-            if plan.cut is None and self.tables[name].target.table.keeps_history:
-                past = stop
+            if plan.cut is None and passes:
+                # what landed before a snapshot may overlay it: then that one cannot be taken either
+                past = max(stop, stop if refused.settled is None else refused.settled)
                 plan = planned(before=bound, past=past)
         return plan
 
