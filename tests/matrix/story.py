@@ -164,6 +164,8 @@ class Story:
             for lane in self.lanes:
                 lane.clear()
         yield from self._snapshot(overlaid=self.settings.again == "changed")
+        if self.settings.again == "empty" and self.settings.upkeep == "rebuild":
+            yield from (Build(), Upkeep("rebuild"))
 
     def _change_columns(self) -> None:
         for lane in self.lanes:
