@@ -235,3 +235,13 @@ def snapshot(feed: Told, *, b: int) -> None:
     feed.history.begin_snapshot()
     feed.history.snapshot_rows([change("snapshot", 1, a="x", b=b)])
     feed.history.end_snapshot()
+
+
+def test_a_history_without_snapshots_waits_at_what_cannot_be_read(spark: SparkSession, warehouse: Path) -> None:
+    feed = Told(spark, warehouse, ToldConnector(snapshots=False))
+    feed.history.update([change("insert", 1, a="x", b=1)])
+    feed.history.raw(b"{")
+    feed.history.update([change("insert", 2, a="y", b=2)])
+
+    assert feed.build(stored_as_scd_type=2)[STREAM].error_class == "UNDECODABLE_FRAME"
+    assert feed.rows() == {1: ("x", 1)}
