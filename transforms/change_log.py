@@ -28,7 +28,7 @@ from transforms.evolve import follow_columns
 from transforms.history import END, START
 from transforms.merge import POSITION, Recorded, create_empty
 from transforms.sql import path_table, quoted
-from transforms.ties import differs_sql, merge_rows, rank, rank_sql
+from transforms.ties import comparable, differs_sql, merge_rows, rank_sql
 
 LOG_OP, LOG_SEQUENCE = "__OP", "__SEQUENCE"
 
@@ -254,7 +254,7 @@ def _first_of_runs(rows: DataFrame, tracked: Sequence[str]) -> DataFrame:
     row = struct_type(rows, "row")
     compared = T.StructType([field for field in row if field.name in tracked])
     deleted = F.col("op") == DELETE
-    same = F.struct(deleted, F.when(~deleted, rank(compared, "row")))
+    same = F.struct(deleted, F.when(~deleted, comparable(compared, "row")))
     before = F.lag("same").over(Window.partitionBy("key").orderBy("sequence"))
     marked = rows.withColumn("same", same).withColumn("begins", ~F.col("same").eqNullSafe(before))
     counted = marked.withColumn("run", F.sum(F.col("begins").cast("long")).over(_past("key")))

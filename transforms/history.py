@@ -8,8 +8,8 @@ A cut is one MERGE. The versions it may touch (those that stand, or in the sourc
 fall between) become changes again, take their place among the new ones, and the versions are drawn from all of them;
 so the table does not depend on where cuts end. Partial updates are completed from the version before, through key moves
 too. In the source's order rows come whole, or again from an earlier one on: a partial update that nobody knew of does
-not complete the versions after it (`transforms.change_log` does). Of two rows with one key and moment the larger wins
-(`transforms.ties`).
+not complete the versions after it (`transforms.change_log` does). Of two rows with one key and moment one wins as a
+whole (`transforms.ties`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from transforms.fold import fold
 from transforms.merge import POSITION, SOURCE, Recorded, create_empty, run_once, same_key
 from transforms.moves import follow, resolve
 from transforms.sql import path_table, quoted
-from transforms.ties import rank, rank_sql
+from transforms.ties import comparable_sql, rank
 
 START, END = "__START_AT", "__END_AT"
 
@@ -249,7 +249,7 @@ def _buried(tombstones: DataFrame, events: DataFrame) -> DataFrame:
 def _one_per_moment(events: DataFrame, row: T.StructType, *, by_sequence: bool) -> DataFrame:
     """Return one event per key and moment: a row rather than an end, and one that is known already.
 
-    In the source's order, where different rows may come for one moment, the larger of two whole ones.
+    In the source's order different rows may come for one moment: of two whole ones that which wins (`transforms.ties`).
     """
     contest = [F.col("present").isNull(), rank(row, "row")] if by_sequence else []
     best = F.struct(F.col("op") != DELETE, *contest, "known")
@@ -291,7 +291,7 @@ def _merge(versions: DataFrame, path: str, *, keys: Sequence[str], replaces: boo
     names = ", ".join(quoted(name) for name in versions.columns)
     values = ", ".join(f"s.{quoted(name)}" for name in versions.columns)
     compared = versions.schema if replaces else T.StructType([versions.schema[END]])
-    differs = f"NOT ({rank_sql(compared, 't')} <=> {rank_sql(compared, 's')})"
+    differs = f"NOT ({comparable_sql(compared, 't')} <=> {comparable_sql(compared, 's')})"
     assignments = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in compared.names)
     run_once(
         versions,

@@ -4,7 +4,8 @@ A source should give a key one change per ``sequence``. Where it gives two, the 
 on when they came, or splits of the same changes into batches would differ:
 
 1. an upsert wins over a delete, for an update is often sent as a delete and an insert;
-2. of two upserts the larger row wins: columns compare one by one, in the order of the table, NULL least.
+2. of two upserts the row with more values that are not NULL wins;
+3. of two as full as each other the larger one: columns compare one by one, in the order of the table, NULL least.
 
 Texts compare by their bytes; values of types that have no order (maps, variants) by their JSON.
 """
@@ -35,19 +36,31 @@ def has_order(kind: T.DataType) -> bool:
     return not isinstance(kind, (T.MapType, T.VariantType, T.NullType))
 
 
-def rank(row: T.StructType, column: str) -> Column:
-    """Return what rows compare by, of a struct column of a DataFrame."""
+def comparable(row: T.StructType, column: str) -> Column:
+    """Return the cells of a struct column so that they can be compared, whatever their types."""
     return F.struct(*(_comparable(F.col(column).getField(field.name), field.dataType) for field in row))
 
 
-def rank_sql(row: T.StructType, alias: str) -> str:
+def comparable_sql(row: T.StructType, alias: str) -> str:
     """Return the same as SQL, of the columns of a table or struct."""
     return f"struct({', '.join(_comparable_sql(f'{alias}.{quoted(f.name)}', f.dataType) for f in row)})"
 
 
+def rank(row: T.StructType, column: str) -> Column:
+    """Return what the rows in a struct column win by."""
+    values = (F.when(F.col(column).getField(name).isNotNull(), F.lit(1)) for name in row.names)
+    return F.struct(F.size(F.array_compact(F.array(*values))), comparable(row, column))
+
+
+def rank_sql(row: T.StructType, alias: str) -> str:
+    """Return the same as SQL, of the columns of a table or struct."""
+    values = ", ".join(f"IF({alias}.{quoted(name)} IS NULL, NULL, 1)" for name in row.names)
+    return f"struct(size(array_compact(array({values}))), {comparable_sql(row, alias)})"
+
+
 def differs_sql(row: T.StructType) -> str:
     """Return the condition that target ``t`` and the row of source ``s`` are not equal in some columns."""
-    return f"NOT ({rank_sql(row, 't')} <=> {rank_sql(row, 's.`row`')})"
+    return f"NOT ({comparable_sql(row, 't')} <=> {comparable_sql(row, 's.`row`')})"
 
 
 def winners(changes: DataFrame, *per: str) -> DataFrame:

@@ -157,16 +157,16 @@ def test_a_late_partial_update_gives_a_row_what_no_later_one_has_sent(spark: Spa
 
 
 @pytest.mark.parametrize("swapped", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_of_rows_with_one_sequence_the_larger_wins_as_a_whole_and_any_over_a_delete(
+def test_of_rows_with_one_sequence_the_fullest_wins_then_the_larger_and_any_over_a_delete(
     spark: SparkSession, tmp_path: Path, swapped: bool
 ) -> None:
     path = tmp_path / "users"
-    first = [(1, "Ann", None, "U", 1), (2, "Bob", "Bern", "U", 1)]
-    second = [(1, "Al", "Rome", "U", 1), (2, None, None, "D", 1)]
+    first = [(1, "Ann", None, "U", 1), (2, "Bob", "Bern", "U", 1), (3, "Cy", "Bonn", "U", 1)]
+    second = [(1, "Al", "Rome", "U", 1), (2, None, None, "D", 1), (3, "Di", "Bari", "U", 1)]
     apply(spark, path, 1, *(second if swapped else first))
     apply(spark, path, 2, *(first if swapped else second))
 
-    assert_table(spark, path, (1, "Ann", None, 1), (2, "Bob", "Bern", 1))
+    assert_table(spark, path, (1, "Al", "Rome", 1), (2, "Bob", "Bern", 1), (3, "Di", "Bari", 1))
 
 
 @pytest.mark.parametrize(

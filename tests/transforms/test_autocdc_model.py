@@ -47,7 +47,7 @@ class Change(NamedTuple):
     def rank(self) -> tuple[Any, ...]:
         """What one of two changes with a key and a sequence wins by."""
         cells = (least(self.a), least(self.b), least(self.s and tuple(map(least, self.s))))
-        return (self.op != "D", *cells)
+        return (self.op != "D", sum(map(len, cells)), *cells)
 
 
 def least(value: Any) -> tuple[Any, ...]:
