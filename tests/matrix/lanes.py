@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -64,20 +64,28 @@ class Lane:
         order = {"delete": 0, "insert": 1, "update": 2}
         return self._note(sorted(found, key=lambda change: order[change.op]) if self._by_position else found)
 
+    def change(self) -> list[Change]:
+        """Return what happens next to one key alone."""
+        return self._note(self._one(self.rng.randrange(KEYS)))
+
     def clear(self) -> None:
         """Let no row be there any more, without a word."""
         self.table.rows = {}
 
-    def fails(self, what: What) -> list[Change]:
-        """Return a change by which a row fails the rules, if one is possible."""
+    def fails(self, what: What, cell: Mapping[str, Any]) -> list[Change]:
+        """Return a change by which a row fails the rules, if one is possible.
+
+        Args:
+            cell: What is wrong with the row.
+        """
         there = self._there()
         if what == "update" and there:
-            return self._note([Change("update", self.key(self.rng.choice(there)), self._sent({self.layout.number: 3}))])
+            return self._note([Change("update", self.key(self.rng.choice(there)), self._sent(dict(cell)))])
         free = [number for number in range(KEYS) if number not in there]
         if not free:
             return []
         insert = self._insert(self.rng.choice(free))
-        return self._note([insert._replace(sent={**insert.sent, self.layout.number: 3})])
+        return self._note([insert._replace(sent={**insert.sent, **cell})])
 
     def mends(self) -> list[Change]:
         """Return changes after which every row meets the rules."""
@@ -119,7 +127,9 @@ class Lane:
         """Return what happens to one key."""
         there, key = self.key(number) in self.rows, self.key(number)
         wild = not self.explained and self.rng.random() < 0.15
-        does: list[Callable[[], list[Change]]] = [lambda: [self._update(key)]] * 3 + [lambda: [Change("delete", key)]]
+        deletes = 3 if self.layout.source.sequenced else 1
+        does: list[Callable[[], list[Change]]] = [lambda: [self._update(key)]] * 3
+        does += [lambda: [Change("delete", key)]] * deletes
         if there:
             does.append(lambda: [Change("delete", key), self._insert(number)])
         if there == wild:
@@ -191,7 +201,10 @@ class Lane:
         there, names = self._there(), list(self.layout.keys)
         if len(there) < 2:
             return []
-        one, other = (self.key(number) for number in self.rng.sample(there, 2))
+        rules = self.layout.rules(loose=False).values()
+        aside = [number for number in there if not all(rule.met(self.rows[self.key(number)]) for rule in rules)]
+        taken = self.rng.choice(aside or there)  # a row that the rules keep out has its key nevertheless
+        other, one = self.key(taken), self.key(self.rng.choice([number for number in there if number != taken]))
         if self.rng.random() < 0.3:
             return self._note([Change("update", one, {names[0]: None})])
         return self._note([Change("update", one, {name: self.rows[other][name] for name in names})])

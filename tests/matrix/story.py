@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from tests.matrix.lanes import Lane, What
 from tests.matrix.layout import Layout
@@ -43,7 +44,8 @@ class Story:
     def __init__(self, settings: Settings, seed: int, lanes: Collection[int]) -> None:
         self.settings, self.layout = settings, Layout(settings)
         self.rng = random.Random(f"{seed}/story")
-        explained = settings.fault == "conflict" and not self.layout.carries_keys
+        judged = settings.fault == "conflict" and not self.layout.carries_keys
+        explained = judged or self.rng.random() < 0.5
         self.lanes = [Lane(seed, number, self.layout, explained=explained) for number in lanes]
         self._fails = settings.rules == "fail"
         self._log: list[Change] = []
@@ -57,13 +59,16 @@ class Story:
         yield from self._trouble()
         yield from self._news()
         yield from self._updates(2)
-        if self.settings.rules == "loosened":
+        late = self.settings.upkeep == "rebuild" and self.rng.random() < 0.5
+        if self.settings.rules == "loosened" and not late:
             yield Loosen()
         yield from self._updates(1)
         yield from self._may_build(1.0)
+        if self.settings.rules == "loosened" and late:
+            yield Loosen()
         if self.settings.upkeep in ("maintain", "rebuild"):
-            yield Upkeep("maintain" if self.settings.upkeep == "maintain" else "rebuild", self._death())
-        yield from self._updates(1)
+            yield Upkeep("maintain" if self.settings.upkeep == "maintain" else "rebuild", self._death(8))
+        yield self._one_frame([change for lane in self.lanes[:1] for change in lane.change()])
 
     def _opening(self) -> Iterator[Step]:
         yield Connect(0)
@@ -91,10 +96,10 @@ class Story:
         if self.rng.random() < chance:
             yield Build(self._death())
 
-    def _death(self) -> Death | None:
+    def _death(self, last: int = 4) -> Death | None:
         if self.settings.death == "no" or self.rng.random() < 0.2:
             return None
-        return Death(self.rng.choice([0, 0, 1, 1, 2, 3, 4]), self.rng.random() < 0.5)
+        return Death(self.rng.choice([0, 1, *range(last + 1)]), self.rng.random() < 0.5)
 
     def _trouble(self) -> Iterator[Step]:
         """What fails the rules first, if it was not a snapshot; what cannot be read, or contradicts what is there."""
@@ -117,8 +122,11 @@ class Story:
 
     def _fail(self, what: What) -> list[Change]:
         """Let rows fail: one where that holds the table, else one of every other lane."""
-        some = self.lanes[::2]
-        return [change for lane in (some[:1] if self._fails else some) for change in lane.fails(what)]
+        wrong: dict[str, Any] = {self.layout.number: 3}
+        if self.settings.values == "nasty" and self.rng.random() < 0.5:
+            wrong = {self.layout.text: "it's"}
+        some = self.lanes[:1] if self._fails else self.lanes[::2]
+        return [change for lane in some for change in lane.fails(what, wrong)]
 
     def _mended(self) -> Iterator[Step]:
         """What a rule holds is put right by the source, or by people."""
@@ -203,8 +211,8 @@ class Story:
         if self.settings.sends == "whole":
             sent += self._late
             self.rng.shuffle(sent)
-            self._late = sent[: len(sent) // 4]
-            sent = sent[len(sent) // 4 :]
+            self._late = sent[: len(sent) // 2]
+            sent = sent[len(sent) // 2 :]
         return Update((tuple(sent),))
 
     def _bad(self) -> Update:
