@@ -13,8 +13,10 @@ from tests.matrix.shrink import Case, run_case, shrunk
 
 SAMPLE = sample()
 BY_DAY = 6
-"""How many of the sample run by day: the first, one of each kind of source. No other six such cover as many pairs: 625 of
-1,026. They take four minutes on two cores; the others run at night."""
+"""How many of the sample run by day: the first, one of each kind of source.
+
+No other six such cover as many pairs: 625 of 1,026. They take four minutes on two cores; the others run at night.
+"""
 NIGHTS = 5
 """How often the sample is drawn anew at night: each table has twelve histories."""
 
