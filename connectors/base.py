@@ -175,7 +175,7 @@ class Survey(NamedTuple):
     bad_reason: str | None
     changes: int
     """Values of rows added or modified, and rows removed: how much work the cut is, not an exact row count."""
-    bounds: Mapping[str, tuple[Any, Any]]
+    bounds: Mapping[str, tuple[int, int]]
     """Smallest and largest value touched of key columns, for file pruning; none of a column where that is unknown."""
     wide_ranges: int
     """Removed key ranges too wide to be listed key by key."""

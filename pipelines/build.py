@@ -158,7 +158,7 @@ class FeedBuild:
             plan = planned(before=stop, past=past)
             if plan.cut is None and passes:
                 # what landed before a snapshot may overlay it: then that one cannot be taken either
-                past = max(stop, stop if refused.settled is None else refused.settled)
+                past = max(stop, refused.settled or stop)
                 plan = planned(before=bound, past=past)
         return plan
 

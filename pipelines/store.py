@@ -39,16 +39,25 @@ def count_rows(table: DeltaTable) -> int | None:
     return int(pc.sum(counts).as_py() or 0) - deleted
 
 
-def skips_files(place: Place, column: str, least: int, most: int) -> bool:
-    """Tell, from a table's log alone, whether some files have no value of a column within bounds, both inclusive.
+def skipping_bounds(place: Place, bounds: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return those bounds of columns by which some files of a table are skipped, as its log alone tells.
+
+    Args:
+        bounds: Smallest and largest value by column, both inclusive. Only columns of whole numbers skip files here.
 
     Raises:
         StoreUnavailable: The table cannot be read now.
     """
-    opened = open_table(place)
-    files = None if opened is None else pa.table(opened.get_add_actions(flatten=True))
+    opened = open_table(place) if bounds else None
+    if opened is None:
+        return {}
+    files = pa.table(opened.get_add_actions(flatten=True))
+    return {name: ends for name, ends in bounds.items() if _skips(files, name, *ends)}
+
+
+def _skips(files: pa.Table, column: str, least: int, most: int) -> bool:
     names = f"min.{column}", f"max.{column}"
-    if files is None or not set(names) <= set(files.column_names):
+    if not set(names) <= set(files.column_names):
         return False
     first, last = (files[name] for name in names)
     if not pa.types.is_integer(first.type):

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from conf.errors import ApplyError, Unexplained
 from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import FoldStatistics, counted, statistics_of
-from pipelines.store import skips_files
+from pipelines.store import skipping_bounds
 from transforms.aside_columns import REASONS, SINCE, UNEXPLAINED
 from transforms.changes import DELETE, UPDATE, as_struct, complete
 from transforms.existing_rows import FEW, by_key, existing, newer, within
@@ -68,11 +68,12 @@ def _folded_by_decoder(job: CutJob) -> Folded:
     net = _net(job.changes)
     bounds = _useful(job, job.survey.bounds)
     few = job.survey.changes <= FEW
-    if job.completes and not job.cut.replaces:
+    looks = job.completes and not job.cut.replaces
+    if looks:
         net = job.cached(net)
     if job.survey.wide_ranges and not job.nothing_before:
         net = _with_ranges(job, net)
-    before = _rows_before(job, net, bounds=bounds, few=few) if job.completes else None
+    before = _rows_before(job, net, bounds=bounds, few=few) if looks else None
     return Folded(net, before, job.changes, bounds=bounds, few=few, notes=job.survey.notes)
 
 
@@ -248,9 +249,7 @@ def _marked(net: DataFrame, before: DataFrame) -> DataFrame:
 
 def _useful(job: CutJob, bounds: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
     """Return the bounds by which a reader of the table would skip files; others only make it dearer."""
-    if job.nothing_before or job.aside is not None or not bounds:
-        return {}
-    return {name: ends for name, ends in bounds.items() if skips_files(job.target.place, name, *ends)}
+    return {} if job.nothing_before or job.aside is not None else skipping_bounds(job.target.place, bounds)
 
 
 def _with_ranges(job: CutJob, net: DataFrame) -> DataFrame:

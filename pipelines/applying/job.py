@@ -133,7 +133,7 @@ class CutJob:
         before: Position the table has reached before the cut; -1 for none.
         columns: The table's columns once the cut is applied.
         drift: How they change; None where there is no table yet.
-        current: The table before the cut, with these columns; None when there is none. Lazy.
+        current: The table before the cut, with these columns; None when there is none, or it is only added to. Lazy.
         aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
         aside_version: Version of the side table; -1 when there is none.
         cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
@@ -232,7 +232,8 @@ def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: S
     if change is not None and change.added and before >= 0 and _guesses(target, cut):
         raise SnapshotNeeded(column=change.added[0].name, table=target.name)
     columns = wanted if change is None else change.columns
-    side_table = open_table(target.aside) if target.keeps is Keeps.STATE else None
+    is_state = target.keeps is Keeps.STATE
+    side_table = open_table(target.aside) if is_state else None
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
     check_rules(target.session, rules_of, target.rules, table=target.name)
     return CutJob(
@@ -240,12 +241,12 @@ def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: S
         frames=frames,
         context=context,
         cut=cut,
-        changes=typed_as(changes, columns) if target.keeps is Keeps.STATE else changes,
+        changes=typed_as(changes, columns) if is_state else changes,
         survey=survey,
         before=before,
         columns=columns,
         drift=change,
-        current=None if current is None else with_columns(current, columns),
+        current=with_columns(current, columns) if is_state and current is not None else None,
         aside=None if side_table is None else _rows_aside(target, side_table, columns, before),
         aside_version=-1 if side_table is None else side_table.version(),
         cache=cache,

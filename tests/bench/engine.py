@@ -268,13 +268,13 @@ def configured(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None
 @contextmanager
 def unbounded(*, drop: bool) -> Iterator[None]:
     """Let no file be skipped by the keys' bounds."""
-    original = folding.skips_files
+    original = folding.skipping_bounds
     if drop:
-        folding.skips_files = lambda *_: False
+        folding.skipping_bounds = lambda *_: {}
     try:
         yield
     finally:
-        folding.skips_files = original
+        folding.skipping_bounds = original
 
 
 def folds(bench: Bench, count: int, keys: int) -> None:

@@ -1,0 +1,42 @@
+"""Bounds of keys are worth having only where the table's log says that they skip files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pipelines.places import Place
+from pipelines.store import skipping_bounds
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A table of two files: ``k`` from 0 to 9 and from 100 to 109, ``all`` the same in both, ``name`` a text."""
+    for begin in (0, 100):
+        rows = {"k": list(range(begin, begin + 10)), "all": list(range(10)), "name": list("abcdefghij")}
+        write_deltalake(tmp_path / "t", pa.table(rows), mode="append")
+    return Place(str(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "useful"),
+    [
+        ({"k": (3, 5)}, {"k": (3, 5)}),
+        ({"k": (9, 99)}, {"k": (9, 99)}),
+        ({"k": (9, 100)}, {}),
+        ({"k": (3, 5), "all": (3, 5)}, {"k": (3, 5)}),
+        ({"name": (3, 5), "missing": (3, 5)}, {}),
+        ({}, {}),
+    ],
+)
+def test_bounds_that_skip_no_file_are_left_out(
+    place: Place, bounds: dict[str, tuple[int, int]], useful: dict[str, tuple[int, int]]
+) -> None:
+    assert skipping_bounds(place, bounds) == useful
+
+
+def test_a_table_that_is_not_there_has_no_files_to_skip(tmp_path: Path) -> None:
+    assert skipping_bounds(Place(str(tmp_path / "none")), {"k": (1, 2)}) == {}
