@@ -20,8 +20,9 @@ from conf.model import Commit, Reconnect, Table
 
 if TYPE_CHECKING:  # receivers must not import Spark
     from pydantic import BaseModel
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from connectors.arrow_rows import ArrowRows
 
 
 class Kind(StrEnum):
@@ -188,7 +189,7 @@ NOT_SURVEYED: Final = Survey(None, None, None, 0, {}, 0, {})
 
 
 class Decoder(Protocol):
-    """Turns landed frames into change rows, in Spark."""
+    """Turns landed frames into change rows, by steps over Arrow batches (`connectors.arrow_rows`)."""
 
     def context(self, control: Iterable[ControlFrame]) -> Any:
         """Return what later frames need to be read: small, picklable, connector's own. Runs on the driver."""
@@ -196,25 +197,25 @@ class Decoder(Protocol):
     def row_type(self, context: Any, cut: Cut, table: Table) -> StructType:
         """Return the source's columns of the table at the end of the cut."""
 
-    def survey(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> Survey:
-        """Look through the cut once. Runs one Spark job; writes nothing; never raises on bad bytes."""
+    def survey(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> Survey:
+        """Look through the cut once. Runs one Spark job at most; writes nothing; never raises on bad bytes."""
 
     def tells_notes(self, context: Any, cut: Cut, table: Table) -> bool:
         """Tell whether the survey may find notes. If not, a replacing cut is surveyed only once it has failed."""
 
-    def changes(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
-        """Return change rows (`transforms.changes`). Lazy; bad bytes become rows with ``error``, never exceptions."""
+    def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+        """Return change rows (`transforms.changes`). Bad bytes become rows with ``error``, never exceptions."""
 
-    def versions(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
-        """Return change rows whose updates are kept apart, whatever `changes` folds: what a history is made of. Lazy.
+    def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+        """Return change rows whose updates are kept apart, whatever `changes` folds: what a history is made of.
 
         ``frame_seq`` tells the update; where `changes` folds (`Connector.net`) it is the update's end, `Cut.ends`, and
         there is at most one change per key and update. Only rows of the snapshot that settles at `Cut.settled` are
         ``snapshot``.
         """
 
-    def removed_ranges(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
-        """Return the wide ranges of the survey, which neither `changes` nor `versions` list. Lazy.
+    def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+        """Return the wide ranges of the survey, which neither `changes` nor `versions` list.
 
         Columns: ``first_key``, ``last_key``, ``frame_seq``, and ``moment``: where the update ends.
         """

@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Survey
 from connectors.survey import survey_changes
 
@@ -16,22 +15,22 @@ class UnfoldedDecoder(ABC):
     """Most of a `connectors.base.Decoder`. Each frame that carries changes is an update, or of a snapshot."""
 
     @abstractmethod
-    def changes(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
+    def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
         """See `connectors.base.Decoder.changes`."""
 
-    def survey(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> Survey:
+    def survey(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> Survey:
         """Decode every frame once. Runs one Spark job; collects one line."""
-        return survey_changes(self.changes(frames, context, cut, table))
+        return survey_changes(self.changes(frames, context, cut, table).dataframe())
 
     def tells_notes(self, context: Any, cut: Cut, table: Table) -> bool:
         """There is nothing to be told of a cut."""
         return False
 
-    def versions(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
-        """Return the same as `changes`: updates are apart already. Lazy."""
+    def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+        """Return the same as `changes`: updates are apart already."""
         return self.changes(frames, context, cut, table)
 
-    def removed_ranges(self, frames: DataFrame, context: Any, cut: Cut, table: Table) -> DataFrame:
+    def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
         """Rows are removed one by one: there is nothing to return, and no survey that says so."""
         raise AssertionError("no range of rows is removed")
 

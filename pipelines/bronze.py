@@ -6,7 +6,8 @@ Each function takes the table as it stands when it is called. A table that does 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from functools import reduce
+from operator import itemgetter, or_
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,13 +16,19 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.parquet import FileMetaData, ParquetFile
 
-from connectors.base import ControlFrame, Kind
+from connectors.base import ControlFrame, Cut, Kind
 from pipelines.bronze_table import SCHEMA, actions, app_id
 from pipelines.places import Place
-from pipelines.store import open_table
+from pipelines.store import naming_the_store, open_table
 
 SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
 STREAM_COLUMNS = ("frame_seq", "epoch", "kind", "boundary", "body")
+
+CARRYING = (Kind.SNAPSHOT.value, Kind.DATA.value)
+"""Kinds of frames that may carry rows."""
+
+_FEW_FRAMES, _FEW_BYTES = 20_000, 1 << 20
+"""Frames of a cut, with those of other streams between them, and bytes in files, up to which it is small."""
 
 _FILES_TO_MEASURE = 8
 
@@ -91,6 +98,27 @@ def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator
         yield from _in_order(table, STREAM_COLUMNS, wanted)
 
 
+def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None:
+    """Return a small cut's frames that carry something, in order: `STREAM_COLUMNS`; None of one that is not small.
+
+    Args:
+        left_out: Positions of frames to leave out.
+
+    Raises:
+        StoreUnavailable: They cannot be read now.
+    """
+    position = pc.field("frame_seq")
+    spans = reduce(or_, ((position >= first) & (position <= last) for first, last in cut.spans))
+    first, last = cut.spans[0][0], cut.spans[-1][1]
+    with naming_the_store(place):
+        if last - first >= _FEW_FRAMES or _bytes_between(place, first, last) > _FEW_BYTES:
+            return None
+        batches = read_stream(place, cut.stream, first=first, last=last)
+        frames = pa.Table.from_batches(batches, pa.schema([SCHEMA.field(name) for name in STREAM_COLUMNS]))
+    wanted = spans & pc.field("kind").isin(CARRYING) & ~position.isin(pa.array(left_out, pa.int64()))
+    return frames.filter(wanted)
+
+
 def files_between(place: Place, first: int, last: int) -> list[str]:
     """Return the Parquet files that may hold positions of an inclusive range, as URLs; none when nothing landed.
 
@@ -102,6 +130,19 @@ def files_between(place: Place, first: int, last: int) -> list[str]:
     stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
     bounds = zip(*(column.to_pylist() for column in stated), strict=True)
     return [f"{place}/{path}" for path, least, most in bounds if least <= last and most >= first]
+
+
+def _bytes_between(place: Place, first: int, last: int) -> float:
+    """Return about how many bytes the frames of a range take in files, as the log alone tells."""
+    table = open_table(place)
+    if table is None:
+        return 0.0
+    stated = actions(table).select(["size_bytes", "min.frame_seq", "max.frame_seq"])
+    files: Iterator[tuple[int, int, int]] = zip(*(column.to_pylist() for column in stated), strict=True)
+    shares = (
+        size * max(0, min(last, most) - max(first, least) + 1) / (most - least + 1) for size, least, most in files
+    )
+    return float(sum(shares))
 
 
 def mean_frame_bytes(place: Place) -> float:

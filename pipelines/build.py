@@ -16,7 +16,7 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from conf.errors import (
@@ -32,8 +32,9 @@ from conf.errors import (
     WireError,
 )
 from conf.model import Settings
+from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
-from pipelines.bronze import files_between, mean_frame_bytes, read_frames, read_small_columns
+from pipelines.bronze import CARRYING, files_between, mean_frame_bytes, read_cut, read_frames, read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, history_id, record, recorded_position, restore
 from pipelines.held import Hold
@@ -201,12 +202,16 @@ class FeedBuild:
         record(self._places, self.feed.name, row)
         return row
 
-    def _frames(self, table: SilverTable, cut: Cut, left_out: Sequence[int]) -> DataFrame:
+    def _frames(self, table: SilverTable, cut: Cut, left_out: Sequence[int]) -> ArrowRows:
+        """Return the frames of a cut that are to be decoded; a few are read here, without Spark."""
+        few = read_cut(self._bronze, cut, left_out)
+        if few is not None:
+            return InProcess(table.session, few)
         spans = reduce(or_, (F.col("frame_seq").between(first, last) for first, last in cut.spans))
         files = files_between(self._bronze, cut.spans[0][0], cut.spans[-1][1])
         frames = table.session.read.schema(_FRAME).parquet(*files)
-        wanted = F.col("kind").isin(Kind.SNAPSHOT.value, Kind.DATA.value) & (F.col("stream") == cut.stream)
-        return frames.where(spans & wanted & ~F.col("frame_seq").isin(*left_out))
+        wanted = F.col("kind").isin(*CARRYING) & (F.col("stream") == cut.stream)
+        return InSpark(frames.where(spans & wanted & ~F.col("frame_seq").isin(*left_out)))
 
     def _failed(self, name: str, plan: Plan, fault: SilverfoldError) -> Step:
         """Stop before what the table cannot take: a frame when it is known, else an update, found by halves.
@@ -249,7 +254,7 @@ def _telling(survey: Survey, left_out: Sequence[int]) -> Survey:
     return survey._replace(notes={**survey.notes, _SKIPPED_FRAMES: len(left_out)}) if left_out else survey
 
 
-def _surveyed(table: SilverTable, frames: DataFrame, context: Any, cut: Cut) -> Survey:
+def _surveyed(table: SilverTable, frames: ArrowRows, context: Any, cut: Cut) -> Survey:
     """Return the survey of a cut all of whose frames can be decoded. Raises UndecodableFrame, which names the first."""
     survey = table.survey(frames, context, cut)
     if survey.bad_position is not None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from conf.errors import PositionNotRecorded
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.applying.job import Target
 from pipelines.applying.write import apply_cut
@@ -85,8 +86,8 @@ class SilverTable:
         surveyed_on_the_way = cut.replaces or not self.connector.net
         return not surveyed_on_the_way or self.decoder.tells_notes(context, cut, self.table)
 
-    def survey(self, frames: DataFrame, context: Any, cut: Cut) -> Survey:
-        """Look through the cut before anything is written. Runs one Spark job.
+    def survey(self, frames: ArrowRows, context: Any, cut: Cut) -> Survey:
+        """Look through the cut before anything is written. Runs one Spark job at most.
 
         Raises:
             ApplyError: The cut cannot be read. Subclasses say why.
@@ -94,7 +95,7 @@ class SilverTable:
         with named_errors(self.name):
             return self.decoder.survey(frames, context, cut, self.table)
 
-    def apply(self, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> CutRow | None:
+    def apply(self, frames: ArrowRows, context: Any, cut: Cut, survey: Survey) -> CutRow | None:
         """Apply a cut in one commit. Safe to repeat.
 
         Args:

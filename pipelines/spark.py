@@ -76,6 +76,8 @@ SESSION = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A fold keeps one row per key at hand; Spark would give up hashing and sort at 128 keys already.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
+    # A cut compiles some 60 pieces of code, each table others: the default, 100, forgets them from cut to cut.
+    "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -16,6 +16,9 @@ from pipelines.places import Place
 
 _T = TypeVar("_T")
 
+_SMALL = 16 << 20
+"""Bytes."""
+
 _TRIES = 10
 """How often a commit is tried while those of others come first."""
 
@@ -37,6 +40,16 @@ def count_rows(table: DeltaTable) -> int | None:
     kept = [pa.record_batch(batch)["selection_vector"].flatten() for batch in table.deletion_vectors()]
     deleted = sum(len(mask) - (pc.sum(mask).as_py() or 0) for mask in kept)
     return int(pc.sum(counts).as_py() or 0) - deleted
+
+
+def is_small(place: Place) -> bool:
+    """Tell whether a table's files are so small that all of them are written anew in no time. Reads its log.
+
+    Raises:
+        StoreUnavailable: The table cannot be read now.
+    """
+    opened = open_table(place)
+    return opened is None or (pc.sum(pa.table(opened.get_add_actions())["size_bytes"]).as_py() or 0) <= _SMALL
 
 
 def skipping_bounds(place: Place, bounds: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:

@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -93,6 +94,18 @@ def typed_as(changes: DataFrame, columns: T.StructType) -> DataFrame:
 
 
 _STRUCTS = ("key", "old_key", "row")
+
+
+def at_hand(rows: DataFrame) -> DataFrame:
+    """Return a few rows, computed now, as part of the plan of what is made of them. Runs one Spark job."""
+    return from_arrow(rows.sparkSession, rows.toArrow(), rows.schema)
+
+
+def from_arrow(session: SparkSession, rows: pa.Table, kind: T.StructType) -> DataFrame:
+    """Return Arrow rows, which are few, as a DataFrame that holds them. Runs no job."""
+    if not rows.num_rows:  # of which pyspark cannot make any
+        return session.createDataFrame([], kind)
+    return session.createDataFrame(rows, kind)
 
 
 @contextmanager

@@ -31,8 +31,8 @@ def existing(rows: DataFrame, keys: DataFrame, *, few: bool) -> DataFrame:
         keys: Has the column ``key``; repetitions do not count.
         few: There are at most about `FEW` keys.
     """
-    wanted = keys.select("key").distinct()
-    return rows.join(F.broadcast(wanted) if few else wanted, "key", "left_semi")
+    wanted = keys.select("key")
+    return rows.join(F.broadcast(wanted) if few else wanted.distinct(), "key", "left_semi")
 
 
 def within(bounds: Mapping[str, tuple[int, int]]) -> Column:

@@ -33,6 +33,13 @@ _SUBSTITUTE = "spark.sql.variable.substitute"
 SOURCE = "silverfold_net_rows"
 """How a statement for `run_once` names its rows."""
 
+AT_HAND = {"spark.databricks.delta.merge.materializeSource": "none"}
+"""For a statement whose rows are part of its plan: each use of them is the same without keeping them somewhere."""
+
+WHOLE_FILES = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
+"""For a statement that writes the files it touches anew: of a small table that is cheaper than to mark rows in them,
+and leaves one file where marks leave one more each time."""
+
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}
 """Deletion vectors make a MERGE cost by its rows, not by the files they are in."""
 
@@ -79,6 +86,7 @@ def merge(
     recorded: Recorded,
     upsert: bool = False,
     bounds: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Apply net rows to the target in one commit. Runs Spark jobs; safe to repeat.
 
@@ -88,6 +96,7 @@ def merge(
         keys: Columns that name a row. Never NULL, or the row would never be found again.
         upsert: An update of a row that does not exist inserts it. Without, it does nothing.
         bounds: Smallest and largest value of key columns that are whole numbers, both inclusive: Delta skips files.
+        options: Of the session while the statement runs, such as `AT_HAND` and `WHOLE_FILES`.
 
     Raises:
         ApplyError: Spark or Delta refused. The target stands as it was.
@@ -103,10 +112,17 @@ def merge(
         WHEN MATCHED AND {newer} THEN UPDATE SET {", ".join([*assignments, f"t.{POSITION} = s.{POSITION}"])}
         WHEN NOT MATCHED AND s.{OP} IN ({", ".join(map(repr, inserting))}) THEN {_insert(columns)}
         """
-    run_once(net, statement, recorded)
+    run_once(net, statement, recorded, options)
 
 
-def replace(net: DataFrame, target: str, *, keys: Sequence[str], recorded: Recorded) -> None:
+def replace(
+    net: DataFrame,
+    target: str,
+    *,
+    keys: Sequence[str],
+    recorded: Recorded,
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Make the target hold exactly the net rows, in one commit; rows that are equal are not rewritten.
 
     Net rows here are whole rows in existence: no deletes, ``_present`` is not looked at. Otherwise as `merge`.
@@ -124,6 +140,7 @@ def replace(net: DataFrame, target: str, *, keys: Sequence[str], recorded: Recor
         WHEN NOT MATCHED BY SOURCE THEN DELETE
         """,
         recorded,
+        options,
     )
 
 
@@ -159,35 +176,41 @@ def create_empty(session: SparkSession, schema: StructType, target: str) -> None
     session.sql(f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING DELTA TBLPROPERTIES ({properties})")
 
 
-def run_once(rows: DataFrame, statement: str, recorded: Recorded) -> None:
+def run_once(
+    rows: DataFrame, statement: str, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Run a statement over some rows in one commit that carries the position: where it is recorded, nothing happens.
 
     Args:
         statement: SQL that names the rows by `SOURCE`.
+        options: Of the session while it runs.
     """
     session = rows.sparkSession
     rows.createOrReplaceTempView(SOURCE)
     try:
-        with named_errors(recorded.app_id), _recording(session, recorded):
+        with named_errors(recorded.app_id), _recording(session, recorded, options):
             session.sql(statement).collect()
     finally:
         session.catalog.dropTempView(SOURCE)
 
 
 @contextmanager
-def _recording(session: SparkSession, recorded: Recorded) -> Iterator[None]:
+def _recording(
+    session: SparkSession, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are."""
-    session.conf.set(_TXN_APP, recorded.app_id)
-    session.conf.set(_TXN_VERSION, str(recorded.version))
+    ours = {**options, _TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
     if recorded.metadata:
-        session.conf.set(_USER_METADATA, recorded.metadata)
+        ours[_USER_METADATA] = recorded.metadata
+    for name, value in ours.items():
+        session.conf.set(name, value)
     substitute = session.conf.get(_SUBSTITUTE)
     session.conf.set(_SUBSTITUTE, "false")
     try:
         yield
     finally:
         session.conf.set(_SUBSTITUTE, substitute or "true")
-        for name in (_TXN_APP, _TXN_VERSION, _USER_METADATA):
+        for name in ours:
             session.conf.unset(name)
 
 

@@ -1,8 +1,8 @@
-"""Decodes landed Deephaven frames into change rows, in Spark: columns to blocks, blocks to rows.
+"""Decodes landed Deephaven frames into change rows: columns to blocks, blocks to rows.
 
-Two steps in Python workers, one shuffle of packed columns between them::
+Two steps, in Python workers with one shuffle of packed columns between them, or for a small cut in this process::
 
-    frames ──mapInArrow──▶ pieces of (block, column) ──shuffle by block──▶ mapInArrow ──▶ net change rows
+    frames ──step──▶ pieces of (block, column) ──shuffle by block──▶ step ──▶ net change rows
 
 The second step folds all updates of the cut (`connectors.deephaven.assembly`), so there is at most one change per row
 key; for a log, and for the versions of a history, it keeps updates apart. Memory of a worker is bounded by one Arrow
@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed, Survey
 from connectors.deephaven.assembly import Rows, assemble
 from connectors.deephaven.blocks import (
@@ -44,6 +44,7 @@ from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 ROW_KEY = "_row_key"
 """The key of every change row: the source's 64-bit row index."""
 
+_READ = ("frame_seq", "epoch", "body")
 _KEY = pa.struct([(ROW_KEY, pa.int64())])
 _ERROR = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
 _RANGE = pa.schema(
@@ -85,34 +86,33 @@ class DeephavenDecoder:
         """
         return from_arrow_schema(_row_schema(self._columns(context, cut, table)))
 
-    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
+    def survey(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> Survey:
         """Read every frame once. Runs one Spark job; collects one line per Arrow batch."""
         survey = _SurveyStep(self._reader(context, cut, table))
-        facts = _carrying_rows(frames).mapInArrow(survey, from_arrow_schema(_FACTS))
-        return _joined(facts.collect())
+        return _joined([_Facts(**line) for line in _carrying_rows(frames).run(survey, _FACTS, *_READ).collect()])
 
     def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
         """Tell whether a column may lose nanoseconds."""
         return any(column.drops_nanoseconds for column in self._columns(context, cut, table))
 
-    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Return net changes, one per row key; for a log one per update and row key, without removals. Lazy."""
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+        """Return net changes, one per row key; for a log one per update and row key, without removals."""
         assert isinstance(table, DeephavenTable)
         reader = self._reader(context, cut, table)
         step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=reader.lists_ranges)
         return _assembled(frames, reader, step)
 
-    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Return changes, one per update and row key, each at its update's end, without wide removed ranges. Lazy."""
+    def versions(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+        """Return changes, one per update and row key, each at its update's end, without wide removed ranges."""
         assert isinstance(table, DeephavenTable)
         reader = self._reader(context, cut, table)
         step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=True, at_ends=True)
         return _assembled(frames, reader, step)
 
-    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Return removed ranges too wide to list; for a log all of them. Lazy."""
+    def removed_ranges(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+        """Return removed ranges too wide to list; for a log all of them."""
         step = _RangeStep(self._reader(context, cut, table), cut.ends)
-        return _carrying_rows(frames).mapInArrow(step, from_arrow_schema(_RANGE))
+        return _carrying_rows(frames).run(step, _RANGE, *_READ)
 
     def settled(self, context: Context, cut: Cut, table: Table) -> None:
         """Frames land in the order of the source: no delete is waited for."""
@@ -138,22 +138,33 @@ class DeephavenDecoder:
         return CutReader(context, cut.begins, self._columns(context, cut, table), lists_ranges=table.keeps_log)
 
 
-def _carrying_rows(frames: DataFrame) -> DataFrame:
+def _carrying_rows(frames: ArrowRows) -> ArrowRows:
     """Leave out the brackets of updates: only what lies inside carries rows."""
-    return frames.where(F.col("boundary") == "inside").select("frame_seq", "epoch", "body")
+    return frames.where("boundary", "inside")
 
 
-def _assembled(frames: DataFrame, reader: CutReader, step: _AssembleStep) -> DataFrame:
+def _assembled(frames: ArrowRows, reader: CutReader, step: _AssembleStep) -> ArrowRows:
     """Decode the frames into pieces, bring those of a block together, and join them into change rows."""
-    parts = int(frames.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200)
-    cutting = _PieceStep(reader, parts, by_update=step.by_update)
-    pieces = _carrying_rows(frames).mapInArrow(cutting, from_arrow_schema(PIECE))
-    blocks = pieces.repartitionById(parts, F.col("part")).sortWithinPartitions("updates", "block")
-    return blocks.mapInArrow(step, from_arrow_schema(step.schema))
+    cutting = _PieceStep(reader, frames.parts, by_update=step.by_update)
+    pieces = _carrying_rows(frames).run(cutting, PIECE, *_READ)
+    return pieces.together("part", "updates", "block").run(step, step.schema)
 
 
 def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:
     return pa.schema([column.field for column in columns])
+
+
+class _Facts(NamedTuple):
+    """A line of `_FACTS`."""
+
+    bad_position: int | None
+    bad_class: str | None
+    bad_reason: str | None
+    changes: int
+    first_key: int | None
+    last_key: int | None
+    wide_ranges: int
+    truncated: int
 
 
 @dataclass(frozen=True)
@@ -184,19 +195,18 @@ def _bounds(keys: np.typing.NDArray[np.int64]) -> list[int]:
     return [int(keys.min()), int(keys.max())] if len(keys) else []
 
 
-def _joined(lines: list[Row]) -> Survey:
+def _joined(lines: list[_Facts]) -> Survey:
     bad = sorted((line.bad_position, line.bad_class, line.bad_reason) for line in lines if line.bad_class is not None)
     position, error_class, reason = bad[0] if bad else (None, None, None)
-    lost = sum(line.truncated for line in lines)
-    touched = [line for line in lines if line.first_key is not None]
-    wide = sum(line.wide_ranges for line in lines)
-    bounds = (min((line.first_key for line in touched), default=0), max((line.last_key for line in touched), default=0))
+    lost, wide = sum(line.truncated for line in lines), sum(line.wide_ranges for line in lines)
+    first = [line.first_key for line in lines if line.first_key is not None]
+    last = [line.last_key for line in lines if line.last_key is not None]
     return Survey(
         bad_position=position,
         bad_class=error_class,
         bad_reason=reason,
         changes=sum(line.changes for line in lines),
-        bounds={ROW_KEY: bounds} if touched and not wide else {},
+        bounds={ROW_KEY: (min(first), max(last))} if first and not wide else {},
         wide_ranges=wide,
         notes={"truncated_nanoseconds": lost} if lost else {},
     )

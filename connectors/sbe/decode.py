@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift, SchemaError
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed
 from connectors.sbe.changing import ChangeReader
 from connectors.sbe.layout import layout_of
@@ -37,10 +37,10 @@ class SbeDecoder(UnfoldedDecoder):
         """
         return from_arrow_schema(self._reader(cut, table).layout.row)
 
-    def changes(self, frames: DataFrame, context: None, cut: Cut, table: Table) -> DataFrame:
-        """Return a change for each message, or for each entry of the table's group; none is folded. Lazy."""
+    def changes(self, frames: ArrowRows, context: None, cut: Cut, table: Table) -> ArrowRows:
+        """Return a change for each message, or for each entry of the table's group; none is folded."""
         reader = self._reader(cut, table)
-        return frames.select("frame_seq", "body").mapInArrow(_Read(reader), from_arrow_schema(reader.type))
+        return frames.run(_Read(reader), reader.type, "frame_seq", "body")
 
     def _reader(self, cut: Cut, table: Table) -> ChangeReader:
         assert isinstance(table, SbeTable)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed
 from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.context import Context, read_context
@@ -40,13 +40,13 @@ class SqliteCloudDecoder(UnfoldedDecoder):
             return from_arrow_schema(pa.schema(list(ROW)))
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
-    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         """Return a change for each entry of a notification and each row of a snapshot, or an insert for each message.
 
-        In a snapshot's overlay, an update that moves a row and carries all of it is an insert besides. Lazy.
+        In a snapshot's overlay, an update that moves a row and carries all of it is an insert besides.
         """
         step = _ReadMessages() if _settings(table).is_channel else _ReadChanges(self._reader(context, cut, table))
-        return frames.select("frame_seq", "kind", "body").mapInArrow(step, from_arrow_schema(step.type))
+        return frames.run(step, step.type, "frame_seq", "kind", "body")
 
     def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
         settings, options = _settings(table), self.feed.options

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed
 from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import Context, columns_of, read_context
@@ -33,10 +33,10 @@ class WebhookDecoder(UnfoldedDecoder):
         """Return the table's columns: keys, those whose types are set, then the others as they came up."""
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
-    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
-        """Return a change for each row that a webhook is about. Lazy."""
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+        """Return a change for each row that a webhook is about."""
         reader = self._reader(context, cut, table)
-        return frames.select("frame_seq", "body").mapInArrow(_Read(reader), from_arrow_schema(reader.type))
+        return frames.run(_Read(reader), reader.type, "frame_seq", "body")
 
     def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
         options = self.feed.options

@@ -255,7 +255,7 @@ def _useful(job: CutJob, bounds: Mapping[str, tuple[int, int]]) -> Mapping[str, 
 def _with_ranges(job: CutJob, net: DataFrame) -> DataFrame:
     """Add a delete for every row in a removed range that the net changes do not name."""
     (name,) = job.key.names
-    ranges = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table)
+    ranges = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table).dataframe()
     assert job.current is not None, "a cut that does not replace needs a table"
     there = [rows.select(as_struct(job.key).alias("key")) for rows in (job.current, _failing(job)) if rows is not None]
     keys = there[0] if len(there) == 1 else there[0].unionByName(there[1]).distinct()

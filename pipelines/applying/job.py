@@ -28,13 +28,14 @@ from pyspark.sql import types as T
 
 from conf.errors import SnapshotNeeded
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
 from pipelines.cuts import CommitNote, app_id, position_reached
 from pipelines.places import Place, Places
 from pipelines.store import count_rows, open_table
 from transforms.aside import in_force
 from transforms.aside_columns import OVER, REASONS, SINCE
-from transforms.changes import cached, complete, struct_type, typed_as
+from transforms.changes import at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import Drift, check_names, drift, with_columns
 from transforms.expectations import Rule, check_rules
 from transforms.fold import check_key
@@ -46,6 +47,9 @@ LAST_KEY = "_last_row_key"
 
 ORDINAL = "_ordinal"
 """Of rows that are only ever added: the row's number inside its frame, from 0."""
+
+_FEW = 10_000
+"""Changes, and rows aside, up to which a cut is small."""
 
 _RESERVED = (OP, POSITION, PRESENT, LAST_KEY, "_row_key")
 _RESERVED_ASIDE = (REASONS, SINCE, OVER)
@@ -136,11 +140,12 @@ class CutJob:
         current: The table before the cut, with these columns; None when there is none, or it is only added to. Lazy.
         aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
         aside_version: Version of the side table; -1 when there is none.
+        is_small: So few rows take part that this process can hold them, whatever the size of the table.
         cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
     """
 
     target: Target
-    frames: DataFrame
+    frames: ArrowRows
     context: Any
     cut: Cut
     changes: DataFrame
@@ -151,6 +156,7 @@ class CutJob:
     current: DataFrame | None
     aside: DataFrame | None
     aside_version: int
+    is_small: bool
     cache: ExitStack
 
     @cached_property
@@ -190,8 +196,11 @@ class CutJob:
         return self.cut.replaces or self.before < 0
 
     def cached(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, computed once however often they are used while the cut is being applied."""
-        return self.cache.enter_context(cached(rows))
+        """Return the rows, computed once however often they are used while the cut is being applied.
+
+        Those of a small cut are computed at once: a later step then plans with rows, not with how they came about.
+        """
+        return at_hand(rows) if self.is_small else self.cache.enter_context(cached(rows))
 
     def recorded(self, app_id: str, notes: Mapping[str, int]) -> Recorded:
         """Return what a commit of the cut carries, for the one whose position ``app_id`` names.
@@ -213,7 +222,7 @@ class CutJob:
         return Recorded(app_id, cut.last, note.to_json())
 
 
-def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack) -> CutJob:
+def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack) -> CutJob:
     """Look at the table before the cut. Runs no Spark job, writes nothing.
 
     Raises:
@@ -222,8 +231,9 @@ def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: S
     """
     source = target.decoder.row_type(context, cut, target.table)
     check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
-    told = target.decoder.changes(frames, context, cut, target.table)
-    changes = complete(told) if _folding_finds_errors(target) else decoded(told)
+    decoded = target.decoder.changes(frames, context, cut, target.table)
+    told = decoded.dataframe()
+    changes = complete(told) if _folding_finds_errors(target) else without_errors(told)
     check_key(struct_type(changes, "key"), table=target.name)
     before = target.position()
     current = target.read(target.place)
@@ -249,11 +259,12 @@ def prepare(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: S
         current=with_columns(current, columns) if is_state and current is not None else None,
         aside=None if side_table is None else _rows_aside(target, side_table, columns, before),
         aside_version=-1 if side_table is None else side_table.version(),
+        is_small=_is_small(decoded, side_table, survey),
         cache=cache,
     )
 
 
-def decoded(changes: DataFrame) -> DataFrame:
+def without_errors(changes: DataFrame) -> DataFrame:
     """Return the change rows, every column of the contract, or fail: one that tells of a bad frame is no change. Lazy.
 
     The failure is in ``op``, on which all depends, not in a filter, before which Spark may put others.
@@ -261,6 +272,14 @@ def decoded(changes: DataFrame) -> DataFrame:
     failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("string")
     listed = complete(changes)
     return listed.withColumn("op", F.when(F.col("error").isNotNull(), failed).otherwise(F.col("op")))
+
+
+def _is_small(changes: ArrowRows, side_table: DeltaTable | None, survey: Survey) -> bool:
+    """Tell whether few rows take part. The rows of wide ranges are not known."""
+    if changes.count is None or survey.wide_ranges:
+        return False
+    aside = 0 if side_table is None else count_rows(side_table)
+    return aside is not None and changes.count + aside <= _FEW
 
 
 def _reserved(target: Target) -> tuple[str, ...]:

@@ -12,22 +12,23 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import ApplyError
+from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
-from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, Target, decoded, prepare
+from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, Target, prepare, without_errors
 from pipelines.cuts import history_id, tombstones_id
-from pipelines.store import open_table
+from pipelines.store import is_small, open_table
 from transforms.aside import keep_aside
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history
-from transforms.merge import OP, POSITION, append, create_empty, merge, net_rows, replace
+from transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, append, create_empty, merge, net_rows, replace
 from transforms.sql import quoted
 from transforms.tombstones import bury
 
 
-def apply_cut(target: Target, frames: DataFrame, context: Any, cut: Cut, survey: Survey) -> None:
+def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey) -> None:
     """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
 
     Raises:
@@ -71,16 +72,24 @@ def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], 
 
 def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
     target, recorded = job.target, job.recorded(job.target.app_id, checked.notes)
+    options = {**(AT_HAND if job.is_small else {}), **(WHOLE_FILES if is_small(target.place) else {})}
     if job.cut.replaces:
         if job.before < 0:
             append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
         else:
-            replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded)
+            replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, options=options)
         return
     if job.current is None:
         create_empty(target.session, job.columns, target.sql_name)
-    upsert, bounds = target.upsert, {} if job.rekeyed else folded.bounds
-    merge(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, upsert=upsert, bounds=bounds)
+    merge(
+        checked.rows,
+        target.sql_name,
+        keys=job.keys,
+        recorded=recorded,
+        upsert=target.upsert,
+        bounds={} if job.rekeyed else folded.bounds,
+        options=options,
+    )
 
 
 def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
@@ -100,7 +109,8 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
 
 
 def _versions(job: CutJob) -> DataFrame:
-    told = decoded(job.target.decoder.versions(job.frames, job.context, job.cut, job.target.table))
+    versions = job.target.decoder.versions(job.frames, job.context, job.cut, job.target.table)
+    told = without_errors(versions.dataframe())
     return job.cached(typed_as(told, job.columns))
 
 
@@ -109,8 +119,8 @@ def _ranges_of_versions(job: CutJob) -> DataFrame | None:
     cut, target = job.cut, job.target
     if not (job.survey.wide_ranges or cut.replaces):
         return None
-    later = job.frames if cut.settled is None else job.frames.where(F.col("frame_seq") > cut.settled)
-    return target.decoder.removed_ranges(later, job.context, cut, target.table)
+    later = job.frames if cut.settled is None else job.frames.after("frame_seq", cut.settled)
+    return target.decoder.removed_ranges(later, job.context, cut, target.table).dataframe()
 
 
 def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
@@ -145,7 +155,8 @@ def _added_rows(job: CutJob) -> DataFrame:
 def _log_rows(job: CutJob) -> DataFrame:
     net = net_rows(job.changes).withColumn(LAST_KEY, F.lit(None).cast("long"))
     (row_key,) = (name for name in job.key.names if name not in job.source.names)
-    removed = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table).select(
+    ranges = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table)
+    removed = ranges.dataframe().select(
         F.lit(DELETE).alias(OP),
         F.col("frame_seq").alias(POSITION),
         F.col("first_key").alias(row_key),

@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from connectors.arrow_rows import ArrowRows, InSpark
 from connectors.base import NOT_SURVEYED, Cut, Decoder, Feed
 from pipelines.applying import fold as folding
 from pipelines.places import Places
@@ -53,7 +54,7 @@ class PreparedDecoder(ToldDecoder):
     def row_type(self, context: None, cut: Cut, table: Any) -> T.StructType:
         return ROW
 
-    def changes(self, frames: DataFrame, context: None, cut: Cut, table: Any) -> DataFrame:
+    def changes(self, frames: ArrowRows, context: None, cut: Cut, table: Any) -> ArrowRows:
         return frames
 
 
@@ -117,7 +118,7 @@ class Bench:
         last = (self._position + 1) * 1_000_000 - 1
         cut = Cut(STREAM, 1, 0, last, ((1, last),), (1,), (last,), replaces=False)
         assert not silver.needs_survey(None, cut)
-        frames = silver.session.read.parquet(changes)
+        frames = InSpark(silver.session.read.parquet(changes))
         assert silver.apply(frames, None, cut, NOT_SURVEYED) is not None
 
     def silver(self, name: str) -> SilverTable:

@@ -229,7 +229,7 @@ def test_trying_again_tells_which_table_passed_and_which_still_holds(
     history.inside("trades", b"\xff" * 8)
     history.end("trades")
     built.land(history)
-    built.build(misreading(built.start(), lambda position: position.isin(11, 14)))
+    built.build(misreading(built.start(), lambda position: position in (11, 14)))
     before = built.rows("quotes")
 
     code = run(conf, "retry", FEED)

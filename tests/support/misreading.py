@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from conf.model import Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Decoder, Survey
+from pipelines.bronze import STREAM_COLUMNS
+from pipelines.bronze_table import SCHEMA
 from pipelines.build import FeedBuild
 from tests.support.deephaven_vectors import VECTORS
 
@@ -24,11 +27,11 @@ class Misreading:
 
     Args:
         decoder: Reads the others.
-        bad: From positions, which frames it cannot read; frames that carry no rows are never among them.
+        bad: From its position, whether it cannot read a frame; frames that carry no rows are never among them.
     """
 
     decoder: Decoder
-    bad: Callable[[Column], Column]
+    bad: Callable[[int], bool]
 
     def context(self, control: Iterable[ControlFrame]) -> Any:
         return self.decoder.context(control)
@@ -39,24 +42,37 @@ class Misreading:
     def tells_notes(self, context: Any, cut: Cut, table: Table) -> bool:
         return self.decoder.tells_notes(context, cut, table)
 
-    def survey(self, frames: DataFrame, *cut: Any) -> Survey:
+    def survey(self, frames: ArrowRows, *cut: Any) -> Survey:
         return self.decoder.survey(self._misread(frames), *cut)
 
-    def changes(self, frames: DataFrame, *cut: Any) -> DataFrame:
+    def changes(self, frames: ArrowRows, *cut: Any) -> ArrowRows:
         return self.decoder.changes(self._misread(frames), *cut)
 
-    def versions(self, frames: DataFrame, *cut: Any) -> DataFrame:
+    def versions(self, frames: ArrowRows, *cut: Any) -> ArrowRows:
         return self.decoder.versions(self._misread(frames), *cut)
 
-    def removed_ranges(self, frames: DataFrame, *cut: Any) -> DataFrame:
+    def removed_ranges(self, frames: ArrowRows, *cut: Any) -> ArrowRows:
         return self.decoder.removed_ranges(self._misread(frames), *cut)
 
-    def _misread(self, frames: DataFrame) -> DataFrame:
-        bad = self.bad(F.col("frame_seq")) & (F.col("boundary") == "inside")
-        return frames.withColumn("body", F.when(bad, F.lit(UNREADABLE)).otherwise(F.col("body")))
+    def _misread(self, frames: ArrowRows) -> ArrowRows:
+        kind = pa.schema([SCHEMA.field(name) for name in STREAM_COLUMNS])
+        return frames.run(_Spoil(self.bad, kind), kind, *STREAM_COLUMNS)
 
 
-def misreading(feed_build: FeedBuild, bad: Callable[[Column], Column]) -> FeedBuild:
+@dataclass(frozen=True)
+class _Spoil:
+    bad: Callable[[int], bool]
+    kind: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            bad = pa.array([self.bad(position) for position in batch["frame_seq"].to_pylist()], pa.bool_())
+            spoilt = pc.and_(bad, pc.equal(batch["boundary"], "inside"))
+            body = pc.if_else(spoilt, pa.scalar(UNREADABLE, pa.binary()), batch["body"])
+            yield pa.RecordBatch.from_arrays([*batch.columns[:-1], body], schema=self.kind)
+
+
+def misreading(feed_build: FeedBuild, bad: Callable[[int], bool]) -> FeedBuild:
     """Give every table of the build a decoder with a fault."""
     for silver in feed_build.tables.values():
         silver.target = replace(silver.target, decoder=Misreading(silver.decoder, bad))

@@ -18,12 +18,12 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 from pydantic import BaseModel
-from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from conf.errors import InvalidValue
 from conf.model import Strict, Table
+from connectors.arrow_rows import ArrowRows
 from connectors.base import (
     Boundary,
     ControlFrame,
@@ -92,21 +92,23 @@ class ToldDecoder:
     def row_type(self, context: Context, cut: Cut, table: Table) -> T.StructType:
         return context.get(cut.stream, self.row)
 
-    def survey(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> Survey:
-        return survey_changes(self.changes(frames, context, cut, table))
+    def survey(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> Survey:
+        return survey_changes(self.changes(frames, context, cut, table).dataframe())
 
     def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
         return False
 
-    def changes(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         row = self.row_type(context, cut, table)
-        carrying = frames.where("body IS NOT NULL AND length(body) > 0").select("frame_seq", "kind", "body")
-        return carrying.mapInArrow(_Read(self.key, row, self.misread), change_type(self.key, row))
+        step = _Read(self.key, row, self.misread)
+        return frames.run(
+            step, to_arrow_schema(change_type(self.key, row), timezone="UTC"), "frame_seq", "kind", "body"
+        )
 
-    def versions(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+    def versions(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         return self.changes(frames, context, cut, table)
 
-    def removed_ranges(self, frames: DataFrame, context: Context, cut: Cut, table: Table) -> DataFrame:
+    def removed_ranges(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         raise AssertionError("keys here are not positions")
 
     def settled(self, context: Context, cut: Cut, table: Table) -> str | None:
@@ -122,7 +124,7 @@ class _Read:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = to_arrow_schema(change_type(self.key, self.row), timezone="UTC")
         for batch in batches:
-            rows = [row for frame in batch.to_pylist() for row in self._changes(frame)]
+            rows = [row for frame in batch.to_pylist() if frame["body"] for row in self._changes(frame)]
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def _changes(self, frame: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

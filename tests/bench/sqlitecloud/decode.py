@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from connectors.arrow_rows import InSpark
 from connectors.base import ControlFrame, Cut
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.control import Description, TableColumn
@@ -56,7 +57,7 @@ def decoded(spark: SparkSession, file: Path, notifications: int, rows: int, runs
     feed = feed_at("unused")
     decoder = CONNECTOR.decoder(feed)
     context = decoder.context([ControlFrame(0, 1, TABLE, DESCRIBED.to_json())])
-    ours = decoder.changes(landed, context, cut, feed.tables[TABLE])
+    ours = decoder.changes(InSpark(landed), context, cut, feed.tables[TABLE]).dataframe()
     parsed = landed.select("frame_seq", F.from_json("text", SCHEMA).alias("told"))
     theirs = parsed.select("frame_seq", F.inline("told.payload"))
     assert ours.count() == theirs.count() == notifications * rows

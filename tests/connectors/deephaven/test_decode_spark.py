@@ -14,6 +14,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
+from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.backoff import Backoff
 from connectors.base import Cut, Kind, Survey, mark
 from connectors.deephaven.decode import DeephavenDecoder
@@ -22,7 +23,7 @@ from connectors.deephaven.options import DeephavenOptions
 from connectors.deephaven.protocol import Session
 from connectors.deephaven.roles import bind
 from connectors.wire.sbe.schema import with_byte_order
-from pipelines.bronze import read_frames
+from pipelines.bronze import read_cut, read_frames
 from pipelines.cuts import read_cuts
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_columns import CASES, written
@@ -145,19 +146,27 @@ def one_cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
     return built, cut
 
 
-def decoded(built: Built, cut: Cut) -> tuple[DeephavenDecoder, Any, Any]:
+IN = pytest.mark.parametrize("where", ["in Spark", "in this process"])
+
+
+def decoded(built: Built, cut: Cut, where: str, *, without: int = -1) -> tuple[DeephavenDecoder, ArrowRows, Any]:
     """The decoder, the frames of the cut, and what the control frames say."""
     decoder = DeephavenDecoder(built.feed)
     bronze = built.places.bronze(FEED)
-    frames = built.spark.read.format("delta").load(bronze.url).where(f"frame_seq BETWEEN 3 AND {cut.last}")
+    landed = built.spark.read.format("delta").load(bronze.url)
+    many = InSpark(landed.where(f"frame_seq BETWEEN 3 AND {cut.last} AND frame_seq <> {without}"))
+    few = read_cut(bronze, cut, [without])
+    assert few is not None
+    frames = many if where == "in Spark" else InProcess(built.spark, few)
     return decoder, frames, decoder.context(read_frames(bronze, kind=Kind.CONTROL))
 
 
+@IN
 def test_a_cut_becomes_one_change_for_each_row_and_bad_frames_become_error_rows(
-    spark: SparkSession, one_cut: tuple[Built, Cut]
+    spark: SparkSession, one_cut: tuple[Built, Cut], where: str
 ):
     built, cut = one_cut
-    decoder, frames, context = decoded(built, cut)
+    decoder, frames, context = decoded(built, cut, where)
     reason = "range-count: ranges hold 16 rows, there are 15 values"
 
     changes = decoder.changes(frames, context, cut, built.feed.tables["t"])
@@ -172,14 +181,17 @@ def test_a_cut_becomes_one_change_for_each_row_and_bad_frames_become_error_rows(
         (6, "update", (70_000,), (None, None), ["Qty"], None),
         (14, None, None, None, None, ("INVALID_VALUE", reason)),
     ]
-    assert_df_equality(changes, spark.createDataFrame(expected, CHANGE), ignore_row_order=True)
+    assert_df_equality(changes.dataframe(), spark.createDataFrame(expected, CHANGE), ignore_row_order=True)
 
 
-def test_versions_are_one_for_each_row_and_update_at_the_updates_end(spark: SparkSession, one_cut: tuple[Built, Cut]):
+@IN
+def test_versions_are_one_for_each_row_and_update_at_the_updates_end(
+    spark: SparkSession, one_cut: tuple[Built, Cut], where: str
+):
     built, cut = one_cut
-    decoder, frames, context = decoded(built, cut)
+    decoder, frames, context = decoded(built, cut, where, without=14)
 
-    versions = decoder.versions(frames.where("frame_seq <> 14"), context, cut, built.feed.tables["t"])
+    versions = decoder.versions(frames, context, cut, built.feed.tables["t"])
 
     expected = [
         (9, "insert", (1,), ("a", 1), None, None),
@@ -192,19 +204,20 @@ def test_versions_are_one_for_each_row_and_update_at_the_updates_end(spark: Spar
         (9, "delete", (21,), None, None, None),
         (9, "update", (70_000,), (None, None), ["Qty"], None),
     ]
-    assert_df_equality(versions, spark.createDataFrame(expected, CHANGE), ignore_row_order=True)
+    assert_df_equality(versions.dataframe(), spark.createDataFrame(expected, CHANGE), ignore_row_order=True)
 
 
+@IN
 def test_only_what_the_snapshot_itself_adds_is_a_version_of_the_snapshot(
-    spark: SparkSession, one_cut: tuple[Built, Cut]
+    spark: SparkSession, one_cut: tuple[Built, Cut], where: str
 ):
     built, cut = one_cut
     settled_first = replace(cut, replaces=True, settled=9)
     settled_last = replace(cut, replaces=True, settled=15)
-    decoder, frames, context = decoded(built, cut)
+    decoder, frames, context = decoded(built, cut, where)
     inserting = {
         settled.settled: {
-            row.op for row in decoder.versions(frames, context, settled, built.feed.tables["t"]).collect()
+            row.op for row in decoder.versions(frames, context, settled, built.feed.tables["t"]).dataframe().collect()
         }
         for settled in (settled_first, settled_last)
     }
@@ -215,9 +228,12 @@ def test_only_what_the_snapshot_itself_adds_is_a_version_of_the_snapshot(
     }
 
 
-def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges(one_cut: tuple[Built, Cut]):
+@IN
+def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges(
+    one_cut: tuple[Built, Cut], where: str
+):
     built, cut = one_cut
-    decoder, frames, context = decoded(built, cut)
+    decoder, frames, context = decoded(built, cut, where)
 
     survey = decoder.survey(frames, context, cut, built.feed.tables["t"])
 
@@ -232,21 +248,22 @@ def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges
     )
 
 
+@IN
 def test_wide_ranges_stay_apart_with_the_end_of_the_update_that_removes_them(
-    spark: SparkSession, one_cut: tuple[Built, Cut]
+    spark: SparkSession, one_cut: tuple[Built, Cut], where: str
 ):
     built, cut = one_cut
-    decoder, frames, context = decoded(built, cut)
+    decoder, frames, context = decoded(built, cut, where)
 
     ranges = decoder.removed_ranges(frames, context, cut, built.feed.tables["t"])
 
     schema = "moment long, frame_seq long, first_key long, last_key long"
-    assert_df_equality(ranges, spark.createDataFrame([(9, 8, 1_000_000, 2_000_000)], schema))
+    assert_df_equality(ranges.dataframe(), spark.createDataFrame([(9, 8, 1_000_000, 2_000_000)], schema))
 
 
 def test_the_row_type_is_that_of_the_newest_response(spark: SparkSession, one_cut: tuple[Built, Cut]):
     built, cut = one_cut
-    decoder, _, context = decoded(built, cut)
+    decoder, _, context = decoded(built, cut, "in Spark")
 
     row = decoder.row_type(context, cut, built.feed.tables["t"])
 

@@ -1,0 +1,171 @@
+"""Measures a small cut of a live feed: ``python -m tests.bench.small [--rows N …] [--changes N] [--runs N]``.
+
+Each line is one connector and one set of settings: a cut of a few changes, from what has landed to the commit, against
+a bare MERGE of as many whole rows into a table of the same rows, in turn in one session. ``jobs`` is how many Spark
+jobs the last cut ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from connectors.base import Connector, Feed, Kind
+from connectors.deephaven.connector import CONNECTOR as DEEPHAVEN
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from pipelines.build import FeedBuild
+from pipelines.places import Places
+from pipelines.spark import own_session, start_spark
+from tests.bench.silver import COLUMNS, land_snapshot, report, send_columns, settings_at, timed
+from tests.support.change_model import Change
+from tests.support.told import ToldConnector, ToldHistory, ToldOptions, ToldTable
+
+WARM = 4
+"""Cuts before the first that counts."""
+
+KEY = T.StructType().add("k", T.LongType())
+ROW = T.StructType([*KEY, *(T.StructField(name, T.LongType()) for name in COLUMNS)])
+
+RULES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "rules": {"expect": {"low": {"condition": "c0 >= 0", "action": "quarantine"}}},
+    "aside": {"expect": {"low": {"condition": "c0 % 1000 > 0", "action": "quarantine"}}},
+    "history": {"stored_as_scd_type": 2},
+}
+"""``aside``: about one row in a thousand is kept aside."""
+
+
+@dataclass
+class Live:
+    """A feed whose snapshot is built, and what lands a cut of it."""
+
+    places: Places
+    feed: Feed
+    connector: Connector
+    rows: int
+    land: Callable[[list[int]], None]
+
+
+def deephaven(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Live:
+    """Land a snapshot; its decoder folds."""
+    places, rng = Places(str(folder)), np.random.default_rng(11)
+    history = land_snapshot(places, name, rows)
+
+    def land(keys: list[int]) -> None:
+        history.begin("t")
+        send_columns(history, np.array(keys), rng, modified=True, kind=Kind.DATA)
+        history.end("t")
+        history.land(places.bronze(name), name)
+
+    feed = Feed(name, "deephaven", "unused", DeephavenOptions(), {"t": DeephavenTable(source="T", **settings)})
+    return Live(places, feed, DEEPHAVEN, rows, land)
+
+
+def told(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Live:
+    """Land a snapshot; its decoder folds nothing, and rows come whole."""
+    places, rng = Places(str(folder / name)), np.random.default_rng(11)
+    history = ToldHistory(places)
+
+    def whole(op: str, key: int) -> Change:
+        return Change(
+            0, op, (key,), {"k": key, **dict(zip(COLUMNS, rng.integers(0, 1 << 40, 10).tolist(), strict=True))}
+        )
+
+    def land(keys: list[int]) -> None:
+        for key in keys:
+            history.update([whole("update", key)])
+        history.land()
+
+    history.connect()
+    history.begin_snapshot()
+    for first in range(0, rows, 1000):
+        history.snapshot_rows([whole("snapshot", key) for key in range(first, min(first + 1000, rows))])
+    history.end_snapshot()
+    history.land()
+    feed = Feed("told", "told", "unused", ToldOptions(), {"t": ToldTable(source="T", **settings)})
+    return Live(places, feed, ToldConnector(row=ROW, key=KEY), rows, land)
+
+
+def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespace) -> None:
+    """Print a line for one feed."""
+    settings, folder = settings_at(Path(live.places.warehouse)), Path(live.places.warehouse)
+    build = FeedBuild(spark, settings, live.connector, live.feed)
+    build.refresh()
+    first = build.step()
+    assert first[0].applied is not None, first
+    session, bare = own_session(spark), str(folder / f"{name}-bare")
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    key = "_row_key" if live.connector is DEEPHAVEN else "k"
+    silver = live.places.silver(live.feed.name, "t").url
+    session.sql(
+        f"CREATE TABLE delta.`{bare}` USING DELTA TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') "
+        f"AS SELECT * FROM delta.`{silver}`"
+    ).collect()
+    rng = np.random.default_rng(13)
+
+    def cut() -> None:
+        build.refresh()
+        (step,) = build.step()
+        assert step.applied is not None, step
+
+    def merge() -> None:
+        session.sql(
+            f"MERGE INTO delta.`{bare}` AS t USING net AS s ON t.{key} = s.{key} "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        ).collect()
+
+    ours, limit, jobs = [], [], 0
+    for run in range(WARM + asked.runs):
+        keys = sorted(rng.choice(live.rows, asked.changes, replace=False).tolist())
+        live.land(keys)
+        before = max(_jobs(spark), default=-1)
+        seconds = timed(cut)
+        jobs = max(_jobs(spark), default=-1) - before
+        net = session.read.format("delta").load(silver).where(F.col(key).isin(keys))
+        net.write.format("delta").mode("overwrite").save(str(folder / f"{name}-net"))
+        session.read.format("delta").load(str(folder / f"{name}-net")).createOrReplaceTempView("net")
+        bare_seconds = timed(merge)
+        if run >= WARM:
+            ours.append(seconds)
+            limit.append(bare_seconds)
+    report("small", ours, limit, feed=name, rows=live.rows, changes=asked.changes, jobs=jobs)
+
+
+def _jobs(spark: SparkSession) -> list[int]:
+    """Return the numbers of the session's jobs that are not forgotten yet."""
+    return list(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+def main() -> None:
+    """Run all in a temporary warehouse."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[5_000, 100_000])
+    parser.add_argument("--changes", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--only", nargs="+", default=list(RULES), choices=list(RULES))
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="silverfold-bench-"))
+    try:
+        spark = start_spark(settings_at(folder), app="silverfold bench")
+        for rows in asked.rows:
+            for rules in asked.only:
+                for source in (deephaven, told):
+                    name = f"{source.__name__}-{rules}-{rows}"
+                    live = source(folder, name, rows, RULES[rules])
+                    measured(spark, live, name, asked)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
