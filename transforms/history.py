@@ -14,16 +14,17 @@ whole (`transforms.ties`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, cached, complete, struct_type, typed_as
+from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import check_names, follow_columns
 from transforms.fold import fold
 from transforms.merge import POSITION, SOURCE, Recorded, create_empty, run_once, same_key
@@ -66,6 +67,8 @@ def keep_history(
     moves: bool = False,
     ranges: DataFrame | None = None,
     tombstones: DataFrame | None = None,
+    few: bool = False,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Bring the history table at a path or URL up to the changes, in one commit. Runs Spark jobs; safe to repeat.
 
@@ -78,6 +81,8 @@ def keep_history(
             ``moment``, before what the changes say of that moment. None at or before ``settled``.
         tombstones: In the source's order: keys and ``_position`` of every delete after which a late change may come
             (`transforms.tombstones.bury`, ``every``).
+        few: The changes are few, and part of their plan.
+        options: Of the session while MERGE runs (`transforms.merge`), if the versions it writes are few then.
 
     Raises:
         SchemaDrift: A column is gone, has another type or bears a name of ours. The table stands as it was.
@@ -98,13 +103,15 @@ def keep_history(
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
             told = _after_snapshot(listed, history, moments.settled, kept, upsert=upsert, moves=moves)
-        events = kept.enter_context(cached(told))
+        few = few and not moments.by_sequence and moments.settled is None  # of others, many versions may be written
+        events = at_hand(told) if few else kept.enter_context(cached(told))
         known = _known(history, events, by_sequence=moments.by_sequence)
         buried = [] if tombstones is None else [_buried(tombstones, events)]
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert).select(*_flat(key, row), START, END)
-        _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded)
+        versions, options = (at_hand(versions), options) if few else (versions, {})
+        _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded, options=options)
 
 
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
@@ -282,7 +289,15 @@ def _versions(events: DataFrame, row: T.StructType, *, upsert: bool) -> DataFram
     return told.withColumn(END, ends).where(F.col("op") != DELETE).withColumnRenamed("moment", START)
 
 
-def _merge(versions: DataFrame, path: str, *, keys: Sequence[str], replaces: bool, recorded: Recorded) -> None:
+def _merge(
+    versions: DataFrame,
+    path: str,
+    *,
+    keys: Sequence[str],
+    replaces: bool,
+    recorded: Recorded,
+    options: Mapping[str, str],
+) -> None:
     """Write the versions.
 
     Args:
@@ -301,4 +316,5 @@ def _merge(versions: DataFrame, path: str, *, keys: Sequence[str], replaces: boo
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
         """,
         recorded,
+        options,
     )

@@ -213,14 +213,15 @@ def _rows_before(
     failing = _failing(job)
     wanted = keys.select("key")
     if failing is not None:
-        failing = job.cached(by_key(failing, job.key, row))
+        failing = by_key(failing, job.key, row)
+        failing = failing if job.is_small else job.cached(failing)
         wanted, bounds = wanted.unionByName(failing.select("key")), {}
     table = by_key(job.current.where(within(bounds)), job.key, row)
     inside = job.cached(existing(table, wanted, few=few).withColumn("outside", F.lit(False)))
     if failing is None:
         return inside
     outside = failing.join(inside.select("key"), "key", "left_anti").withColumn("outside", F.lit(True))
-    return job.cached(inside.unionByName(outside))
+    return inside.unionByName(outside) if job.is_small else job.cached(inside.unionByName(outside))
 
 
 def _no_rows(job: CutJob, row: T.StructType | None) -> DataFrame:

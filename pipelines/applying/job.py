@@ -244,6 +244,8 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
     side_table = open_table(target.aside) if is_state else None
+    is_small = _is_small(decoded, side_table, survey)
+    aside = None if side_table is None else _rows_aside(target, side_table, columns, before)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
     check_rules(target.session, rules_of, target.rules, table=target.name)
     return CutJob(
@@ -257,9 +259,9 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
         columns=columns,
         drift=change,
         current=with_columns(current, columns) if is_state and current is not None else None,
-        aside=None if side_table is None else _rows_aside(target, side_table, columns, before),
+        aside=at_hand(aside) if is_small and aside is not None else aside,
         aside_version=-1 if side_table is None else side_table.version(),
-        is_small=_is_small(decoded, side_table, survey),
+        is_small=is_small,
         cache=cache,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -18,8 +18,10 @@ from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, Target, prepare, without_errors
 from pipelines.cuts import history_id, tombstones_id
+from pipelines.places import Place
 from pipelines.store import is_small, open_table
 from transforms.aside import keep_aside
+from transforms.aside_columns import SINCE
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history
@@ -72,7 +74,7 @@ def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], 
 
 def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
     target, recorded = job.target, job.recorded(job.target.app_id, checked.notes)
-    options = {**(AT_HAND if job.is_small else {}), **(WHOLE_FILES if is_small(target.place) else {})}
+    options = _options(job, target.place)
     if job.cut.replaces:
         if job.before < 0:
             append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
@@ -92,6 +94,11 @@ def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
     )
 
 
+def _options(job: CutJob, place: Place) -> Mapping[str, str]:
+    """Return how a table beside the rows of this cut is best written."""
+    return {**(AT_HAND if job.is_small else {}), **(WHOLE_FILES if is_small(place) else {})}
+
+
 def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
     """Write what every update of the cut makes of its rows."""
     target, by_decoder = job.target, job.target.connector.net
@@ -105,6 +112,8 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
         moves=folded.moves,
         ranges=_ranges_of_versions(job) if by_decoder else None,
         tombstones=target.read(target.tombstones),
+        few=job.is_small,
+        options=_options(job, target.history),
     )
 
 
@@ -143,7 +152,15 @@ def _write_aside(job: CutJob, rows: DataFrame) -> None:
     later = [] if opened is None else opened.history(max(opened.version() - job.aside_version, 0))
     if any(commit["version"] > job.aside_version and commit["operation"] == "WRITE" for commit in later):
         raise ApplyError("the rows aside were written by another process meanwhile; try again", table=job.target.name)
+    if job.is_small and job.aside is not None and _same(job.aside.drop(SINCE), rows):
+        return  # they stay as they are
     keep_aside(job.aside, rows, job.target.aside.url, position=job.cut.last)
+
+
+def _same(some: DataFrame, others: DataFrame) -> bool:
+    """Tell whether a few rows are the same ones."""
+    one, other = (sorted(map(repr, rows.select(some.columns).toArrow().to_pylist())) for rows in (some, others))
+    return one == other
 
 
 def _added_rows(job: CutJob) -> DataFrame:
