@@ -1,0 +1,56 @@
+"""The histories of each connector, by seed: first those of its sample, then others drawn at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from pyspark.sql import SparkSession
+
+from tests.matrix.connectors import deephaven_world, sbe_world, sqlitecloud_world, webhooks_world
+from tests.matrix.connectors.history import Failure, MakeWorld, run_history
+from tests.matrix.connectors.space import Settings, Space
+
+WORLDS: Mapping[str, tuple[Space, MakeWorld]] = {
+    "deephaven": (deephaven_world.SPACE, deephaven_world.DeephavenWorld),
+    "sbe": (sbe_world.SPACE, sbe_world.SbeWorld),
+    "sqlitecloud": (sqlitecloud_world.SPACE, sqlitecloud_world.SqliteCloudWorld),
+    "sqlitecloud_webhooks": (webhooks_world.SPACE, webhooks_world.WebhooksWorld),
+}
+"""By the connector's name: its settings, and what makes its world."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One history."""
+
+    connector: str
+    seed: int
+    settings: Settings
+
+    @property
+    def command(self) -> str:
+        """What repeats it."""
+        written = WORLDS[self.connector][0].written(self.settings)
+        return (
+            f"python -m tests.matrix.connectors --connector {self.connector} --seed {self.seed} --settings '{written}'"
+        )
+
+    def run(self, spark: SparkSession) -> Failure | None:
+        """Live it; return what differs. Runs Spark jobs."""
+        return run_history(spark, WORLDS[self.connector][1], self.settings, self.seed, self.command)
+
+
+@cache
+def sample(connector: str) -> list[Settings]:
+    """Return settings in which every pair of values occurs."""
+    return WORLDS[connector][0].sample()
+
+
+def case_of(connector: str, seed: int) -> Case:
+    """Return the case of a seed."""
+    rows = sample(connector)
+    drawn = rows[seed] if seed < len(rows) else WORLDS[connector][0].drawn(random.Random(seed))
+    return Case(connector, seed, drawn)

@@ -1,0 +1,51 @@
+"""Each connector's own settings, combined in pairs: histories through its simulator, held against what that holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.matrix.connectors.cases import WORLDS, Case, case_of, sample
+from tests.matrix.connectors.space import Settings
+
+NIGHT = 40
+"""Histories of each connector at night: those of the sample, and others drawn at random."""
+BY_DAY = 2
+"""Tables of the one history that each connector has by day."""
+
+
+def check(spark: SparkSession, case: Case) -> None:
+    found = case.run(spark)
+    if found is not None:
+        pytest.fail(str(found), pytrace=False)
+
+
+@pytest.mark.parametrize("connector", WORLDS)
+def test_silver_is_what_the_source_holds(spark: SparkSession, connector: str) -> None:
+    case = case_of(connector, 0)
+    check(spark, replace(case, settings=Settings(case.settings.feed, case.settings.tables[:BY_DAY])))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(NIGHT))
+@pytest.mark.parametrize("connector", WORLDS)
+def test_silver_is_what_the_source_holds_whatever_the_settings(spark: SparkSession, connector: str, seed: int) -> None:
+    check(spark, case_of(connector, seed))
+
+
+@pytest.mark.parametrize("connector", WORLDS)
+def test_every_pair_of_settings_that_go_together_is_among_those_of_the_night(connector: str) -> None:
+    space, rows = WORLDS[connector][0], sample(connector)
+
+    assert len(rows) <= NIGHT
+    assert space.possible_pairs() <= set().union(*(row.pairs for row in rows))
+    assert [space.parsed(space.written(row)) for row in rows] == rows
+
+
+@pytest.mark.parametrize("connector", WORLDS)
+def test_every_value_goes_with_some_others(connector: str) -> None:
+    space = WORLDS[connector][0]
+    possible = {each for pair in space.possible_pairs() for each in pair}
+    assert possible == {(name, value) for name, values in space.every.items() for value in values}
