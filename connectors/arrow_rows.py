@@ -25,7 +25,7 @@ Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class ArrowRows(ABC):
-    """Some rows. What is made of them is made at once or later, but not twice as often as it is asked for."""
+    """Some rows, and what may be done with them on the way to change rows."""
 
     @property
     @abstractmethod
@@ -47,11 +47,20 @@ class ArrowRows(ABC):
 
     @abstractmethod
     def run(self, step: Step, kind: pa.Schema, *columns: str) -> ArrowRows:
-        """Return what a step makes of these columns of the rows; by name all."""
+        """Return what a step makes of these columns of the rows; of all where none is named.
+
+        Args:
+            kind: Schema of what the step yields.
+        """
 
     @abstractmethod
     def together(self, part: str, *order: str) -> ArrowRows:
-        """Return the rows so that each partition holds whole parts, numbered from 0 in a column, in some order."""
+        """Return the rows so that each partition holds whole parts, in some order.
+
+        Args:
+            part: Column that numbers the parts from 0.
+            order: Columns by which the rows of a partition are sorted.
+        """
 
     @abstractmethod
     def dataframe(self) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
@@ -15,6 +16,8 @@ from jobs.context import invocation
 from jobs.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pipelines.build import FeedBuild, Step
 
 
@@ -25,7 +28,7 @@ def build(
         bool, typer.Option("--follow/--once", help="Go on with what lands next, or end with what has landed by now.")
     ] = False,
 ) -> None:
-    """Bring a feed's silver tables up to what has landed.
+    """Bring a feed's silver tables up to what has landed. Spark is started once there is something to apply.
 
     Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
     Exit code 1 when a table holds because of something it could not take; status says what.
@@ -35,9 +38,14 @@ def build(
     from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
-    with stopped_by_signals() as stop:
+    @cache
+    def spark() -> SparkSession:
         with Console(stderr=True).status("starting Spark"):
-            spark = start_spark(settings, app=f"silverfold build {feed}")
+            return start_spark(settings, app=f"silverfold build {feed}")
+
+    with stopped_by_signals() as stop:
+        if follow:
+            spark()  # what lands next is not to wait for it
         feed_build = FeedBuild(spark, settings, connector, opened)
         faults = run(feed_build, stop, follow=follow, poll_seconds=settings.build.poll_ms / 1000)
     for name, fault in sorted(faults.items()):

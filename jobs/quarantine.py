@@ -235,7 +235,7 @@ def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str,
     with stopped_by_signals() as stop:
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app=f"silverfold quarantine retry {feed.name}")
-        feed_build = FeedBuild(spark, settings, connector, feed)
+        feed_build = FeedBuild(lambda: spark, settings, connector, feed)
         return build(feed_build, stop, follow=False, poll_seconds=settings.build.poll_ms / 1000)
 
 

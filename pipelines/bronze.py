@@ -30,6 +30,9 @@ CARRYING = (Kind.SNAPSHOT.value, Kind.DATA.value)
 _FEW_FRAMES, _FEW_BYTES = 20_000, 1 << 20
 """Frames of a cut, with those of other streams between them, and bytes in files, up to which it is small."""
 
+_FEW_BYTES_READ = 16 << 20
+"""The same of the bytes that its own frames take in memory."""
+
 _FILES_TO_MEASURE = 8
 
 _BYTES_AT_ONCE, _FRAMES_AT_ONCE = 1 << 20, 256
@@ -113,7 +116,12 @@ def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None
     with naming_the_store(place):
         if last - first >= _FEW_FRAMES or _bytes_between(place, first, last) > _FEW_BYTES:
             return None
-        batches = read_stream(place, cut.stream, first=first, last=last)
+        batches, size = [], 0
+        for batch in read_stream(place, cut.stream, first=first, last=last):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > _FEW_BYTES_READ:
+                return None  # they take much less in files
         frames = pa.Table.from_batches(batches, pa.schema([SCHEMA.field(name) for name in STREAM_COLUMNS]))
     wanted = spans & pc.field("kind").isin(CARRYING) & ~position.isin(pa.array(left_out, pa.int64()))
     return frames.filter(wanted)

@@ -78,12 +78,14 @@ class FeedBuild:
     """Everything between one feed's bronze table and its silver tables.
 
     Args:
+        spark: Returns the session whose JVM does the work. First called, by the thread that calls `step`, when there
+            is something to apply.
         clock: Seconds since 1970.
         places: Where tables are; by default where the settings say.
         before: No table takes anything at or after this position; None for no such bound.
     """
 
-    spark: SparkSession
+    spark: Callable[[], SparkSession]
     settings: Settings
     connector: Connector
     feed: Feed
@@ -120,8 +122,17 @@ class FeedBuild:
 
     def step(self) -> list[Step]:
         """Apply at most one cut to every table; return what came of it, one for each table. Runs Spark jobs."""
+        if any(map(self._finds_work, self.tables)):
+            self.spark()
         with ThreadPoolExecutor(self.settings.build.tables_at_once) as pool:
             return list(pool.map(self._step, self.tables))
+
+    def _finds_work(self, name: str) -> bool:
+        """Tell whether the next step has a cut of the table to apply; what is wrong is the step's to tell."""
+        try:
+            return self._plan(name).cut is not None
+        except SilverfoldError:
+            return False
 
     def _step(self, name: str) -> Step:
         try:

@@ -261,7 +261,7 @@ class Rebuild:
     def _build(self, *, before: int | None) -> int:
         """Build the new table as far as it goes; return the position it has reached."""
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
-        build = FeedBuild(self.spark, self.settings, self.connector, feed, places=self._side, before=before)
+        build = FeedBuild(lambda: self.spark, self.settings, self.connector, feed, places=self._side, before=before)
         build.refresh()
         while True:
             (step,) = build.step()

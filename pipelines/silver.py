@@ -5,6 +5,7 @@ The table's own Delta log holds the position (``txnAppId = apply/<feed>/<table>`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,6 @@ from pipelines.applying.job import Target
 from pipelines.applying.write import apply_cut
 from pipelines.cuts import CutRow, from_commit
 from pipelines.places import Place, Places
-from pipelines.spark import own_session
 from pipelines.store import open_table
 from transforms.faults import named_errors
 
@@ -32,12 +32,13 @@ _RECENT_COMMITS = 8
 
 @dataclass
 class SilverTable:
-    """One silver table of a feed, and the session that writes it.
+    """One silver table of a feed.
 
-    The commit's settings belong to a session, so every table has one of its own.
+    Args:
+        spark: As `Target.start`.
     """
 
-    spark: SparkSession
+    spark: Callable[[], SparkSession]
     feed: Feed
     connector: Connector
     name: str
@@ -46,8 +47,7 @@ class SilverTable:
 
     def __post_init__(self) -> None:
         decoder = self.connector.decoder(self.feed)
-        session = own_session(self.spark)
-        self.target = Target(session, self.feed, self.connector, decoder, self.name, self.places)
+        self.target = Target(self.spark, self.feed, self.connector, decoder, self.name, self.places)
 
     @property
     def table(self) -> Table:

@@ -42,6 +42,13 @@ def count_rows(table: DeltaTable) -> int | None:
     return int(pc.sum(counts).as_py() or 0) - deleted
 
 
+def mean_row_bytes(table: DeltaTable) -> float:
+    """Return about how many bytes a row takes in a table's files, as its log tells; 0.0 where it has none."""
+    files = pa.table(table.get_add_actions())
+    rows = pc.sum(files["num_records"]).as_py() or 0
+    return (pc.sum(files["size_bytes"]).as_py() or 0) / rows if rows else 0.0
+
+
 def is_small(place: Place) -> bool:
     """Tell whether a table's files are so small that all of them are written anew in no time. Reads its log.
 

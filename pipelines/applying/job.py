@@ -15,7 +15,7 @@ What a table keeps (`connectors.base.Keeps`) says which columns of ours it has b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +32,8 @@ from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
 from pipelines.cuts import CommitNote, app_id, position_reached
 from pipelines.places import Place, Places
-from pipelines.store import count_rows, open_table
+from pipelines.spark import own_session
+from pipelines.store import count_rows, mean_row_bytes, open_table
 from transforms.aside import in_force
 from transforms.aside_columns import OVER, REASONS, SINCE
 from transforms.changes import at_hand, cached, complete, struct_type, typed_as
@@ -51,20 +52,32 @@ ORDINAL = "_ordinal"
 _FEW = 10_000
 """Changes, and rows aside, up to which a cut is small."""
 
+_FEW_BYTES = 16 << 20
+"""The same of what as many rows of the table take in its files."""
+
 _RESERVED = (OP, POSITION, PRESENT, LAST_KEY, "_row_key")
 _RESERVED_ASIDE = (REASONS, SINCE, OVER)
 
 
 @dataclass(frozen=True)
 class Target:
-    """One silver table of a feed, and the session that writes it, which is nobody else's."""
+    """One silver table of a feed, and the session that writes it, which is nobody else's.
 
-    session: SparkSession
+    Args:
+        start: Returns a session of the JVM that does the work; not called before there is some.
+    """
+
+    start: Callable[[], SparkSession]
     feed: Feed
     connector: Connector
     decoder: Decoder
     name: str
     places: Places
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """The table's own session: the settings of a commit belong to one."""
+        return own_session(self.start())
 
     @property
     def table(self) -> Table:
@@ -244,7 +257,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
     side_table = open_table(target.aside) if is_state else None
-    is_small = _is_small(decoded, side_table, survey)
+    is_small = _is_small(target, decoded, side_table, survey)
     aside = None if side_table is None else _rows_aside(target, side_table, columns, before)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
     check_rules(target.session, rules_of, target.rules, table=target.name)
@@ -276,12 +289,15 @@ def without_errors(changes: DataFrame) -> DataFrame:
     return listed.withColumn("op", F.when(F.col("error").isNotNull(), failed).otherwise(F.col("op")))
 
 
-def _is_small(changes: ArrowRows, side_table: DeltaTable | None, survey: Survey) -> bool:
-    """Tell whether few rows take part. The rows of wide ranges are not known."""
+def _is_small(target: Target, changes: ArrowRows, side_table: DeltaTable | None, survey: Survey) -> bool:
+    """Tell whether few rows take part, and none too large ones. How many are in wide ranges is not known."""
     if changes.count is None or survey.wide_ranges:
         return False
     aside = 0 if side_table is None else count_rows(side_table)
-    return aside is not None and changes.count + aside <= _FEW
+    if aside is None or changes.count + aside > _FEW:
+        return False
+    opened = open_table(target.place)
+    return opened is None or (changes.count + aside) * mean_row_bytes(opened) <= _FEW_BYTES
 
 
 def _reserved(target: Target) -> tuple[str, ...]:

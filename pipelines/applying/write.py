@@ -74,12 +74,11 @@ def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], 
 
 def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
     target, recorded = job.target, job.recorded(job.target.app_id, checked.notes)
-    options = _options(job, target.place)
     if job.cut.replaces:
         if job.before < 0:
             append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
         else:
-            replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, options=options)
+            replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, options=_at_hand(job))
         return
     if job.current is None:
         create_empty(target.session, job.columns, target.sql_name)
@@ -90,13 +89,17 @@ def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
         recorded=recorded,
         upsert=target.upsert,
         bounds={} if job.rekeyed else folded.bounds,
-        options=options,
+        options=_options(job, target.place),
     )
 
 
 def _options(job: CutJob, place: Place) -> Mapping[str, str]:
-    """Return how a table beside the rows of this cut is best written."""
-    return {**(AT_HAND if job.is_small else {}), **(WHOLE_FILES if is_small(place) else {})}
+    """Return how changes of this cut are best merged into a table. A snapshot leaves equal rows where they are."""
+    return {**_at_hand(job), **(WHOLE_FILES if is_small(place) else {})}
+
+
+def _at_hand(job: CutJob) -> Mapping[str, str]:
+    return AT_HAND if job.is_small else {}
 
 
 def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
@@ -159,7 +162,8 @@ def _write_aside(job: CutJob, rows: DataFrame) -> None:
 
 def _same(some: DataFrame, others: DataFrame) -> bool:
     """Tell whether a few rows are the same ones."""
-    one, other = (sorted(map(repr, rows.select(some.columns).toArrow().to_pylist())) for rows in (some, others))
+    columns = [F.col(quoted(name)) for name in some.columns]
+    one, other = (sorted(map(repr, rows.select(columns).toArrow().to_pylist())) for rows in (some, others))
     return one == other
 
 

@@ -126,7 +126,7 @@ class Bench:
         if name not in self._silver:
             feed = Feed(name, "told", "unused", ToldOptions(), {STREAM: ToldTable(source="T")})
             connector, places = PreparedConnector(partial=False), Places(str(self.folder))
-            self._silver[name] = SilverTable(self.spark, feed, connector, STREAM, places)
+            self._silver[name] = SilverTable(lambda: self.spark, feed, connector, STREAM, places)
         return self._silver[name]
 
     def reduced(self, changes: str) -> DataFrame:

@@ -106,7 +106,7 @@ def rebuild(spark: SparkSession, settings: Settings, rows: int, runs: int) -> No
     def build() -> None:
         shutil.rmtree(silver, ignore_errors=True)
         shutil.rmtree(places.cuts("big").url, ignore_errors=True)
-        build = FeedBuild(spark, settings, CONNECTOR, feed("big"))
+        build = FeedBuild(lambda: spark, settings, CONNECTOR, feed("big"))
         build.refresh()
         (step,) = build.step()
         check(step, inserted=rows, updated=0)
@@ -126,7 +126,7 @@ def follow(spark: SparkSession, settings: Settings, rows: int, runs: int) -> Non
     """Measure a follow cycle against a bare MERGE."""
     places, name = Places(settings.warehouse), "live"
     history = land_snapshot(places, name, rows)
-    build = FeedBuild(spark, settings, CONNECTOR, feed(name))
+    build = FeedBuild(lambda: spark, settings, CONNECTOR, feed(name))
     build.refresh()
     build.step()
     silver, bare = places.silver(name, "t").url, f"{settings.warehouse}/bare"

@@ -99,7 +99,7 @@ def told(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Live:
 def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespace) -> None:
     """Print a line for one feed."""
     settings, folder = settings_at(Path(live.places.warehouse)), Path(live.places.warehouse)
-    build = FeedBuild(spark, settings, live.connector, live.feed)
+    build = FeedBuild(lambda: spark, settings, live.connector, live.feed)
     build.refresh()
     first = build.step()
     assert first[0].applied is not None, first

@@ -62,7 +62,7 @@ class Engine:
         """Apply what has landed, by the process that runs or by a new one; return what holds which table."""
         running = self._running
         if running is None or running.connector != self.connector():  # there are other frames now that it misreads
-            running = FeedBuild(self._spark, self._conf(), self.connector(), self.feed())
+            running = FeedBuild(lambda: self._spark, self._conf(), self.connector(), self.feed())
         self._running = running if self.settings.process == "same" else None
         running.refresh()
         return run(running, threading.Event(), follow=False, poll_seconds=1)

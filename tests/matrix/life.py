@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import singledispatchmethod
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from conf.errors import SilverfoldError
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.matrix.checks import Checks, Different, Phase
 from tests.matrix.engine import Engine
@@ -20,6 +21,7 @@ from tests.matrix.layout import Layout
 from tests.matrix.oracle import Oracle
 from tests.matrix.settings import Settings
 from tests.matrix.steps import Away, Build, Columns, Connect, Loosen, Mend, Snapshot, Step, Update, Upkeep
+from tests.support.sizes import as_if_large
 
 
 class Life:
@@ -70,12 +72,12 @@ class Life:
     @take.register
     def _(self, step: Build) -> None:
         self.landing.land()
-        faults = self.engine.dying(step.death, self.engine.build)
+        faults = self.engine.dying(step.death, self._build)
         if faults is None:
             self.checks.look(self.engine.phase)
             if self._rng.random() < 0.5:
                 return
-            faults = self.engine.build()
+            faults = self._build()
         self.checks.look(self.engine.phase)
         self.checks.compare(faults)
 
@@ -102,6 +104,11 @@ class Life:
             self.engine.skip_bad_frames()
         self.engine.change(Phase(mended=True, loose=self.engine.phase.loose))
         self.oracle.mended = True
+
+    def _build(self) -> Mapping[str, SilverfoldError]:
+        """Build, now and then as if it were a lot: a table's cuts may be of any size."""
+        with as_if_large(wanted=self._rng.random() < 0.4):
+            return self.engine.build()
 
     def _verify(self) -> None:
         for verify in (verify_table, verify_history)[: 2 if self.settings.keeps_history else 1]:

@@ -165,7 +165,7 @@ class Engine:
                 self._run()
 
     def _run(self) -> None:
-        feed_build = FeedBuild(self.spark, self.settings, self.connector, self.feed)
+        feed_build = FeedBuild(lambda: self.spark, self.settings, self.connector, self.feed)
         feed_build.refresh()
         assert run(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
 

@@ -59,7 +59,7 @@ class Built:
 
     def start(self) -> FeedBuild:
         """Return the build of a process that starts now, having looked at what has landed."""
-        feed_build = FeedBuild(self.spark, self.settings, CONNECTOR, self.feed)
+        feed_build = FeedBuild(lambda: self.spark, self.settings, CONNECTOR, self.feed)
         feed_build.refresh()
         return feed_build
 
@@ -108,9 +108,10 @@ class Built:
         self.feed = replace(self.feed, tables=dict.fromkeys(self.feed.tables, settings))
 
     def versions(self, table: str) -> list[dict[str, Any]]:
-        """Return all versions of the table's rows, read as `records` are."""
+        """Return all versions of the table's rows, read as `records` are; none where there is no history yet."""
         opened = open_table(self.places.history(FEED, table))
-        assert opened is not None
+        if opened is None:
+            return []
         found: list[dict[str, Any]] = pa.table(
             QueryBuilder().register("history", opened).execute("SELECT * FROM history").read_all()
         ).to_pylist()

@@ -23,7 +23,7 @@ def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed:
     from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
 
     settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})
-    feed_build = FeedBuild(spark, settings, connector, feed)
+    feed_build = FeedBuild(lambda: spark, settings, connector, feed)
     feed_build.refresh()
     return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
 

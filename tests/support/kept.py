@@ -64,7 +64,7 @@ class Kept:
     def build(self, *, holds: bool = False) -> None:
         """Land what was told, and apply it by a process of its own."""
         self.source.land()
-        feed_build = FeedBuild(self.spark, self.settings, self.connector, self.feed)
+        feed_build = FeedBuild(lambda: self.spark, self.settings, self.connector, self.feed)
         feed_build.refresh()
         assert bool(run(feed_build, threading.Event(), follow=False, poll_seconds=1)) is holds
 

@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from connectors.arrow_rows import InSpark
 from jobs.cli import main
 
 
@@ -43,7 +44,7 @@ def kill_at_a_new_file(folder: Path) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def beginning_a_file(frames: DataFrame, folder: Path) -> DataFrame:
+def beginning_a_file(frames: DataFrame, folder: Path) -> InSpark:
     """Return the frames; who reads them begins a data file."""
     path = str(folder / "part-decoding")
 
@@ -52,7 +53,7 @@ def beginning_a_file(frames: DataFrame, folder: Path) -> DataFrame:
             with open(path, "wb"):  # noqa: PTH123 - the function goes to a worker with nothing but what it names
                 yield batch
 
-    return frames.mapInArrow(begin, frames.schema)
+    return InSpark(frames.mapInArrow(begin, frames.schema))
 
 
 def dying(step: Callable[..., Any], when: str, folder: Path) -> Callable[..., Any]:
@@ -63,7 +64,7 @@ def dying(step: Callable[..., Any], when: str, folder: Path) -> Callable[..., An
             kill()
         if when == "decoding":
             table, frames, *rest = args
-            args = (table, beginning_a_file(frames, folder), *rest)
+            args = (table, beginning_a_file(frames.dataframe(), folder), *rest)
         if when != "after":
             kill_at_a_new_file(folder)
         step(*args, **kwargs)

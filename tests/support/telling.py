@@ -35,7 +35,7 @@ class Told:
         table = ToldTable(source="T", **settings)
         feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
-        build = FeedBuild(self.spark, local, self.connector, feed)
+        build = FeedBuild(lambda: self.spark, local, self.connector, feed)
         build.refresh()
         return run(build, threading.Event(), follow=False, poll_seconds=1)
 

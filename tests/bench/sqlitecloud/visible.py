@@ -143,7 +143,7 @@ def building(spark: SparkSession, settings: Settings, feed: Feed) -> Iterator[No
     stop, seconds = threading.Event(), settings.build.poll_ms / 1000
 
     def build() -> None:
-        run(FeedBuild(spark, settings, CONNECTOR, feed), stop, follow=True, poll_seconds=seconds)
+        run(FeedBuild(lambda: spark, settings, CONNECTOR, feed), stop, follow=True, poll_seconds=seconds)
 
     thread = threading.Thread(target=build)
     thread.start()
