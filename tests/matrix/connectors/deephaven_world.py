@@ -85,7 +85,7 @@ _RULE = Rule("Num IS NULL OR Num <> 1", lambda row: row["Num"] != 1)
 _KEYS = {"none": (), "id": ("Id",), "id+sym": ("Id", "Sym")}
 _MODES = {
     "state": {"mode": "snapshot_with_updates"},
-    "snapshots": {"mode": "snapshot_only", "every": 1.0},
+    "snapshots": {"mode": "snapshot_only", "every": 2.0},
     "log": {"mode": "updates_only", "apply": "log"},
     "upsert": {"mode": "updates_only", "apply": "upsert"},
 }

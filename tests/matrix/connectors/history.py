@@ -98,7 +98,7 @@ def _build(spark: SparkSession, world: World, *, frames: int) -> Mapping[str, Si
         return {}
     changed = {"warehouse": world.places.warehouse, "build": Build(cut=CutLimits(max_frames=frames))}
     settings = load_settings(None, "local", {}).model_copy(update=changed)
-    feed_build = FeedBuild(spark, settings, world.connector, world.feed)
+    feed_build = FeedBuild(lambda: spark, settings, world.connector, world.feed)
     return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
 
 

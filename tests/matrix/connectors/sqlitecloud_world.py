@@ -122,7 +122,7 @@ class SqliteCloudWorld(World):
             "fence": chosen["fence"] == "yes",
             "settle_seconds": 0.2,
             "canary_seconds": float(chosen["canary"]),
-            "reconcile_hours": 0.7 / 3600 if chosen["reconcile"] == "often" else 0,
+            "reconcile_hours": 4 / 3600 if chosen["reconcile"] == "often" else 0,
             **{name: chosen[name] for name in ("update_columns", "insert_absent", "blob")},
             **{"2 a frame": {"max_rows": 2}, "3 a page": {"page_rows": 3}}.get(chosen["rows"], {}),
         }
