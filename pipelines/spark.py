@@ -205,7 +205,7 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         check_java(os.environ)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
-    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger().addFilter(_is_not_raised_too)
     spark_conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     output = JvmOutput()
     try:
@@ -230,9 +230,9 @@ def _start(options: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Keep back the traceback that py4j prints when it is interrupted, and then raises too."""
-    return record.msg != "KeyboardInterrupt while sending command."
+def _is_not_raised_too(record: logging.LogRecord) -> bool:
+    """Keep back the tracebacks that py4j prints when it is interrupted or its JVM ends, and then raises too."""
+    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def _end_half_started(interrupt: BaseException) -> None:
