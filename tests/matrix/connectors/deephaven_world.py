@@ -124,6 +124,18 @@ class DeephavenWorld(World):
         address = f"127.0.0.1:{self._server.port}"
         return Feed(FEED, "deephaven", address, validated(DeephavenOptions, options, file="test"), tables, **SWIFT)
 
+    @property
+    def keeps_time(self) -> bool:
+        """See `World.keeps_time`."""
+        return any(choice["mode"] == "snapshots" for choice in self.chosen.values())
+
+    def pause(self) -> None:
+        """See `World.pause`."""
+        self._subscribed()
+        self._settle([name for name in self._sources if self._hears(name)])
+        self.stop()
+        self.wait_until(lambda: self._server.client_count == 0, "the end of the connection")
+
     def change(self) -> None:
         """Let tables change; of those of which updates alone are sent, only while somebody listens."""
         self._subscribed()
@@ -133,19 +145,19 @@ class DeephavenWorld(World):
 
     def disturb(self) -> None:
         """Break all connections, end the receiver or let it die, or export a table with one more column."""
+        drawn = self.rng.random()
+        if drawn > 0.85:
+            self.pause()
+            self.receive()
+            return
         self._subscribed()
         self._settle([name for name in self._sources if self._hears(name)])
-        drawn = self.rng.random()
         if not self._is_wide and drawn < 0.5:
             self._widen()
-        elif drawn < 0.7:
+        elif drawn < 0.7 or any(map(self._hears, self._sources)):
             self._server.disconnect_all()
-        elif drawn < 0.85 and not any(map(self._hears, self._sources)):
-            self.let_die(self.change)
         else:
-            self.stop()
-            self.wait_until(lambda: self._server.client_count == 0, "the end of the connection")
-            self.receive()
+            self.let_die(self.change)
 
     def rest(self) -> None:
         """See `World.rest`."""

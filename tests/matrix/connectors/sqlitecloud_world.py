@@ -122,13 +122,23 @@ class SqliteCloudWorld(World):
             "fence": chosen["fence"] == "yes",
             "settle_seconds": 0.2,
             "canary_seconds": float(chosen["canary"]),
-            "reconcile_hours": 4 / 3600 if chosen["reconcile"] == "often" else 0,
+            "reconcile_hours": 1 / 3600 if chosen["reconcile"] == "often" else 0,
             **{name: chosen[name] for name in ("update_columns", "insert_absent", "blob")},
             **{"2 a frame": {"max_rows": 2}, "3 a page": {"page_rows": 3}}.get(chosen["rows"], {}),
         }
         tables = {name: validated(SqliteCloudTable, _table(each), file="test") for name, each in self.chosen.items()}
         address = f"{self._server.address(DATABASE)}&apikey=any"
         return Feed(FEED, "sqlitecloud", address, validated(SqliteCloudOptions, options, file="test"), tables, **SWIFT)
+
+    @property
+    def keeps_time(self) -> bool:
+        """See `World.keeps_time`."""
+        return self.settings.feed["reconcile"] == "often"
+
+    def pause(self) -> None:
+        """See `World.pause`."""
+        self._heard()
+        self.stop()
 
     def change(self) -> None:
         """Commit transactions, and say something."""

@@ -84,6 +84,15 @@ class World(ExitStack):
     def expected(self, table: str) -> Expected:
         """Return what a table must be, from what the source itself holds now."""
 
+    @property
+    def keeps_time(self) -> bool:
+        """The source sends snapshots by the clock: while a build runs, there would be too many."""
+        return False
+
+    def pause(self) -> None:
+        """Stop the receiver while nothing is on its way."""
+        self.stop()
+
     def receive(self) -> None:
         """Start the receiver."""
         self._receiver = ReceiverThread(self.feed, self.connector, self.places, self.rng)
