@@ -28,6 +28,15 @@ def failing_rows(places: Places, feed: str, table: str, position: int) -> pa.Tab
     return _read(places, feed, table, f"{_in_force(position)} AND NOT array_has({REASONS}, '{UNEXPLAINED}')")
 
 
+def is_undecided(places: Places, feed: str, table: str, position: int) -> bool:
+    """Tell whether a cut has written the side table of a table that stands at a position, and not yet the table.
+
+    Raises:
+        StoreUnavailable: It cannot be read now.
+    """
+    return _read(places, feed, table, f"{SINCE} > {position} OR {OVER} > {position}") is not None
+
+
 def _in_force(position: int) -> str:
     return f"{SINCE} <= {position} AND ({OVER} IS NULL OR {OVER} > {position})"
 

@@ -18,6 +18,7 @@ from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, Target, prepare, without_errors
 from pipelines.cuts import history_id, tombstones_id
+from pipelines.kept_aside import is_undecided
 from pipelines.places import Place
 from pipelines.store import is_small, open_table
 from transforms.aside import keep_aside
@@ -155,9 +156,15 @@ def _write_aside(job: CutJob, rows: DataFrame) -> None:
     later = [] if opened is None else opened.history(max(opened.version() - job.aside_version, 0))
     if any(commit["version"] > job.aside_version and commit["operation"] == "WRITE" for commit in later):
         raise ApplyError("the rows aside were written by another process meanwhile; try again", table=job.target.name)
-    if job.is_small and job.aside is not None and _same(job.aside.drop(SINCE), rows):
+    if job.is_small and job.aside is not None and _same(job.aside.drop(SINCE), rows) and not _is_undecided(job):
         return  # they stay as they are
     keep_aside(job.aside, rows, job.target.aside.url, position=job.cut.last)
+
+
+def _is_undecided(job: CutJob) -> bool:
+    """Tell whether a cut that died has left what would count once the table comes as far."""
+    target = job.target
+    return is_undecided(target.places, target.feed.name, target.name, job.before)
 
 
 def _same(some: DataFrame, others: DataFrame) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
@@ -14,9 +15,12 @@ from pipelines.applying import write
 from pipelines.applying.check import Checked
 from pipelines.cuts import last_cuts
 from tests.support.building import Built, table
+from tests.support.commits import dying_at_commit
+from tests.support.deaths import Died
 from tests.support.landed_history import LandedHistory
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ROW, STREAM, ToldConnector
+from transforms.aside import in_force
 from transforms.merge import overwrite
 
 
@@ -213,6 +217,36 @@ def test_rows_aside_that_another_process_wrote_meanwhile_are_not_overwritten(
         {},
         {1: ("x", 5), 2: ("y", 2)},
     )
+
+
+def test_rows_aside_are_not_written_again_by_a_cut_that_leaves_them_as_they_are(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
+    assert feed.build(expect=rules) == {}
+    version = DeltaTable(aside_of(feed)).version()
+    feed.history.update([change("update", 1, a="xx")])
+
+    assert feed.build(expect=rules) == {}
+
+    assert (feed.rows(), DeltaTable(aside_of(feed)).version()) == ({1: ("xx", 1)}, version)
+
+
+def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_one(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
+    assert feed.build(expect=rules) == {}
+    feed.history.update([change("update", 2, b=7)])
+    with pytest.raises(Died), dying_at_commit(0, after=True):
+        feed.build(expect=rules)
+    feed.history.update([change("update", 2, b=2)])
+
+    assert feed.build(expect=rules) == {}
+
+    position = last_cuts(feed.places, FEED)[STREAM].last_position
+    found = in_force(spark.read.format("delta").load(aside_of(feed)), position)
+    assert [(row.k, row.b) for row in found.collect()] == [(2, 2)]
 
 
 def aside_of(feed: Told) -> str:
