@@ -104,9 +104,8 @@ class SqliteCloudWorld(World):
         self._path, self._spoken = folder / DATABASE, list[str]()
         with closing(apsw.Connection(str(self._path))) as connection:
             connection.execute(SCHEMA)
-        fails = any(choice["rules"] == "fail" for choice in self.chosen.values())
         exact = any(choice["types"] == "exact" for choice in self.chosen.values())
-        self._work = Work(rng, exact=exact, good=fails, ascii_blobs=settings.feed["blob"] == "text")
+        self._work = Work(rng, exact=exact, ascii_blobs=settings.feed["blob"] == "text")
         self._is_wide = settings.feed["columns_later"] == "same"
         self._serve(0)
         self.callback(self._close)
@@ -122,7 +121,7 @@ class SqliteCloudWorld(World):
             "fence": chosen["fence"] == "yes",
             "settle_seconds": 0.2,
             "canary_seconds": float(chosen["canary"]),
-            "reconcile_hours": 1 / 3600 if chosen["reconcile"] == "often" else 0,
+            "reconcile_hours": 3 / 3600 if chosen["reconcile"] == "often" else 0,
             **{name: chosen[name] for name in ("update_columns", "insert_absent", "blob")},
             **{"2 a frame": {"max_rows": 2}, "3 a page": {"page_rows": 3}}.get(chosen["rows"], {}),
         }

@@ -139,14 +139,13 @@ class WildOrders(Orders):
 
     def _drawn(self) -> Row:
         bodies = (*_BODIES, *(() if self._choice["blob"] == "text" else _WILD_BODIES))
-        row = {
+        return {
             **super()._drawn(),
             "note": self._wild.choice(_NOTES),
             "amount": self._wild.choice(_AMOUNTS),
             "body": self._wild.choice([None, *bodies]),
             **{name: self._wild.choice([None, "x", 5]) for name in self._later},
         }
-        return row | ({"paid": 1} if self._choice["all_paid"] == "yes" else {})
 
     def _said(self, op: Op, rows: list[Row]) -> bytes:
         self.said += [_Said(op, row) for row in rows]
@@ -168,8 +167,7 @@ class WebhooksWorld(World):
         patch = pytest.MonkeyPatch()
         self.callback(patch.undo)
         patch.setenv(_VARIABLE, _SECRET)
-        fails = any(choice["rules"] == "fail" for choice in self.chosen.values())
-        self._orders = WildOrders(rng, {**settings.feed, "all_paid": "yes" if fails else "no"}, self._url)
+        self._orders = WildOrders(rng, settings.feed, self._url)
         self._vendor, self._stranger = self._source(_SECRET), self._source("guessed")
         self._vendor.orders = self._orders
 
