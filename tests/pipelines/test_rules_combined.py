@@ -15,8 +15,7 @@ from pipelines.applying import write
 from pipelines.applying.check import Checked
 from pipelines.cuts import last_cuts
 from tests.support.building import Built, table
-from tests.support.commits import dying_at_commit
-from tests.support.deaths import Died
+from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ROW, STREAM, ToldConnector
@@ -233,14 +232,16 @@ def test_rows_aside_are_not_written_again_by_a_cut_that_leaves_them_as_they_are(
 
 
 def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_one(
-    spark: SparkSession, warehouse: Path
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
     assert feed.build(expect=rules) == {}
-    feed.history.update([change("update", 2, b=7)])
-    with pytest.raises(Died), dying_at_commit(0, after=True):
+    feed.history.update([change("insert", 3, a="z", b=7)])
+    monkeypatch.setattr(write, "_write_aside", dying(write._write_aside, after=True))
+    with pytest.raises(Died):
         feed.build(expect=rules)
-    feed.history.update([change("update", 2, b=2)])
+    monkeypatch.undo()
+    feed.history.update([change("delete", 3)])
 
     assert feed.build(expect=rules) == {}
 
