@@ -12,6 +12,7 @@ from jobs.logs import start_logs
 from pipelines.spark import start_spark, stop_spark
 from tests.matrix.__main__ import _SPARK
 from tests.matrix.connectors.cases import WORLDS, Case, case_of
+from tests.matrix.connectors.history import ROUNDS
 
 
 def main() -> int:
@@ -40,7 +41,7 @@ def main() -> int:
 def _cases(asked: argparse.Namespace) -> list[Case]:
     if asked.settings is not None:
         settings = WORLDS[asked.connector][0].parsed(asked.settings)
-        return [Case(asked.connector, asked.seed + number, settings) for number in range(asked.count)]
+        return [Case(asked.connector, asked.seed + number, settings, asked.rounds) for number in range(asked.count)]
     return [case_of(asked.connector, asked.seed + number) for number in range(asked.count)]
 
 
@@ -50,6 +51,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--settings", help="of the feed and of each table; without, those of the seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from that one on")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how long histories with given settings last")
     return parser.parse_args()
 
 

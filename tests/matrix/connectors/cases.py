@@ -10,7 +10,7 @@ from functools import cache
 from pyspark.sql import SparkSession
 
 from tests.matrix.connectors import deephaven_world, sbe_world, sqlitecloud_world, webhooks_world
-from tests.matrix.connectors.history import Failure, MakeWorld, run_history
+from tests.matrix.connectors.history import ROUNDS, Failure, MakeWorld, run_history
 from tests.matrix.connectors.space import Settings, Space
 
 WORLDS: Mapping[str, tuple[Space, MakeWorld]] = {
@@ -29,18 +29,19 @@ class Case:
     connector: str
     seed: int
     settings: Settings
+    rounds: int = ROUNDS
 
     @property
     def command(self) -> str:
         """What repeats it."""
         written = WORLDS[self.connector][0].written(self.settings)
-        return (
-            f"python -m tests.matrix.connectors --connector {self.connector} --seed {self.seed} --settings '{written}'"
-        )
+        of_seed = f"--connector {self.connector} --seed {self.seed} --rounds {self.rounds}"
+        return f"python -m tests.matrix.connectors {of_seed} --settings '{written}'"
 
     def run(self, spark: SparkSession) -> Failure | None:
         """Live it; return what differs. Runs Spark jobs."""
-        return run_history(spark, WORLDS[self.connector][1], self.settings, self.seed, self.command)
+        make = WORLDS[self.connector][1]
+        return run_history(spark, make, self.settings, self.seed, rounds=self.rounds, command=self.command)
 
 
 @cache

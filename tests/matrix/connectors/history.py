@@ -48,12 +48,14 @@ class Failure:
         return f"{self.kind}\n  {self.command}\n{self.detail}"
 
 
-def run_history(spark: SparkSession, make: MakeWorld, settings: Settings, seed: int, command: str) -> Failure | None:
+def run_history(
+    spark: SparkSession, make: MakeWorld, settings: Settings, seed: int, *, rounds: int, command: str
+) -> Failure | None:
     """Live a history in a warehouse of its own; return what differs. Runs Spark jobs."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             with make(Path(folder), settings, Random(f"{seed}/world")) as world:
-                live(spark, world, Random(f"{seed}/life"))
+                live(spark, world, Random(f"{seed}/life"), rounds)
         except Different as different:
             return Failure(command, different.kind, str(different)[:2500])
         except Exception as error:
@@ -62,15 +64,15 @@ def run_history(spark: SparkSession, make: MakeWorld, settings: Settings, seed: 
     return None
 
 
-def live(spark: SparkSession, world: World, rng: Random) -> None:
+def live(spark: SparkSession, world: World, rng: Random, rounds: int) -> None:
     """Let a world live for some rounds.
 
     Raises:
         Different: A table does not come to what the source holds.
     """
     world.receive()
-    builds = rng.sample(range(1, ROUNDS), rng.choice([0, 1, 1]))
-    for number in range(ROUNDS):
+    builds = rng.sample(range(1, rounds), rng.choice([0, 1, 1]))
+    for number in range(rounds):
         for _ in range(rng.randint(1, 6)):
             world.change()
         if rng.random() < 0.6:

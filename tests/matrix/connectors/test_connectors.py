@@ -12,8 +12,8 @@ from tests.matrix.connectors.space import Settings
 
 NIGHT = 40
 """Histories of each connector at night: those of the sample, and others drawn at random."""
-BY_DAY = 2
-"""Tables of the one history that each connector has by day."""
+BY_DAY, ROUNDS = 2, 2
+"""Tables and rounds of the one history that each connector has by day."""
 
 
 def check(spark: SparkSession, case: Case) -> None:
@@ -25,7 +25,7 @@ def check(spark: SparkSession, case: Case) -> None:
 @pytest.mark.parametrize("connector", WORLDS)
 def test_silver_is_what_the_source_holds(spark: SparkSession, connector: str) -> None:
     case = case_of(connector, 0)
-    check(spark, replace(case, settings=Settings(case.settings.feed, case.settings.tables[:BY_DAY])))
+    check(spark, replace(case, settings=Settings(case.settings.feed, case.settings.tables[:BY_DAY]), rounds=ROUNDS))
 
 
 @pytest.mark.nightly
