@@ -1,4 +1,4 @@
-"""Repeats histories: ``python -m tests.matrix.connectors --connector sbe --seed 7 --settings 'framing=memx|-'``."""
+"""Repeats histories: ``python -m tests.matrix.connectors --connector sbe --seed 7 --settings='framing=memx|-'``."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Case:
         """What repeats it."""
         written = WORLDS[self.connector][0].written(self.settings)
         of_seed = f"--connector {self.connector} --seed {self.seed} --rounds {self.rounds}"
-        return f"python -m tests.matrix.connectors {of_seed} --settings '{written}'"
+        return f"python -m tests.matrix.connectors {of_seed} --settings='{written}'"
 
     def run(self, spark: SparkSession) -> Failure | None:
         """Live it; return what differs. Runs Spark jobs."""
