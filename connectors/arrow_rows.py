@@ -37,6 +37,11 @@ class ArrowRows(ABC):
     def count(self) -> int | None:
         """How many rows there are; None where only a Spark job would tell."""
 
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """How many bytes the rows take in memory; None as of `count`."""
+
     @abstractmethod
     def where(self, column: str, value: str) -> ArrowRows:
         """Return the rows whose column has the value."""
@@ -87,6 +92,11 @@ class InSpark(ArrowRows):
         """See `ArrowRows.count`."""
         return None
 
+    @property
+    def size(self) -> None:
+        """See `ArrowRows.size`."""
+        return None
+
     def where(self, column: str, value: str) -> InSpark:
         """See `ArrowRows.where`."""
         return InSpark(self.rows.where(F.col(column) == value))
@@ -128,6 +138,11 @@ class InProcess(ArrowRows):
     def count(self) -> int:
         """See `ArrowRows.count`."""
         return int(self.rows.num_rows)
+
+    @property
+    def size(self) -> int:
+        """See `ArrowRows.size`."""
+        return int(self.rows.nbytes)
 
     def where(self, column: str, value: str) -> InProcess:
         """See `ArrowRows.where`."""

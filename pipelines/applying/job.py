@@ -53,7 +53,7 @@ _FEW = 10_000
 """Changes, and rows aside, up to which a cut is small."""
 
 _FEW_BYTES = 16 << 20
-"""The same of what as many rows of the table take in its files."""
+"""The same of bytes: of the changes in memory, and of as many rows of the table, and those aside, in files."""
 
 _RESERVED = (OP, POSITION, PRESENT, LAST_KEY, "_row_key")
 _RESERVED_ASIDE = (REASONS, SINCE, OVER)
@@ -291,13 +291,13 @@ def without_errors(changes: DataFrame) -> DataFrame:
 
 def _is_small(target: Target, changes: ArrowRows, side_table: DeltaTable | None, survey: Survey) -> bool:
     """Tell whether few rows take part, and none too large ones. How many are in wide ranges is not known."""
-    if changes.count is None or survey.wide_ranges:
+    if changes.count is None or changes.size is None or survey.wide_ranges:
         return False
     aside = 0 if side_table is None else count_rows(side_table)
     if aside is None or changes.count + aside > _FEW:
         return False
-    opened = open_table(target.place)
-    return opened is None or (changes.count + aside) * mean_row_bytes(opened) <= _FEW_BYTES
+    tables = [(changes.count + aside, open_table(target.place)), (aside, side_table)]
+    return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= _FEW_BYTES
 
 
 def _reserved(target: Target) -> tuple[str, ...]:
