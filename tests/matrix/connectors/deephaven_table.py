@@ -95,8 +95,12 @@ class Source:
 
     @property
     def is_heard(self) -> bool:
-        """Somebody else listens."""
-        return len(self.live._listeners) > 1
+        """Somebody listens who did not when the last connections were left."""
+        return not self._known.issuperset(self.live._listeners)
+
+    def leave(self) -> None:
+        """Take notice that whoever listens will not go on."""
+        self._known = set(self.live._listeners)
 
     def rows(self) -> dict[int, Row]:
         """Return the rows that the subscriber is to have."""
@@ -108,6 +112,7 @@ class Source:
         self._follow(LiveTable({**COLUMNS, **MORE}, partial_columns=self._partial))
         with self.live.update() as update:
             update.add(list(before.values()), list(before))
+        self._delta = None
 
     def change(self, *, heard: bool) -> None:
         """Make one update of a few rows."""
@@ -139,6 +144,7 @@ class Source:
     def _follow(self, live: LiveTable) -> None:
         self.live = live
         live.listen(self._heard)
+        self.leave()
 
     def _heard(self, delta: Delta) -> None:
         self._delta = delta

@@ -133,6 +133,7 @@ class DeephavenWorld(World):
         """See `World.pause`."""
         self._subscribed()
         self._settle([name for name in self._sources if self._hears(name)])
+        self._left()
         self.stop()
         self.wait_until(lambda: self._server.client_count == 0, "the end of the connection")
 
@@ -155,6 +156,7 @@ class DeephavenWorld(World):
         if not self._is_wide and drawn < 0.5:
             self._widen()
         elif drawn < 0.7 or any(map(self._hears, self._sources)):
+            self._left()
             self._server.disconnect_all()
         else:
             self.let_die(self.change)
@@ -177,6 +179,10 @@ class DeephavenWorld(World):
     def _hears(self, table: str) -> bool:
         """The table is told nothing but updates."""
         return self.chosen[table]["mode"] in _UPDATES
+
+    def _left(self) -> None:
+        for source in self._sources.values():
+            source.leave()
 
     def _subscribed(self) -> None:
         told = [source for name, source in self._sources.items() if self._hears(name)]

@@ -114,7 +114,7 @@ class SbeWorld(World):
     def __init__(self, folder: Path, settings: Settings, rng: Random) -> None:
         super().__init__(CONNECTOR, folder, settings, rng)
         chosen = settings.feed
-        self._versions, self._upgraded = chosen["versions"], False
+        self._versions, self._upgraded, self._upgraded_at = chosen["versions"], False, 0
         self.market = WildMarket(rng, version=_FIRST_VERSION[self._versions], bad_notes=chosen["notes"] == "bad")
         self._framing = FRAMINGS[chosen["framing"]]
         self._schema = folder / "schema.xml"
@@ -162,11 +162,20 @@ class SbeWorld(World):
         elif self._server is not None and self.rng.random() < 0.6:
             self._server.disconnect_all()
         else:
-            self.rest()
+            self._settle()
             self._restart()
 
     def rest(self) -> None:
-        """See `World.rest`: each message lands once."""
+        """See `World.rest`. By then each table has the columns of the schema's next version."""
+        if self._versions == "upgrade":
+            if not self._upgraded:
+                self._upgrade()
+            while not any(said.name == "Trade" for said in self.market.said[self._upgraded_at :]):
+                self.change()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait until all messages have landed, each once."""
         self._write()
         if self._server is not None:
             self._connected()
@@ -201,11 +210,11 @@ class SbeWorld(World):
 
     def _upgrade(self) -> None:
         """Put the next version in place of the schema, and let the writer follow."""
-        self.rest()
+        self._settle()
         new = self.folder / "next.xml"
         new.write_text(TEXT)
         new.replace(self._schema)
-        self.market.version, self._upgraded = 1, True
+        self.market.version, self._upgraded, self._upgraded_at = 1, True, len(self.market.said)
         self._restart()
 
     def _write(self, *bodies: bytes) -> None:
