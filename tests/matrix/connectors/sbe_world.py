@@ -297,7 +297,7 @@ def _entry(entry: Row, said: Said, choice: Choice) -> Row:
 
 def _trade(said: Said, choice: Choice) -> Row:
     values = dict(said.values)
-    names = [name for name in _CHOICES if name in values["conditions"]]
+    names = sorted(values["conditions"])
     bits = sum(1 << _CHOICES.index(name) for name in names)
     row = {
         **values,
