@@ -102,7 +102,8 @@ class _Folding:
             before = _rows_before(job, net, bounds=bounds, few=few)
         marked = _marked(net, before)
         notes = self._explained(marked, found)
-        waits = self._by_sequence and (UPDATES_WITHOUT_ROW in notes or self._waiting is not None)
+        may_wait = self._by_sequence and not self._target.upsert
+        waits = may_wait and (UPDATES_WITHOUT_ROW in notes or self._waiting is not None)
         lonely = marked.where(~F.col("stood") & (F.col("op") == UPDATE))
         position = "sequence" if self._by_sequence else "frame_seq"
         return Folded(

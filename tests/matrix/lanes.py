@@ -93,6 +93,10 @@ class Lane:
         bad = [key for key, row in self.rows.items() if not all(rule.met(row) for rule in rules)]
         return self._note([self._mend(key) for key in bad])
 
+    def deletes(self, changed: list[Change]) -> list[Change]:
+        """Return the end of rows that were changed."""
+        return self._note([Change("delete", change.key) for change in changed])
+
     def conflicts(self) -> list[Change]:
         """Return a change that contradicts what is there, which changes nothing at the source; or doubles a key."""
         there = self._there()

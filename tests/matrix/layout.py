@@ -123,7 +123,11 @@ class Layout:
         dated = f"coalesce(try_to_date({text}, 'dd/MM/yyyy') < DATE'2024-01-01', TRUE)"
         return {
             "small": small,
-            "quoted": Rule(f"coalesce({text} <> 'it''s', TRUE)", lambda row: row[self.text] != "it's"),
+            # what fails it comes to NULL, which fails it as FALSE would
+            "quoted": Rule(
+                f"nullif(coalesce({text} NOT IN ('it''s', '${{x}}'), TRUE), FALSE)",
+                lambda row: row[self.text] not in ("it's", "${x}"),
+            ),
             "dated": Rule(dated, lambda row: row[self.text] != "31/12/2024"),
         }
 

@@ -75,7 +75,7 @@ class Life:
         faults = self.engine.dying(step.death, self._build)
         if faults is None:
             self.checks.look(self.engine.phase)
-            if self._rng.random() < 0.5:
+            if step.alone or self._rng.random() < 0.5:
                 return
             faults = self._build()
         self.checks.look(self.engine.phase)

@@ -77,9 +77,14 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Build:
-    """What has landed is applied."""
+    """What has landed is applied.
+
+    Args:
+        alone: No other process comes after a death before more has landed; otherwise one may.
+    """
 
     death: Death | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True)

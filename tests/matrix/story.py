@@ -55,19 +55,23 @@ class Story:
         """Yield the steps."""
         yield from self._opening()
         yield from self._updates(2)
-        yield from self._may_build(0.9)
+        yield from self._may_build(0.9 if self.settings.cuts == "one" else 1.0)
         yield from self._trouble()
         yield from self._news()
         yield from self._updates(2)
-        late = self.settings.upkeep == "rebuild" and self.rng.random() < 0.5
+        late = self.settings.upkeep == "rebuild" and (self.settings.death == "yes" or self.rng.random() < 0.5)
         if self.settings.rules == "loosened" and not late:
             yield Loosen()
         yield from self._updates(1)
         yield from self._may_build(1.0)
         if self.settings.rules == "loosened" and late:
             yield Loosen()
-        if self.settings.upkeep in ("maintain", "rebuild"):
-            yield Upkeep("maintain" if self.settings.upkeep == "maintain" else "rebuild", self._death(8))
+        if self.settings.upkeep == "maintain":
+            yield Upkeep("maintain", self._death(8))
+        if self.settings.upkeep == "rebuild":
+            yield Upkeep("rebuild", self._death(7, first=2))  # most of what comes before is beside the table
+        if self.settings.death == "yes" and self.settings.rules in ("quarantine", "loosened"):
+            yield from self._undone()
         yield self._one_frame([change for lane in self.lanes[:1] for change in lane.change()])
 
     def _opening(self) -> Iterator[Step]:
@@ -96,10 +100,20 @@ class Story:
         if self.rng.random() < chance:
             yield Build(self._death())
 
-    def _death(self, last: int = 4) -> Death | None:
+    def _death(self, last: int = 4, *, first: int = 0) -> Death | None:
         if self.settings.death == "no" or self.rng.random() < 0.2:
             return None
-        return Death(self.rng.choice([0, 1, *range(last + 1)]), self.rng.random() < 0.5)
+        return Death(self.rng.choice([first, first + 1, *range(first, last + 1)]), self.rng.random() < 0.5)
+
+    def _undone(self) -> Iterator[Step]:
+        """One row alone is put aside by a process that dies of it, and is gone before the next one comes."""
+        yield Build()
+        lane, aside = self.lanes[0], 2 if self.settings.kind == "sequenced" else 0  # tombstones come before
+        failing = lane.fails(self.rng.choice(["insert", "update"]), {self.layout.number: 3})
+        yield self._one_frame(failing)
+        yield Build(Death(aside, after=True), alone=True)
+        yield self._one_frame(lane.deletes(failing))
+        yield Build()
 
     def _trouble(self) -> Iterator[Step]:
         """What fails the rules first, if it was not a snapshot; what cannot be read, or contradicts what is there."""
@@ -138,7 +152,7 @@ class Story:
     def _conflict(self) -> Iterator[Step]:
         yield self._one_frame([change for lane in self.lanes[:1] for change in lane.conflicts()])
         yield from self._updates(1)
-        yield from self._may_build(0.9)
+        yield from self._may_build(1.0)
         if self.layout.carries_keys:
             yield self._one_frame([change for lane in self.lanes for change in lane.parts()])
         else:
@@ -158,7 +172,7 @@ class Story:
         if settings.again == "none" and not needed:
             return
         if settings.upkeep == "put-back":
-            yield Away()
+            yield from (Build(), Away())  # what was never built cannot be away
         yield from self._next_epoch()
 
     def _next_epoch(self) -> Iterator[Step]:
