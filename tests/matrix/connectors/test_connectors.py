@@ -24,8 +24,14 @@ def check(spark: SparkSession, case: Case) -> None:
 
 @pytest.mark.parametrize("connector", WORLDS)
 def test_silver_is_what_the_source_holds(spark: SparkSession, connector: str) -> None:
-    case = case_of(connector, 0)
+    case = case_of(connector, _cheap(connector))
     check(spark, replace(case, settings=Settings(case.settings.feed, case.settings.tables[:BY_DAY]), rounds=ROUNDS))
+
+
+def _cheap(connector: str) -> int:
+    """Return the first case of the sample of which, by day, one table keeps history: each of its changes is merged."""
+    histories = [[table["history"] for table in row.tables[:BY_DAY]].count("2") for row in sample(connector)]
+    return histories.index(1)
 
 
 @pytest.mark.nightly
