@@ -22,7 +22,8 @@ class WebhookOptions(Strict):
 
     Args:
         database: The database whose tables the feed has. Webhooks of another one land, and change no table.
-        path: Where webhooks are posted to. A request for any other is answered 404.
+        path: Where webhooks are posted to, without a query, escaped as in a URL or not. A request for any other is
+            answered 404.
         secret: The webhook's secret, shared with the vendor.
         header: The header by which a request shows that it knows the secret.
         scheme: What the header has: the secret itself, or a signature of the body by it.
@@ -38,7 +39,7 @@ class WebhookOptions(Strict):
     """
 
     database: str = Field(min_length=1)
-    path: str = Field(default="/", pattern=r"^/[!-~]*$")
+    path: str = Field(default="/", pattern=r"^/[!\"$->@-~]*$")
     secret: Secret | None = None
     header: str = Field(default="", pattern=r"^[A-Za-z0-9-]*$")
     scheme: Scheme = "hmac-sha256"

@@ -11,6 +11,7 @@ import contextlib
 import os
 import ssl
 from typing import Final
+from urllib.parse import unquote
 
 import structlog
 from aiohttp import web
@@ -38,7 +39,7 @@ class WebhookReceiver:
     def __init__(self, feed: Feed) -> None:
         assert isinstance(feed.options, WebhookOptions)
         self._feed, self._options = feed, feed.options
-        self._gate = Gate(feed.options.path, feed.options.signing, feed.options.max_body_bytes)
+        self._gate = Gate(unquote(feed.options.path), feed.options.signing, feed.options.max_body_bytes)
         self._landing = Landing([table_at_source(feed, name).stream for name in feed.tables])
         self._reading = asyncio.Semaphore(max(4, READ_AT_ONCE // feed.options.max_body_bytes))
         self._log = structlog.get_logger("receive").bind(feed=feed.name)

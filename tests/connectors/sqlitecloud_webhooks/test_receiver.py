@@ -240,6 +240,14 @@ def test_other_paths_methods_and_codings_are_refused(place: Place) -> None:
     assert data(place) == [ALBUM]
 
 
+@pytest.mark.parametrize("path", ["/hooks/a%20b", "/hooks/%61", "/hooks/'$&+,;=:@!*()"])
+def test_a_path_may_be_escaped_or_not(place: Place, path: str) -> None:
+    async def steps(client: aiohttp.ClientSession, url: str) -> Any:
+        return (await posted(client, f"{url}{path[1:]}", ALBUM))[0]
+
+    assert in_bronze(place, steps, path=path) == 200
+
+
 def test_while_the_store_is_down_senders_are_asked_to_come_again_and_nothing_taken_is_lost(
     place: Place, failing_store: list[str]
 ) -> None:
