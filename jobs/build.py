@@ -28,9 +28,9 @@ def build(
         bool, typer.Option("--follow/--once", help="Go on with what lands next, or end with what has landed by now.")
     ] = False,
 ) -> None:
-    """Bring a feed's silver tables up to what has landed. Spark is started once there is something to apply.
+    """Bring a feed's silver tables up to what has landed.
 
-    Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
+    Spark is started once there is something to apply. Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
     Exit code 1 when a table holds because of something it could not take; status says what.
     """
     settings = invocation(ctx).settings()

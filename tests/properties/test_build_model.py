@@ -228,7 +228,7 @@ class Telling:
     def start(self) -> FeedBuild:
         started = self.built.start()
         twice = {
-            name: AppliedTwice(self.built.spark, self.built.feed, CONNECTOR, name, silver.places)
+            name: AppliedTwice(lambda: self.built.spark, self.built.feed, CONNECTOR, name, silver.places)
             for name, silver in started.tables.items()
             if name in self.story.twice
         }
