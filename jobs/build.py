@@ -30,7 +30,8 @@ def build(
 ) -> None:
     """Bring a feed's silver tables up to what has landed.
 
-    Spark is started once there is something to apply. Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
+    Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
+    Spark is started once there is something to apply.
     Exit code 1 when a table holds because of something it could not take; status says what.
     """
     settings = invocation(ctx).settings()

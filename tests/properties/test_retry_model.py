@@ -49,7 +49,8 @@ class Misread(Telling):
             self.stood[name].append(standing(model))
 
     def start(self) -> FeedBuild:
-        return misreading(super().start(), lambda position: position % self.every == self.offset)
+        every, offset = self.every, self.offset  # a step may go to a worker, and takes what it names along
+        return misreading(super().start(), lambda position: position % every == offset)
 
     def build(self, *, restart: bool) -> None:
         self.note()
