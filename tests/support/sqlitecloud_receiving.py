@@ -134,6 +134,10 @@ class Receiving:
     async def heard(self, stream: str, count: int) -> None:
         await self.until(lambda: self.sink.outline(stream).count("data, whole") >= count, "notifications")
 
+    async def told(self, text: str, what: str) -> None:
+        """Wait until a notification with this text has landed, whatever lands after it."""
+        await self.until(lambda: any(f.kind is Kind.DATA and text.encode() in f.body for f in self.sink.frames), what)
+
     async def ended(self) -> BaseException | None:
         """Wait until the receiver has ended; return why."""
         await asyncio.wait([self.running], timeout=PATIENCE)

@@ -106,7 +106,7 @@ def test_whatever_is_written_meanwhile_a_snapshot_and_what_overlays_it_come_to_t
             )
         await at.complete()
         await at.db.exec("INSERT INTO foo VALUES (-1, 'last', NULL)")
-        await at.until(lambda: b'"id":-1' in at.sink.frames[-1].body, "the last row")
+        await at.told('"id":-1', "the last row")
         return at.sink
 
     sink = run(use, path, max_rows=10)
@@ -220,7 +220,7 @@ def test_a_table_that_is_gone_is_read_again_once_another_one_has_its_name(tmp_pa
         await at.db.exec("ALTER TABLE bar RENAME TO foo")
         await at.complete(count=2)
         await at.db.exec("DELETE FROM foo WHERE id = 1")
-        await at.until(lambda: b"DELETE" in at.sink.frames[-1].body, "the last change")
+        await at.told("DELETE", "the last change")
         return at.sink
 
     sink = run(use, path, canary_seconds=0.2, **options)

@@ -181,8 +181,14 @@ def test_a_key_that_moves_in_the_window_without_all_columns_voids_the_attempt_an
     behaviour = Behaviour(pacing=Pacing.JOINED, capture=CaptureMode.HOOK_CHANGED, delay=0.02)
 
     async def use(at):
-        await at.until(lambda: at.sink.marks("fence low"), "the low fence")
-        await at.db.exec("UPDATE foo SET id = 100 WHERE id = 7")
+        land, statements = at.sink.land, ["UPDATE foo SET id = 100 WHERE id = 7"]
+
+        async def land_and_change(frames):
+            await land(frames)
+            while statements and at.sink.marks("fence low"):
+                await at.db.exec(statements.pop())
+
+        at.sink.land = land_and_change
         await at.complete()
         return at.sink
 
