@@ -135,7 +135,12 @@ class Target:
 
     def read(self, place: Place) -> DataFrame | None:
         """Return the rows of a table; None where there is none. Lazy."""
-        return None if open_table(place) is None else self.session.read.format("delta").load(place.url)
+        opened = open_table(place)
+        return None if opened is None else self.at_version(place, opened.version())
+
+    def at_version(self, place: Place, version: int) -> DataFrame:
+        """Return the rows of a version of a table: what is written to it later ends no cache of them. Lazy."""
+        return self.session.read.format("delta").option("versionAsOf", version).load(place.url)
 
 
 @dataclass(frozen=True)
@@ -317,7 +322,7 @@ def _guesses(target: Target, cut: Cut) -> bool:
 def _rows_aside(target: Target, opened: DeltaTable, columns: T.StructType, position: int) -> DataFrame | None:
     if count_rows(opened) == 0:
         return None
-    rows = in_force(target.session.read.format("delta").load(target.aside.url), position)
+    rows = in_force(target.at_version(target.aside, opened.version()), position)
     return with_columns(rows, columns, PRESENT, REASONS, SINCE)
 
 
