@@ -22,7 +22,7 @@
     ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
         ├── DuplicateKey  NullKey  UnusableKey  Unexplained  ExpectationFailed  UnusableExpectation
-        ├── SchemaDrift  SnapshotNeeded  PositionNotRecorded  UndecodableFrame
+        ├── SchemaDrift  SnapshotNeeded  RebuildNeeded  PositionNotRecorded  UndecodableFrame
 
 Errors carry what happened as attributes; the message is built from them.
 """
@@ -338,6 +338,15 @@ class SnapshotNeeded(ApplyError):
         super().__init__(
             f"the source has a new column {column}: a snapshot must tell what older rows have", table=table
         )
+
+
+class RebuildNeeded(ApplyError):
+    """The table, or what is beside it, was not built under the settings it has now; what it lacks only bronze has."""
+
+    error_class = "REBUILD_NEEDED"
+
+    def __init__(self, reason: str, *, feed: str, table: str) -> None:
+        super().__init__(f"{reason}: run silverfold rebuild {feed} {table}", table=table)
 
 
 class PositionNotRecorded(ApplyError):

@@ -7,7 +7,7 @@ A feed's ``options`` and ``tables`` are kept raw: only the connector knows their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -89,12 +89,21 @@ RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-
 class Table(Strict):
     """What every connector's table settings have in common."""
 
+    ROW_SETTINGS: ClassVar[tuple[str, ...]] = ()
+    """Settings that say which rows the table has, beside its stream and ``keys``, and are not seen in its columns."""
+
     source: str = Field(min_length=1)
     keys: tuple[str, ...] = ()
     on_bad_frame: Literal["hold", "skip"] = "hold"
     on_unexplained: Literal["count", "error"] = "count"
     stored_as_scd_type: Literal[1, 2] = 1
     expect: dict[RuleName, Expectation] = Field(default_factory=dict)
+
+    @property
+    def row_settings(self) -> dict[str, str | list[str]]:
+        """Return what else than its stream and ``keys`` says which rows the table has; under others, it has others."""
+        values = {name: getattr(self, name) for name in self.ROW_SETTINGS}
+        return {name: list(value) if isinstance(value, tuple) else str(value) for name, value in values.items()}
 
     @property
     def keeps_history(self) -> bool:

@@ -24,11 +24,14 @@ from conf.errors import (
     DuplicateKey,
     ExpectationFailed,
     NullKey,
+    RebuildNeeded,
     SchemaDrift,
     SilverfoldError,
     SnapshotNeeded,
     UndecodableFrame,
     Unexplained,
+    UnusableExpectation,
+    UnusableKey,
     WireError,
 )
 from conf.model import Settings
@@ -51,7 +54,9 @@ _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """What a cut cannot be applied for without any of its frames being to blame: its updates are tried by halves."""
 
-_HOLDING = (UndecodableFrame, SchemaDrift, SnapshotNeeded, WireError, *_OF_A_CUT)
+_OF_SETTINGS = (RebuildNeeded, UnusableExpectation, UnusableKey)
+
+_HOLDING = (UndecodableFrame, SchemaDrift, SnapshotNeeded, WireError, *_OF_A_CUT, *_OF_SETTINGS)
 """Faults that hold a table. Others are of the moment: the next step tries again."""
 
 _SKIPPED_FRAMES = "skipped_frames"

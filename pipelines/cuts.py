@@ -52,6 +52,8 @@ class CommitNote:
         ignored: Changes that changed nothing by rule, such as an update of a row that does not exist.
         landed_at: When the cut's last frame was received; None when not known.
         notes: Counts worth telling, by name.
+        settings: Its keys, stream and `conf.model.Table.row_settings` by name; None in notes of before there were any.
+        keeps_aside: Rows are kept aside from then on.
     """
 
     feed: str
@@ -64,6 +66,8 @@ class CommitNote:
     ignored: int = 0
     landed_at: datetime | None = None
     notes: Mapping[str, int] | None = None
+    settings: Mapping[str, str | list[str]] | None = None
+    keeps_aside: bool = False
 
     def to_json(self) -> str:
         """Return the text for ``userMetadata``; `CommitNote.from_json` reads it back."""
@@ -118,6 +122,9 @@ class CutRow:
     notes: Mapping[str, int]
 
 
+_SHARED = {field.name for field in fields(CommitNote)} & {field.name for field in fields(CutRow)} - {"notes", "ignored"}
+
+
 def app_id(feed: str, table: str) -> str:
     """Return the name under which a silver table's log records the position reached: its ``txnAppId``."""
     return f"apply/{feed}/{table}"
@@ -146,6 +153,22 @@ def recorded_position(place: Place, app: str) -> int:
     with naming_the_store(place):
         found = opened.transaction_version(app)
     return -1 if found is None else found
+
+
+def newest_note(place: Place) -> CommitNote | None:
+    """Return what the newest cut that a silver table's log tells of says; None when there is none.
+
+    Raises StoreUnavailable.
+    """
+    opened = open_table(place)
+    if opened is None:
+        return None
+    with naming_the_store(place):
+        for limit in (1, _OVERLAP):  # commits of maintenance may be newer
+            notes = (CommitNote.from_json(commit.get("userMetadata")) for commit in opened.history(limit))
+            if (found := next((note for note in notes if note is not None), None)) is not None:
+                return found
+    return None
 
 
 def record(places: Places, feed: str, row: CutRow) -> None:
@@ -272,7 +295,7 @@ def from_commit(commit: Mapping[str, Any]) -> CutRow | None:
     if note is None:
         return None
     metrics = {name: int(value) for name, value in commit.get("operationMetrics", {}).items() if str(value).isdecimal()}
-    shared = {name: value for name, value in asdict(note).items() if name not in ("feed", "notes", "ignored")}
+    shared = {name: value for name, value in asdict(note).items() if name in _SHARED}
     return CutRow(
         **shared,
         ignored=note.ignored + _without_effect(note, metrics),

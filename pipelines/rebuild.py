@@ -29,12 +29,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import ApplyError, PositionGap
+from conf.errors import ApplyError, PositionGap, RebuildNeeded
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
@@ -44,6 +45,7 @@ from pipelines.cuts import (
     app_id,
     begins_at,
     history_id,
+    newest_note,
     read_cuts,
     recorded_position,
     restore,
@@ -225,6 +227,7 @@ class Rebuild:
         if side is not None:
             self._tidy_side_table(live[-1]._replace(position=reached), side)
         _copy_resolutions(self._side, self._places, self.feed.name, self.table)
+        resolve(self._places, self.feed.name, self.table, _is_done, now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates)
 
@@ -274,6 +277,8 @@ class Rebuild:
         return own_session(self.spark).read.format("delta").load(place.url)
 
     def _note(self, reached: int) -> CommitNote:
+        newest = newest_note(self._side.silver(self.feed.name, self.table))
+        assert newest is not None, "it has reached a position"
         cuts = read_cuts(self._side, self.feed.name, table=self.table)
         return CommitNote(
             feed=self.feed.name,
@@ -284,6 +289,8 @@ class Rebuild:
             replaced=True,
             updates=sum(cut.updates for cut in cuts),
             notes={"rebuilt": 1},
+            settings=newest.settings,
+            keeps_aside=newest.keeps_aside,
         )
 
 
@@ -305,6 +312,11 @@ def _copy_resolutions(built: Places, live: Places, feed: str, table: str) -> Non
     for each in quarantined(built, feed, table):
         if each.resolution in (PASSED, LEFT_OUT) and each.resolved_at is not None:
             resolve(live, feed, table, partial(_resolution_of, each), now=each.resolved_at)
+
+
+def _is_done(known: Hold) -> str | None:
+    """Return the resolution of what asked for the rebuild: builds that run go on."""
+    return PASSED if known.holds and known.error_class == RebuildNeeded.error_class else None
 
 
 def _resolution_of(resolved: Hold, known: Hold) -> str | None:

@@ -48,7 +48,10 @@ def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *
         try:
             kind = rows.select(F.expr(rule.condition).alias("met")).schema["met"].dataType
         except PySparkException as error:
-            raise UnusableExpectation(f"rule {rule.name}: {error.getCondition()}", table=table) from error
+            what = (error.getMessageParameters() or {}).get("objectName", "")
+            raise UnusableExpectation(
+                f"rule {rule.name}: {error.getCondition()} {what}".rstrip(), table=table
+            ) from error
         if not isinstance(kind, BooleanType):
             raise UnusableExpectation(f"rule {rule.name}: {kind.simpleString()} is no condition", table=table)
 

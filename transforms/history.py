@@ -115,10 +115,14 @@ def keep_history(
 
 
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
-    """Return the history table, with every column of the schema; it is made where there is none."""
+    """Return the history table, with every column of the schema; it is made where there is none.
+
+    It is read at a version: what the cut writes to it ends no cache of it.
+    """
     create_empty(session, schema, path_table(path))
     follow_columns(session, path, schema, table=table)
-    return session.read.format("delta").load(path)
+    newest = session.sql(f"DESCRIBE HISTORY {path_table(path)} LIMIT 1").collect()[0]["version"]
+    return session.read.format("delta").option("versionAsOf", newest).load(path)
 
 
 def _removed(changes: DataFrame, standing: DataFrame, ranges: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ MERGE is written as SQL text, which also works where the Python ``DeltaTable`` c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -153,9 +153,13 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
         plainly_typed(rows).write.format("delta").options(**_PROPERTIES).mode("append").save(path)
 
 
-def overwrite(rows: DataFrame, path: str) -> None:
+def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None) -> None:
     """Make the Delta table at a path or URL hold just these rows, with their columns, in one commit."""
-    plainly_typed(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    with ExitStack() as recording:
+        if recorded is not None:
+            recording.enter_context(named_errors(recorded.app_id))
+            recording.enter_context(_recording(rows.sparkSession, recorded))
+        plainly_typed(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def plainly_typed(rows: DataFrame) -> DataFrame:

@@ -44,12 +44,20 @@ class DeephavenTable(Table):
         decimals: Scale of BigDecimal columns that are to be decimal(38, scale); others become text.
     """
 
+    ROW_SETTINGS = ("mode", "apply")
+
     mode: SubscribeMode = SubscribeMode.SNAPSHOT_WITH_UPDATES
     columns: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     filter: str = ""
     every: float = Field(default=60.0, gt=0)
     apply: Literal["log", "upsert"] = "log"
     decimals: dict[str, Annotated[int, Field(ge=0, le=38)]] = Field(default_factory=dict)
+
+    @property
+    def row_settings(self) -> dict[str, str | list[str]]:
+        """Return what says which rows the table has. A snapshot comes with another source, updates alone do not."""
+        of_updates = self.mode is SubscribeMode.UPDATES_ONLY
+        return {**super().row_settings, **({"source": self.source} if of_updates else {})}
 
     @property
     def keeps_log(self) -> bool:

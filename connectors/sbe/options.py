@@ -66,6 +66,8 @@ class SbeTable(Table):
         inserts, updates, deletes: Its values, by what they do. Without any of them, names such as New, Change, Delete.
     """
 
+    ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes")
+
     source: str = Field(default="", alias="template")
     group: str = ""
     with_: tuple[Name, ...] | None = Field(default=None, alias="with")

@@ -44,10 +44,16 @@ class SqliteCloudConnector:
         return _settings(feed.tables[table]).stream(table)
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
-        """Yield what is wrong beyond the models: the address, a name that cannot be listened to."""
+        """Yield what is wrong beyond the models: the address, keys that cannot be those of a stream."""
         yield from address_problems(feed)
+        first: dict[str, tuple[str, tuple[str, ...]]] = {}
         for name, table in feed.tables.items():
             settings = _settings(table)
+            other, keys = first.setdefault(settings.stream(name), (name, settings.keys))
+            if keys != settings.keys:
+                yield Problem(
+                    f"tables.{name}.keys", list(settings.keys), f"those of {other}, which is of the same source"
+                )
             twice = [key for key, count in Counter(settings.keys).items() if count > 1]
             if twice:
                 yield Problem(f"tables.{name}.keys", list(settings.keys), f"each column once, unlike {twice[0]}")

@@ -97,6 +97,8 @@ class SqliteCloudTable(Table):
             decimal(precision, scale). A column of ``string`` takes whatever SQLite holds but blobs.
     """
 
+    ROW_SETTINGS = ("key_collation",)
+
     source: str = ""
     channel: str = ""
     key_collation: Literal["binary", "nocase"] = "binary"

@@ -26,11 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import SnapshotNeeded
+from conf.errors import RebuildNeeded, SnapshotNeeded
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
-from pipelines.cuts import CommitNote, app_id, position_reached
+from pipelines.cuts import CommitNote, app_id, history_id, newest_note, position_reached, recorded_position
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import count_rows, mean_row_bytes, open_table
@@ -158,6 +158,8 @@ class CutJob:
         current: The table before the cut, with these columns; None when there is none, or it is only added to. Lazy.
         aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
         aside_version: Version of the side table; -1 when there is none.
+        settings: What says which rows the table has: its stream, its keys, and `conf.model.Table.row_settings`.
+        renames: The rows before the cut are named by other keys than those after it.
         is_small: So few rows take part that this process can hold them, whatever the size of the table.
         cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
     """
@@ -174,6 +176,8 @@ class CutJob:
     current: DataFrame | None
     aside: DataFrame | None
     aside_version: int
+    settings: Mapping[str, str | list[str]]
+    renames: bool
     is_small: bool
     cache: ExitStack
 
@@ -220,11 +224,12 @@ class CutJob:
         """
         return at_hand(rows) if self.is_small else self.cache.enter_context(cached(rows))
 
-    def recorded(self, app_id: str, notes: Mapping[str, int]) -> Recorded:
+    def recorded(self, app_id: str, notes: Mapping[str, int], *, keeps_aside: bool = False) -> Recorded:
         """Return what a commit of the cut carries, for the one whose position ``app_id`` names.
 
         Args:
             notes: Counts worth telling, by name.
+            keeps_aside: The cut writes the side table.
         """
         cut = self.cut
         note = CommitNote(
@@ -236,6 +241,8 @@ class CutJob:
             replaced=cut.replaces,
             updates=len(cut.begins),
             notes=notes,
+            settings=self.settings,
+            keeps_aside=keeps_aside,
         )
         return Recorded(app_id, cut.last, note.to_json())
 
@@ -246,6 +253,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     Raises:
         SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
         SnapshotNeeded: A new column of a partial source, without a snapshot.
+        RebuildNeeded: The table was built under other settings, or what is beside it is not what it was built with.
     """
     source = target.decoder.row_type(context, cut, target.table)
     check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
@@ -262,6 +270,10 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
     side_table = open_table(target.aside) if is_state else None
+    known = newest_note(target.place) if before >= 0 else None
+    settings = _settings(target, struct_type(changes, "key"))
+    if known is not None:
+        _check_built(target, cut, known, settings, has_aside=side_table is not None)
     is_small = _is_small(target, decoded, side_table, survey)
     aside = None if side_table is None else _rows_aside(target, side_table, columns, before)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
@@ -279,6 +291,8 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
         current=with_columns(current, columns) if is_state and current is not None else None,
         aside=at_hand(aside) if is_small and aside is not None else aside,
         aside_version=-1 if side_table is None else side_table.version(),
+        settings=settings,
+        renames=known is not None and known.settings is not None and known.settings["keys"] != settings["keys"],
         is_small=is_small,
         cache=cache,
     )
@@ -303,6 +317,39 @@ def _is_small(target: Target, changes: ArrowRows, side_table: DeltaTable | None,
         return False
     tables = [(changes.count + aside, open_table(target.place)), (aside, side_table)]
     return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= _FEW_BYTES
+
+
+def _settings(target: Target, key: T.StructType) -> dict[str, str | list[str]]:
+    """Return what says which rows the table has. Keys that are not set are the source's own."""
+    table = target.table
+    stream = target.connector.stream(target.feed, target.name)
+    return {"keys": list(table.keys or key.names), "source": stream, **table.row_settings}
+
+
+def _check_built(
+    target: Target, cut: Cut, known: CommitNote, settings: Mapping[str, str | list[str]], *, has_aside: bool
+) -> None:
+    """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them."""
+    feed, table = target.feed.name, target.name
+    then = settings if known.settings is None else known.settings
+    other = [name for name, value in settings.items() if then.get(name) != value]
+    anew = cut.replaces and not (target.table.keeps_history and "keys" in other)
+    built = open_table(target.place)
+    if other and not anew and built is not None and count_rows(built) != 0:
+        was, now = (_shown(each.get(other[0])) for each in (then, settings))
+        raise RebuildNeeded(f"{other[0]} is {now}, the table was built with {was}", feed=feed, table=table)
+    if target.table.keeps_history:
+        reached = recorded_position(target.history, history_id(feed, table))
+        if reached < known.last_position:
+            begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
+            reason = f"its history {begun}, the table is at position {known.last_position}"
+            raise RebuildNeeded(reason, feed=feed, table=table)
+    if known.keeps_aside and not has_aside:
+        raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
+
+
+def _shown(value: str | list[str] | None) -> str:
+    return (", ".join(value) if isinstance(value, list) else value) or "not set"
 
 
 def _reserved(target: Target) -> tuple[str, ...]:

@@ -26,7 +26,18 @@ from transforms.aside_columns import SINCE
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history
-from transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, append, create_empty, merge, net_rows, replace
+from transforms.merge import (
+    AT_HAND,
+    OP,
+    POSITION,
+    WHOLE_FILES,
+    append,
+    create_empty,
+    merge,
+    net_rows,
+    overwrite,
+    replace,
+)
 from transforms.sql import quoted
 from transforms.tombstones import bury
 
@@ -74,10 +85,13 @@ def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], 
 
 
 def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
-    target, recorded = job.target, job.recorded(job.target.app_id, checked.notes)
+    target = job.target
+    recorded = job.recorded(target.app_id, checked.notes, keeps_aside=checked.aside is not None)
     if job.cut.replaces:
         if job.before < 0:
             append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
+        elif job.renames:
+            overwrite(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
         else:
             replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, options=_at_hand(job))
         return

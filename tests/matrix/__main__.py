@@ -73,11 +73,11 @@ def _guarded(spark: SparkSession, case: Case) -> Failure | None:
 def _cases(asked: argparse.Namespace) -> list[Case]:
     if asked.settings is not None:
         lanes = tuple(range(LANES)) if asked.lanes is None else _numbers(asked.lanes)
-        return [Case(parsed(asked.settings), asked.seed, lanes, _numbers(asked.without))]
+        return [Case(parsed(asked.settings), asked.seed, lanes, _numbers(asked.without), asked.short)]
     rows = sample()
     rng = random.Random(asked.seed)
     more = [drawn(rng, row) for _ in range(asked.night) for row in rows] if asked.night else rows
-    return [Case(row, asked.seed + number) for number, row in enumerate(more)][asked.first :]
+    return [Case(row, asked.seed + number, short=asked.short) for number, row in enumerate(more)][asked.first :]
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -90,6 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--settings", help="what differs from the tamest; without, all pairs of settings are run")
     parser.add_argument("--lanes", help="only these of the lanes, such as 3,5")
     parser.add_argument("--without", default="", help="numbers of steps that do not happen")
+    parser.add_argument("--short", action="store_true", help="stories as by day")
     parser.add_argument("--night", type=int, default=0, metavar="N", help="N times as many settings, drawn anew")
     parser.add_argument("--pairs", type=int, default=0, metavar="N", help="print a sample: the shortest of N")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with the Nth case")

@@ -24,17 +24,23 @@ class Case:
     Args:
         lanes: The lanes that live.
         without: Numbers of steps that do not happen.
+        short: The story is as by day.
     """
 
     settings: Settings
     seed: int
     lanes: tuple[int, ...] = tuple(range(LANES))
     without: tuple[int, ...] = ()
+    short: bool = False
 
     @property
     def steps(self) -> list[Step]:
-        every = story(self.settings, self.seed, self.lanes)
-        return [step for number, step in enumerate(every) if number not in self.without]
+        return [step for number, step in enumerate(self.story) if number not in self.without]
+
+    @property
+    def story(self) -> list[Step]:
+        """All steps, those without which it is lived among them."""
+        return story(self.settings, self.seed, self.lanes, short=self.short)
 
     @property
     def command(self) -> str:
@@ -44,7 +50,7 @@ class Case:
             parts.append(f"--lanes {','.join(map(str, self.lanes))}")
         if self.without:
             parts.append(f"--without {','.join(map(str, self.without))}")
-        return " ".join(parts)
+        return " ".join([*parts, *(["--short"] if self.short else [])])
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,6 @@ def _smaller(case: Case) -> Iterator[Case]:
     for settings in tamer(case.settings):
         if not case.without:  # numbers of steps hold for these settings only
             yield replace(case, settings=settings)
-    every = story(case.settings, case.seed, case.lanes)
-    for number, step in reversed(list(enumerate(every))):
+    for number, step in reversed(list(enumerate(case.story))):
         if isinstance(step, Update | Build | Upkeep) and number not in case.without:
             yield replace(case, without=tuple(sorted((*case.without, number))))

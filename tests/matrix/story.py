@@ -1,7 +1,8 @@
 """Draws a story from a seed: the steps of one table's life, by its settings.
 
 A story is: a snapshot, or the first changes; updates; what goes wrong; what puts it right; a new epoch, maybe with
-other columns and another snapshot; upkeep; and updates in between. Builds come as the setting ``cuts`` says.
+other columns and another snapshot; upkeep; and updates in between. Builds come as the setting ``cuts`` says. A short
+story is the same with fewer updates and builds between.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ LANES = 12
 """Histories to a table."""
 
 
-def story(settings: Settings, seed: int, lanes: Collection[int] = range(LANES)) -> list[Step]:
+def story(settings: Settings, seed: int, lanes: Collection[int] = range(LANES), *, short: bool = False) -> list[Step]:
     """Return the steps. Only lanes that are wanted live; the others' absence changes nothing for these."""
-    return list(Story(settings, seed, lanes).steps())
+    return list(Story(settings, seed, lanes, short=short).steps())
 
 
 class Story:
     """What happens to one table."""
 
-    def __init__(self, settings: Settings, seed: int, lanes: Collection[int]) -> None:
-        self.settings, self.layout = settings, Layout(settings)
+    def __init__(self, settings: Settings, seed: int, lanes: Collection[int], *, short: bool) -> None:
+        self.settings, self.layout, self.short = settings, Layout(settings), short
         self.rng = random.Random(f"{seed}/story")
         judged = settings.fault == "conflict" and not self.layout.carries_keys
         explained = judged or self.rng.random() < 0.5
@@ -54,11 +55,11 @@ class Story:
     def steps(self) -> Iterator[Step]:
         """Yield the steps."""
         yield from self._opening()
-        yield from self._updates(2)
-        yield from self._may_build(0.9 if self.settings.cuts == "one" else 1.0)
+        yield from self._updates(1 if self.short else 2)
+        yield from self._may_build(0.5 if self.short else 0.9 if self.settings.cuts == "one" else 1.0)
         yield from self._trouble()
         yield from self._news()
-        yield from self._updates(2)
+        yield from self._updates(0 if self.short else 2)
         late = self.settings.upkeep == "rebuild" and (self.settings.death == "yes" or self.rng.random() < 0.5)
         if self.settings.rules == "loosened" and not late:
             yield Loosen()
@@ -70,7 +71,7 @@ class Story:
             yield Upkeep("maintain", self._death(8))
         if self.settings.upkeep == "rebuild":
             yield Upkeep("rebuild", self._death(7, first=2))  # most of what comes before is beside the table
-        if self.settings.death == "yes" and self.settings.rules in ("quarantine", "loosened"):
+        if not self.short and self.settings.death == "yes" and self.settings.rules in ("quarantine", "loosened"):
             yield from self._undone()
         yield self._one_frame([change for lane in self.lanes[:1] for change in lane.change()])
 

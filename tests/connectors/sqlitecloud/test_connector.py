@@ -90,6 +90,7 @@ def test_a_feed_that_is_right_has_no_problems() -> None:
         (feed(f"{ADDRESS}?apikey=hidden&noblob=1", options={}), "address"),
         (feed(f"{ADDRESS}?apikey=hidden&maxdata=9", options={}), "address"),
         (feed(tables={"foo": {"keys": ["id", "id"]}}), "tables.foo.keys"),
+        (feed(tables={"foo": {}, "bar": {"source": "foo", "keys": ["id"]}}), "tables.bar.keys"),
     ],
 )
 def test_what_is_wrong_beyond_the_models_is_told_without_secrets(shop: Feed, key: str) -> None:

@@ -1,0 +1,135 @@
+"""A table built under other settings, or that lacks what it was built with: it goes on only where it comes right."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connectors.deephaven.connector import CONNECTOR
+from connectors.deephaven.options import DeephavenTable
+from pipelines.rebuild import Rebuild
+from pipelines.status import read_status
+from pipelines.verify import Verdict, verify_history, verify_table
+from tests.support.building import Built, table
+from tests.support.landed_history import LandedHistory
+
+SMALL = {"small": {"condition": "Qty < 100", "action": "quarantine"}}
+
+
+class Market:
+    """A table of three rows, two of which have one quantity."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
+        self.spark, self.warehouse = spark, warehouse
+        self.built = Built(spark, warehouse, {"t": table(**settings)})
+        self.history = LandedHistory({"t": {"Sym": "String", "Qty": "Long"}})
+        self.snapshot(0)
+        assert self.built.land_and_build(self.history) == {}
+
+    def snapshot(self, more: int) -> None:
+        self.history.connect()
+        rows = {1: ("AAPL", 10 + more), 2: ("IBM", 20), 3: ("MSFT", 20)}
+        self.history.snapshot("t", {key: {"Sym": sym, "Qty": qty} for key, (sym, qty) in rows.items()})
+
+    def change(self, **settings: Any) -> None:
+        """Give the table other settings, as the next process has them."""
+        self.built.feed = replace(self.built.feed, tables={"t": table(**settings)})
+
+    def update(self, key: int, qty: int) -> Any:
+        """Let a row have another quantity; return what holds the table then."""
+        self.history.update("t", modified={key: {"Qty": qty}})
+        return self.built.land_and_build(self.history).get("t")
+
+    def rows(self) -> dict[str, int]:
+        return {row["Sym"]: row["Qty"] for row in self.built.rows("t").values()}
+
+    def rebuild(self) -> None:
+        """Build the table anew, as far as it was; then what it was held before."""
+        Rebuild(self.spark, self.built.settings, CONNECTOR, self.built.feed, "t", "again").run()
+        assert self.built.build() == {}
+
+    def is_equal(self) -> bool:
+        proofs = [verify_table, *([verify_history] if self.table.keeps_history else [])]
+        found = [proof(self.built.places, CONNECTOR, self.built.feed, "t").verdict for proof in proofs]
+        return set(found) == {Verdict.EQUAL}
+
+    @property
+    def table(self) -> DeephavenTable:
+        found = self.built.feed.tables["t"]
+        assert isinstance(found, DeephavenTable)
+        return found
+
+
+@pytest.fixture
+def market(spark: SparkSession, warehouse: Path) -> Market:
+    return Market(spark, warehouse)
+
+
+def test_other_keys_hold_a_table_until_it_is_rebuilt(market: Market) -> None:
+    market.change(keys=("Sym",))
+    held = market.update(1, 11)
+    assert str(held) == "t: keys is Sym, the table was built with _row_key: run silverfold rebuild market t"
+    assert market.rows() == {"AAPL": 10, "IBM": 20, "MSFT": 20}
+    status = read_status(market.built.places, CONNECTOR, market.built.feed, now=datetime.now(UTC))
+    assert status.tables[0].fault is not None
+
+    running = market.built.start()
+    assert list(market.built.build(running)) == ["t"]
+    market.rebuild()
+    market.history.update("t", modified={2: {"Qty": 21}})
+    market.built.land(market.history)
+    running.refresh()
+    assert market.built.build(running) == {}, "a build that runs goes on by itself"
+    assert (market.rows(), market.is_equal()) == ({"AAPL": 11, "IBM": 21, "MSFT": 20}, True)
+
+
+def test_a_snapshot_gives_a_table_other_keys(market: Market) -> None:
+    """Rows that had a key of their own before may share one of today's: none is left over."""
+    market.change(keys=("Qty",))
+    market.history.connect()
+    market.history.snapshot("t", {1: {"Sym": "AAPL", "Qty": 20}})
+    assert market.built.land_and_build(market.history) == {}
+    assert (market.rows(), market.is_equal()) == ({"AAPL": 20}, True)
+    assert market.update(1, 21) is None
+    assert (market.rows(), market.is_equal()) == ({"AAPL": 21}, True)
+
+
+def test_keys_that_are_named_or_not_are_the_same_keys(market: Market) -> None:
+    market.change(keys=("Sym",))
+    market.rebuild()
+    market.change(keys=("Sym",), expect=SMALL)
+    assert market.update(1, 500) is None
+    assert (market.rows(), market.is_equal()) == ({"IBM": 20, "MSFT": 20}, True)
+
+
+def test_a_history_that_begins_after_its_table_holds_it_until_it_is_rebuilt(market: Market) -> None:
+    market.change(stored_as_scd_type=2)
+    held = market.update(1, 11)
+    assert "its history has not begun, the table is at position" in str(held)
+
+    market.rebuild()
+    assert market.update(1, 12) is None
+    assert market.is_equal()
+
+    market.change()
+    assert market.update(1, 13) is None
+    market.change(stored_as_scd_type=2)
+    assert "its history ends at position" in str(market.update(1, 14))
+    market.rebuild()
+    assert (market.rows()["AAPL"], market.is_equal()) == (14, True)
+
+
+def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: SparkSession, warehouse: Path) -> None:
+    market = Market(spark, warehouse, expect=SMALL)
+    assert market.update(1, 500) is None
+    shutil.rmtree(market.built.places.aside(market.built.feed.name, "t").url)
+    assert "the rows that were kept aside are gone" in str(market.update(2, 21))
+
+    market.rebuild()
+    assert (market.rows(), market.is_equal()) == ({"IBM": 21, "MSFT": 20}, True)
