@@ -22,7 +22,7 @@
     ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
         ├── DuplicateKey  NullKey  UnusableKey  Unexplained  ExpectationFailed  UnusableExpectation
-        ├── SchemaDrift  SnapshotNeeded  RebuildNeeded  PositionNotRecorded  UndecodableFrame
+        ├── SchemaDrift  SnapshotNeeded  RebuildNeeded  Overtaken  PositionNotRecorded  UndecodableFrame
 
 Errors carry what happened as attributes; the message is built from them.
 """
@@ -347,6 +347,13 @@ class RebuildNeeded(ApplyError):
 
     def __init__(self, reason: str, *, feed: str, table: str) -> None:
         super().__init__(f"{reason}: run silverfold rebuild {feed} {table}", table=table)
+
+
+class Overtaken(ApplyError):
+    """Another process wrote the table meanwhile. What was not committed is to be done again, from what is there now."""
+
+    error_class = "OVERTAKEN"
+    retryable = True
 
 
 class PositionNotRecorded(ApplyError):

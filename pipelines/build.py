@@ -24,6 +24,7 @@ from conf.errors import (
     DuplicateKey,
     ExpectationFailed,
     NullKey,
+    Overtaken,
     RebuildNeeded,
     SchemaDrift,
     SilverfoldError,
@@ -58,6 +59,9 @@ _OF_SETTINGS = (RebuildNeeded, UnusableExpectation, UnusableKey)
 
 _HOLDING = (UndecodableFrame, SchemaDrift, SnapshotNeeded, WireError, *_OF_A_CUT, *_OF_SETTINGS)
 """Faults that hold a table. Others are of the moment: the next step tries again."""
+
+_TRIES = 10
+"""How often a table is tried again at once, where other processes keep writing it."""
 
 _SKIPPED_FRAMES = "skipped_frames"
 """Note of a cut that some frames were left out of: how many."""
@@ -109,6 +113,7 @@ class FeedBuild:
         self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables}, floor=floor)
         self._control: list[ControlFrame] = []
         self._stops = {name: Stops() for name in self.tables}
+        self._overtaken = dict.fromkeys(self.tables, 0)
         self._frame_bytes = 0.0
         restore(self._places, self.feed.name, list(self.tables))
         self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
@@ -156,6 +161,11 @@ class FeedBuild:
         except _HOLDING as fault:
             assert plan is not None
             return self._failed(name, plan, fault)
+        except Overtaken as error:
+            self._overtaken[name] += 1
+            self._planner.applied(name, self.tables[name].position())
+            again = self._overtaken[name] < _TRIES
+            return Step(name, plan, error=None if again else error, moved=again)
         except SilverfoldError as error:
             return Step(name, plan, error=error)
 
@@ -210,6 +220,7 @@ class FeedBuild:
                 _surveyed(table, frames, context, cut)  # names the frame that is to blame, if one is
             raise
         self._planner.applied(name, cut.last)
+        self._overtaken[name] = 0
         self._stops[name].passed(cut.last)
         self._quarantine[name].passed(cut, left_out, now=self._now())
         if row is None:

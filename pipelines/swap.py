@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from conf.errors import ApplyError
+from conf.errors import ApplyError, Overtaken
 from pipelines.cuts import CommitNote, from_commit
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
@@ -29,8 +29,7 @@ from transforms.merge import plainly_typed
 from transforms.sql import quoted
 
 _MOVED = "SILVERFOLD_TABLE_MOVED"
-_LOST = (_MOVED, "DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-"""In a commit's error: another commit came first."""
+"""In the error of a query: the table is not where it was."""
 
 
 class TableMoved(Exception):
@@ -151,8 +150,10 @@ def _naming_moves(table: str) -> Iterator[None]:
     try:
         with named_errors(table):
             yield
+    except Overtaken as error:
+        raise TableMoved from error
     except ApplyError as error:
-        if any(name in str(error.__cause__) for name in _LOST):
+        if _MOVED in str(error.__cause__):
             raise TableMoved from error
         raise
 

@@ -12,10 +12,19 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from conf.errors import ApplyError, NullKey
+from conf.errors import ApplyError, NullKey, Overtaken
 
 NULL_KEY = "SILVERFOLD_NULL_KEY"
 """A row has a NULL in its key."""
+
+_OVERTAKEN = (
+    "DELTA_CONCURRENT",
+    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
+    "DELTA_METADATA_CHANGED",
+    "DELTA_PROTOCOL_CHANGED",
+    "ConcurrentTransactionException",
+)
+"""How what Delta says begins, or is called, when another commit came first."""
 
 
 @contextmanager
@@ -28,7 +37,10 @@ def named_errors(table: str) -> Iterator[None]:
         text = "" if quotes else str(error)
         if NULL_KEY in text:
             raise NullKey("a row of the source has a NULL key", table=table) from error
-        raise ApplyError(f"Spark: {_condition(error)}", table=table) from error
+        condition = _condition(error)
+        if any(name in condition for name in _OVERTAKEN):
+            raise Overtaken("another process has written the table meanwhile; try again", table=table) from error
+        raise ApplyError(f"Spark: {condition}", table=table) from error
 
 
 def _condition(error: PySparkException | Py4JError) -> str:

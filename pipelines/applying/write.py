@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import ApplyError
+from conf.errors import Overtaken
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
@@ -169,7 +169,7 @@ def _write_aside(job: CutJob, rows: DataFrame) -> None:
     opened = open_table(job.target.aside)
     later = [] if opened is None else opened.history(max(opened.version() - job.aside_version, 0))
     if any(commit["version"] > job.aside_version and commit["operation"] == "WRITE" for commit in later):
-        raise ApplyError("the rows aside were written by another process meanwhile; try again", table=job.target.name)
+        raise Overtaken("the rows aside were written by another process meanwhile; try again", table=job.target.name)
     if job.is_small and job.aside is not None and _same(job.aside.drop(SINCE), rows) and not _is_undecided(job):
         return  # they stay as they are
     keep_aside(job.aside, rows, job.target.aside.url, position=job.cut.last)
