@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.model import Table
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
+from connectors.sbe.options import SbeTable
+from connectors.sqlitecloud.options import SqliteCloudTable
 from pipelines.rebuild import Rebuild
 from pipelines.status import read_status
 from pipelines.verify import Verdict, verify_history, verify_table
@@ -133,3 +136,22 @@ def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: Spar
 
     market.rebuild()
     assert (market.rows(), market.is_equal()) == ({"IBM": 21, "MSFT": 20}, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (DeephavenTable(source="T"), {"mode": "snapshot_with_updates", "apply": "log"}),
+        (
+            DeephavenTable(source="T", mode="updates_only", apply="upsert"),
+            {"mode": "updates_only", "apply": "upsert", "source": "T"},
+        ),
+        (
+            SbeTable(template="M", keys=("a",), operation="op", deletes=("X",)),
+            {"group": "", "operation": "op", "inserts": [], "updates": [], "deletes": ["X"]},
+        ),
+        (SqliteCloudTable(key_collation="nocase"), {"key_collation": "nocase"}),
+    ],
+)
+def test_each_connector_says_what_else_makes_other_rows(settings: Table, told: dict[str, object]) -> None:
+    assert settings.row_settings == told
