@@ -199,9 +199,14 @@ class FeedBuild:
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def _stop_within(self, name: str, cut: Cut) -> int | None:
-        """Return a position in the cut that it may not reach: what follows a control frame may have other columns."""
+        """Return a position in the cut that it may not reach: what follows a control frame may have other columns.
+
+        One that tells what the one before it told, as a receiver does that connects again, ends no cut.
+        """
         if not cut.replaces:
-            controls = (f.frame_seq for f in self._control if f.stream == cut.stream)
+            told = [frame for frame in self._control if frame.stream == cut.stream]
+            news = (at for at, frame in enumerate(told) if at == 0 or frame.body != told[at - 1].body)
+            controls = (told[at].frame_seq for at in news)
             after_first = next((at for at in controls if cut.begins[0] < at < cut.last), None)
             if after_first is not None:
                 return after_first

@@ -164,7 +164,7 @@ def newest_note(place: Place) -> CommitNote | None:
     if opened is None:
         return None
     with naming_the_store(place):
-        for limit in (1, _OVERLAP):  # commits of maintenance may be newer
+        for limit in (1, _OVERLAP, None):  # commits of maintenance may be newer
             notes = (CommitNote.from_json(commit.get("userMetadata")) for commit in opened.history(limit))
             if (found := next((note for note in notes if note is not None), None)) is not None:
                 return found

@@ -219,19 +219,20 @@ class Rebuild:
             raise ApplyError("nothing to build it from has landed", table=self.table)
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached)
-        side = self._write_side_table(live[-1], reached)
+        side = self._write_side_table(live[-1], note)
+        note = replace(note, keeps_aside=side is not None)
         version = -1
         for part, old in zip(parts, live, strict=True):
             if open_table(part.built) is not None:  # no tombstones where no cut had a delete to remember
                 version = swap_in(self._rows_at(part.built), note, old)
         if side is not None:
-            self._tidy_side_table(live[-1]._replace(position=reached), side)
+            self._tidy_side_table(live[-1]._replace(position=reached), side, note)
         _copy_resolutions(self._side, self._places, self.feed.name, self.table)
         resolve(self._places, self.feed.name, self.table, _is_done, now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates)
 
-    def _write_side_table(self, live: Live, goal: int) -> SideTable | None:
+    def _write_side_table(self, live: Live, note: CommitNote) -> SideTable | None:
         """Write rows aside that are right for the old table and for the new one; None where neither has any."""
         built, place = (places.aside(self.feed.name, self.table) for places in (self._side, self._places))
         side = SideTable(place, version_of(place))
@@ -239,10 +240,11 @@ class Rebuild:
         if old is not None:
             table = self._rows_at(self._side.silver(self.feed.name, self.table))
             none = old.limit(0) if new is None else new
+            goal = note.last_position
             new = rows_of_both(none, old, table, keys=self._keys(goal), position=live.position, goal=goal)
-        return None if new is None else side._replace(version=swap_side_table(new, live, side))
+        return None if new is None else side._replace(version=swap_side_table(new, note, live, side))
 
-    def _tidy_side_table(self, live: Live, side: SideTable) -> None:
+    def _tidy_side_table(self, live: Live, side: SideTable, note: CommitNote) -> None:
         """Remove from the side table what only the old table needed, unless a build has done so.
 
         Raises:
@@ -253,7 +255,7 @@ class Rebuild:
         built = self._side.aside(self.feed.name, self.table)
         rows = self._rows_at(side.place).limit(0) if open_table(built) is None else self._rows_at(built)
         with suppress(TableMoved):
-            swap_side_table(rows, live, side)
+            swap_side_table(rows, note, live, side)
 
     def _keys(self, goal: int) -> tuple[str, ...]:
         """Return the columns by which the source names a row; a control frame may be what says which they are."""
@@ -290,7 +292,6 @@ class Rebuild:
             updates=sum(cut.updates for cut in cuts),
             notes={"rebuilt": 1},
             settings=newest.settings,
-            keeps_aside=newest.keeps_aside,
         )
 
 

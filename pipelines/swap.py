@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from conf.errors import ApplyError, Overtaken
@@ -25,8 +25,8 @@ from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 from transforms.aside_columns import OVER, SINCE
 from transforms.faults import named_errors
-from transforms.merge import plainly_typed
-from transforms.sql import quoted
+from transforms.merge import USER_METADATA, plainly_typed
+from transforms.sql import path_table, quoted
 
 _MOVED = "SILVERFOLD_TABLE_MOVED"
 """In the error of a query: the table is not where it was."""
@@ -63,10 +63,13 @@ def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
     before = version_of(live.place)
     with _naming_moves(note.table):
         _overwrite(rows, note, live)
+    if live.position == note.last_position and version_of(live.place) == before:
+        with _naming_moves(note.table):
+            _note(rows.sparkSession, note, live.place, before)
     return _found(note, live, before)
 
 
-def swap_side_table(rows: DataFrame, live: Live, side: SideTable) -> int:
+def swap_side_table(rows: DataFrame, note: CommitNote, live: Live, side: SideTable) -> int:
     """Let the side table have just these rows, in one commit; return its version. Runs Spark jobs.
 
     Raises:
@@ -75,7 +78,7 @@ def swap_side_table(rows: DataFrame, live: Live, side: SideTable) -> int:
     """
     with _naming_moves(live.app):
         guarded = _guarded(rows, _Unmoved(live, side))
-        options = {"overwriteSchema": "true"}
+        options = {"overwriteSchema": "true", "userMetadata": note.to_json()}
         plainly_typed(guarded).write.format("delta").mode("overwrite").options(**options).save(side.place.url)
     return version_of(side.place)
 
@@ -141,6 +144,16 @@ def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
     plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(live.place.url)
 
 
+def _note(session: SparkSession, note: CommitNote, place: Place, version: int) -> None:
+    """Commit the note alone: no rows replace no rows, and the position is recorded, so Delta had nothing to commit."""
+    session.conf.set(USER_METADATA, note.to_json())
+    try:
+        table = path_table(place.url)
+        session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('silverfold.rebuilt' = 'version {version}')").collect()
+    finally:
+        session.conf.unset(USER_METADATA)
+
+
 def _guarded(rows: DataFrame, unmoved: _Unmoved) -> DataFrame:
     return rows.unionByName(rows.sparkSession.range(1).mapInArrow(unmoved, rows.schema))
 
@@ -161,8 +174,6 @@ def _naming_moves(table: str) -> Iterator[None]:
 def _found(note: CommitNote, live: Live, before: int) -> int:
     """Return the version our commit made. Raises TableMoved where it is not there, or cuts of others came between."""
     opened = open_table(live.place)
-    if opened is not None and opened.version() == before and live.position == note.last_position:
-        return before  # no rows replace no rows, and the position is recorded: Delta had nothing to commit
     if opened is None or opened.version() <= before:
         raise TableMoved
     with naming_the_store(live.place):

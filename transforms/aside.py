@@ -31,13 +31,14 @@ def in_force(aside: DataFrame, position: int) -> DataFrame:
     return aside.where((F.col(SINCE) <= position) & still).drop(OVER)
 
 
-def keep_aside(before: DataFrame | None, coming: DataFrame, path: str, *, position: int) -> None:
+def keep_aside(before: DataFrame | None, coming: DataFrame, path: str, *, position: int, metadata: str = "") -> None:
     """Write the side table at a path or URL for a cut that ends at a position. Safe to repeat; one commit.
 
     Args:
         before: What was `in_force`; None for nothing.
         coming: Rows to keep aside from then on: the columns of ``before`` but ``_since``.
+        metadata: Text for the commit's ``userMetadata``.
     """
     end = F.lit(position).cast("long")
     rows = coming.withColumn(SINCE, end).withColumn(OVER, F.lit(None).cast("long"))
-    overwrite(rows if before is None else rows.unionByName(before.withColumn(OVER, end)), path)
+    overwrite(rows if before is None else rows.unionByName(before.withColumn(OVER, end)), path, metadata=metadata)

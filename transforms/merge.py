@@ -27,7 +27,8 @@ OP, POSITION, PRESENT = "_op", "_position", "_present"
 
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+"""Setting of a session: text that its commits carry."""
 _SUBSTITUTE = "spark.sql.variable.substitute"
 
 SOURCE = "silverfold_net_rows"
@@ -153,13 +154,19 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
         plainly_typed(rows).write.format("delta").options(**_PROPERTIES).mode("append").save(path)
 
 
-def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None) -> None:
-    """Make the Delta table at a path or URL hold just these rows, with their columns, in one commit."""
+def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, metadata: str = "") -> None:
+    """Make the Delta table at a path or URL hold just these rows, with their columns, in one commit.
+
+    Args:
+        recorded: What the commit carries, if it carries a position.
+        metadata: Text for its ``userMetadata``, if it carries none.
+    """
+    options = {"overwriteSchema": "true", **({"userMetadata": metadata} if metadata else {})}
     with ExitStack() as recording:
         if recorded is not None:
             recording.enter_context(named_errors(recorded.app_id))
             recording.enter_context(_recording(rows.sparkSession, recorded))
-        plainly_typed(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+        plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
 
 
 def plainly_typed(rows: DataFrame) -> DataFrame:
@@ -205,7 +212,7 @@ def _recording(
     """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are."""
     ours = {**options, _TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
     if recorded.metadata:
-        ours[_USER_METADATA] = recorded.metadata
+        ours[USER_METADATA] = recorded.metadata
     for name, value in ours.items():
         session.conf.set(name, value)
     substitute = session.conf.get(_SUBSTITUTE)

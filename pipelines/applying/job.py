@@ -15,7 +15,7 @@ What a table keeps (`connectors.base.Keeps`) says which columns of ours it has b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,7 +159,7 @@ class CutJob:
         aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
         aside_version: Version of the side table; -1 when there is none.
         settings: What says which rows the table has: its stream, its keys, and `conf.model.Table.row_settings`.
-        renames: The rows before the cut are named by other keys than those after it.
+        then: The same as it was when the table was last written; None where that is not known.
         is_small: So few rows take part that this process can hold them, whatever the size of the table.
         cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
     """
@@ -177,7 +177,7 @@ class CutJob:
     aside: DataFrame | None
     aside_version: int
     settings: Mapping[str, str | list[str]]
-    renames: bool
+    then: Mapping[str, str | list[str]] | None
     is_small: bool
     cache: ExitStack
 
@@ -211,6 +211,11 @@ class CutJob:
     def completes(self) -> bool:
         """Rows are read whole, completed and judged before they are written: the table's settings want it."""
         return bool(self.target.rules) or self.aside is not None or self.rekeyed
+
+    @property
+    def renames(self) -> bool:
+        """The rows before the cut are named by other keys than those after it."""
+        return self.then is not None and _meaning(self.then["keys"]) != _meaning(self.settings["keys"])
 
     @property
     def nothing_before(self) -> bool:
@@ -273,7 +278,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     known = newest_note(target.place) if before >= 0 else None
     settings = _settings(target, struct_type(changes, "key"))
     if known is not None:
-        _check_built(target, cut, known, settings, has_aside=side_table is not None)
+        _check_built(target, cut, known, settings, side_table)
     is_small = _is_small(target, decoded, side_table, survey)
     aside = None if side_table is None else _rows_aside(target, side_table, columns, before)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
@@ -292,7 +297,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
         aside=at_hand(aside) if is_small and aside is not None else aside,
         aside_version=-1 if side_table is None else side_table.version(),
         settings=settings,
-        renames=known is not None and known.settings is not None and known.settings["keys"] != settings["keys"],
+        then=None if known is None else known.settings,
         is_small=is_small,
         cache=cache,
     )
@@ -323,29 +328,50 @@ def _settings(target: Target, key: T.StructType) -> dict[str, str | list[str]]:
     """Return what says which rows the table has. Keys that are not set are the source's own."""
     table = target.table
     stream = target.connector.stream(target.feed, target.name)
-    return {"keys": list(table.keys or key.names), "source": stream, **table.row_settings}
+    return {"keys": list(table.keys or key.names), "stream": stream, **table.row_settings}
 
 
 def _check_built(
-    target: Target, cut: Cut, known: CommitNote, settings: Mapping[str, str | list[str]], *, has_aside: bool
+    target: Target,
+    cut: Cut,
+    known: CommitNote,
+    settings: Mapping[str, str | list[str]],
+    side_table: DeltaTable | None,
 ) -> None:
-    """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them."""
+    """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them.
+
+    What is beside the table may be of other settings than itself where a rebuild has died.
+    """
     feed, table = target.feed.name, target.name
-    then = settings if known.settings is None else known.settings
-    other = [name for name, value in settings.items() if then.get(name) != value]
-    anew = cut.replaces and not (target.table.keeps_history and "keys" in other)
-    built = open_table(target.place)
-    if other and not anew and built is not None and count_rows(built) != 0:
-        was, now = (_shown(each.get(other[0])) for each in (then, settings))
-        raise RebuildNeeded(f"{other[0]} is {now}, the table was built with {was}", feed=feed, table=table)
+    for what, note in (("the table", known), *_notes_beside(target, side_table)):
+        then = settings if note is None or note.settings is None else note.settings
+        other = [name for name, value in settings.items() if name in then and _meaning(then[name]) != _meaning(value)]
+        anew = cut.replaces and not (target.table.keeps_history and "keys" in other)
+        if other and not anew:
+            was, now = (_shown(each.get(other[0])) for each in (then, settings))
+            raise RebuildNeeded(f"{other[0]} is {now}, {what} was built with {was}", feed=feed, table=table)
     if target.table.keeps_history:
         reached = recorded_position(target.history, history_id(feed, table))
         if reached < known.last_position:
             begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
             reason = f"its history {begun}, the table is at position {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
-    if known.keeps_aside and not has_aside:
+    if known.keeps_aside and side_table is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
+
+
+def _notes_beside(target: Target, side_table: DeltaTable | None) -> Iterator[tuple[str, CommitNote | None]]:
+    if target.table.keeps_history:
+        yield "its history", newest_note(target.history)
+    if target.connector.sequenced:
+        yield "its list of deletes", newest_note(target.tombstones)
+    if side_table is not None and count_rows(side_table) != 0:
+        yield "what is kept aside", newest_note(target.aside)
+
+
+def _meaning(value: str | list[str] | None) -> object:
+    """Return what two values of a setting have in common where they say the same: lists are in any order."""
+    return sorted(value) if isinstance(value, list) else value
 
 
 def _shown(value: str | list[str] | None) -> str:

@@ -170,9 +170,17 @@ def _write_aside(job: CutJob, rows: DataFrame) -> None:
     later = [] if opened is None else opened.history(max(opened.version() - job.aside_version, 0))
     if any(commit["version"] > job.aside_version and commit["operation"] == "WRITE" for commit in later):
         raise Overtaken("the rows aside were written by another process meanwhile; try again", table=job.target.name)
-    if job.is_small and job.aside is not None and _same(job.aside.drop(SINCE), rows) and not _is_undecided(job):
+    as_before = job.then is None or job.then == job.settings
+    if (
+        as_before
+        and job.is_small
+        and job.aside is not None
+        and _same(job.aside.drop(SINCE), rows)
+        and not _is_undecided(job)
+    ):
         return  # they stay as they are
-    keep_aside(job.aside, rows, job.target.aside.url, position=job.cut.last)
+    note = job.recorded(job.target.app_id, {}, keeps_aside=True).metadata
+    keep_aside(job.aside, rows, job.target.aside.url, position=job.cut.last, metadata=note)
 
 
 def _is_undecided(job: CutJob) -> bool:

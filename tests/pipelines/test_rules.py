@@ -113,6 +113,23 @@ def test_a_rule_that_cannot_be_judged_stops_the_table_and_is_named(spark: SparkS
     assert "rule odd: UNRESOLVED_COLUMN" in str(stopped["t"])
 
 
+def test_a_receiver_that_connects_again_does_not_keep_what_mends_a_row_from_it(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    """It tells the columns again: that is no news."""
+    told = Told(spark, warehouse, ToldConnector(continuity="resume", snapshots=False))
+    rules = {"expect": {"small": rule("b < 9", "fail")}}
+    told.history.columns(ROW)
+    told.history.update([change("insert", 1, a="x", b=1), change("insert", 2, a="y", b=99)])
+    assert told.build(**rules)[STREAM].error_class == "EXPECTATION_FAILED"
+
+    told.history.connect()
+    told.history.columns(ROW)
+    told.history.update([change("update", 2, b=2)])
+    assert told.build(**rules) == {}
+    assert told.rows() == {1: ("x", 1), 2: ("y", 2)}
+
+
 def test_a_new_column_of_a_partial_source_waits_for_a_snapshot(spark: SparkSession, warehouse: Path) -> None:
     told = Told(spark, warehouse, ToldConnector())
     told.history.begin_snapshot()

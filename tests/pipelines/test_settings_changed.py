@@ -9,18 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
+import pipelines.rebuild
 from conf.model import Table
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
 from connectors.sbe.options import SbeTable
 from connectors.sqlitecloud.options import SqliteCloudTable
+from pipelines.cuts import CommitNote, newest_note
 from pipelines.rebuild import Rebuild
 from pipelines.status import read_status
+from pipelines.swap import Live
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table
+from tests.support.deaths import Died
 from tests.support.landed_history import LandedHistory
+from tests.support.sizes import as_if_large
 
 SMALL = {"small": {"condition": "Qty < 100", "action": "quarantine"}}
 
@@ -28,9 +34,9 @@ SMALL = {"small": {"condition": "Qty < 100", "action": "quarantine"}}
 class Market:
     """A table of three rows, two of which have one quantity."""
 
-    def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
+    def __init__(self, spark: SparkSession, warehouse: Path, *, max_frames: int = 200_000, **settings: Any) -> None:
         self.spark, self.warehouse = spark, warehouse
-        self.built = Built(spark, warehouse, {"t": table(**settings)})
+        self.built = Built(spark, warehouse, {"t": table(**settings)}, max_frames=max_frames)
         self.history = LandedHistory({"t": {"Sym": "String", "Qty": "Long"}})
         self.snapshot(0)
         assert self.built.land_and_build(self.history) == {}
@@ -136,6 +142,73 @@ def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: Spar
 
     market.rebuild()
     assert (market.rows(), market.is_equal()) == ({"IBM": 21, "MSFT": 20}, True)
+
+
+def test_a_table_without_rows_is_of_its_settings_too(market: Market) -> None:
+    market.history.update("t", removed=[1, 2, 3])
+    assert market.built.land_and_build(market.history) == {}
+    market.change(keys=("Sym",))
+    market.history.update("t", added={4: {"Sym": "SAP", "Qty": 1}})
+    assert "keys is Sym" in str(market.built.land_and_build(market.history)["t"])
+
+    market.rebuild()
+    assert (market.rows(), market.is_equal()) == ({"SAP": 1}, True)
+
+
+def test_a_list_of_keys_in_another_order_is_the_same_list(market: Market) -> None:
+    market.change(keys=("Sym", "Qty"))
+    market.rebuild()
+    market.change(keys=("Qty", "Sym"))
+    assert market.update(1, 11) is None
+    assert (market.rows()["AAPL"], market.is_equal()) == (11, True)
+
+
+def test_a_rebuild_in_several_cuts_that_ends_with_no_row_aside_asks_for_none(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    market = Market(spark, warehouse, max_frames=3)
+    for qty in (500, 5, 6):
+        assert market.update(1, qty) is None
+    market.change(expect=SMALL)
+    with as_if_large():
+        market.rebuild()
+        assert market.update(2, 21) is None
+    assert (market.rows(), market.is_equal()) == ({"AAPL": 6, "IBM": 21, "MSFT": 20}, True)
+
+
+@pytest.mark.parametrize("settings", [{"stored_as_scd_type": 2}, {"expect": SMALL}])
+def test_what_a_rebuild_that_died_has_put_beside_the_table_holds_the_old_settings(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """As keys of a table with history are refused, updates alone stand for other settings."""
+    market = Market(spark, warehouse, **settings)
+    assert market.update(1, 500) is None
+    market.change(mode="updates_only", apply="upsert", **settings)
+    swap_in = pipelines.rebuild.swap_in
+
+    def dying(rows: DataFrame, note: CommitNote, live: Live) -> int:
+        if live.place.url == market.built.places.silver(market.built.feed.name, "t").url:
+            raise Died
+        return swap_in(rows, note, live)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipelines.rebuild, "swap_in", dying)
+        with pytest.raises(Died):
+            market.rebuild()
+    market.change(**settings)
+    assert "was built with updates_only: run silverfold rebuild" in str(market.update(2, 21))
+
+    market.rebuild()
+    assert market.update(2, 22) is None
+    assert (market.rows()["IBM"], market.is_equal()) == (22, True)
+
+
+def test_however_much_upkeep_came_after_the_last_cut_its_note_is_found(market: Market) -> None:
+    place = market.built.places.silver(market.built.feed.name, "t")
+    known = newest_note(place)
+    for number in range(110):
+        DeltaTable(place.url).alter.set_table_properties({"delta.logRetentionDuration": f"interval {30 + number} days"})
+    assert (newest_note(place), known is None) == (known, False)
 
 
 @pytest.mark.parametrize(
