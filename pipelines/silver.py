@@ -16,7 +16,7 @@ from conf.errors import PositionNotRecorded
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
-from pipelines.applying.job import Target
+from pipelines.applying.target import Target
 from pipelines.applying.write import apply_cut
 from pipelines.cuts import CutRow, from_commit
 from pipelines.places import Place, Places

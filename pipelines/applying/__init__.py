@@ -1,6 +1,7 @@
 """Applies one cut to one silver table: read → decode → fold → check → write → record.
 
 ======================  ===============================================================================================
+`applying.target`       the table, and whether it was built under the settings it has now
 `applying.job`          what a cut has to work with: the table, those beside it, and how they are before the cut
 `applying.fold`         its changes, one net change per key, and the rows that are at those keys
 `applying.statistics`   what is counted on the way

@@ -15,33 +15,30 @@ What a table keeps (`connectors.base.Keeps`) says which columns of ours it has b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import RebuildNeeded, SnapshotNeeded
-from conf.model import Table
+from conf.errors import SnapshotNeeded
 from connectors.arrow_rows import ArrowRows
-from connectors.base import Connector, Cut, Decoder, Feed, Keeps, Survey
-from pipelines.cuts import CommitNote, app_id, history_id, newest_note, position_reached, recorded_position
-from pipelines.places import Place, Places
-from pipelines.spark import own_session
+from connectors.base import Cut, Keeps, Survey
+from pipelines.applying.target import Target, check_built, meant_by, settings_of
+from pipelines.cuts import CommitNote, newest_note
 from pipelines.store import count_rows, mean_row_bytes, open_table
 from transforms.aside import in_force
 from transforms.aside_columns import OVER, REASONS, SINCE
 from transforms.changes import at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import Drift, check_names, drift, with_columns
-from transforms.expectations import Rule, check_rules
+from transforms.expectations import check_rules
 from transforms.fold import check_key
 from transforms.merge import OP, POSITION, PRESENT, Recorded
-from transforms.sql import path_table
 
 LAST_KEY = "_last_row_key"
 """In a log of changes: the last key of a removed range, whose first key is the positional key."""
@@ -57,90 +54,6 @@ _FEW_BYTES = 16 << 20
 
 _RESERVED = (OP, POSITION, PRESENT, LAST_KEY, "_row_key")
 _RESERVED_ASIDE = (REASONS, SINCE, OVER)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One silver table of a feed, and the session that writes it, which is nobody else's.
-
-    Args:
-        start: Returns a session of the JVM that does the work; not called before there is some.
-    """
-
-    start: Callable[[], SparkSession]
-    feed: Feed
-    connector: Connector
-    decoder: Decoder
-    name: str
-    places: Places
-
-    @cached_property
-    def session(self) -> SparkSession:
-        """The table's own session: the settings of a commit belong to one."""
-        return own_session(self.start())
-
-    @property
-    def table(self) -> Table:
-        """The table's settings."""
-        return self.feed.tables[self.name]
-
-    @property
-    def keeps(self) -> Keeps:
-        """What the table keeps of its stream."""
-        return self.connector.keeps(self.table)
-
-    @property
-    def place(self) -> Place:
-        """Where the table is."""
-        return self.places.silver(self.feed.name, self.name)
-
-    @property
-    def sql_name(self) -> str:
-        """How SQL names the table."""
-        return path_table(self.place.url)
-
-    @property
-    def app_id(self) -> str:
-        """Whose position the table's commits carry."""
-        return app_id(self.feed.name, self.name)
-
-    @property
-    def history(self) -> Place:
-        """Where the table's past rows are."""
-        return self.places.history(self.feed.name, self.name)
-
-    @property
-    def tombstones(self) -> Place:
-        """Where the table's remembered deletes are."""
-        return self.places.tombstones(self.feed.name, self.name)
-
-    @property
-    def aside(self) -> Place:
-        """Where the rows are that may not be in the table."""
-        return self.places.aside(self.feed.name, self.name)
-
-    @property
-    def upsert(self) -> bool:
-        """An update of a row that does not exist begins one: the table never had a snapshot."""
-        return not self.connector.has_snapshots(self.table)
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """The table's rules."""
-        return tuple(Rule(name, each.condition, each.action) for name, each in self.table.expect.items())
-
-    def position(self) -> int:
-        """Return the position the table has reached, read from its log; -1 for none."""
-        return position_reached(self.places, self.feed.name, self.name)
-
-    def read(self, place: Place) -> DataFrame | None:
-        """Return the rows of a table; None where there is none. Lazy."""
-        opened = open_table(place)
-        return None if opened is None else self.at_version(place, opened.version())
-
-    def at_version(self, place: Place, version: int) -> DataFrame:
-        """Return the rows of a version of a table: what is written to it later ends no cache of them. Lazy."""
-        return self.session.read.format("delta").option("versionAsOf", version).load(place.url)
 
 
 @dataclass(frozen=True)
@@ -215,7 +128,7 @@ class CutJob:
     @property
     def renames(self) -> bool:
         """The rows before the cut are named by other keys than those after it."""
-        return self.then is not None and _meaning(self.then["keys"]) != _meaning(self.settings["keys"])
+        return self.then is not None and meant_by(self.then["keys"]) != meant_by(self.settings["keys"])
 
     @property
     def nothing_before(self) -> bool:
@@ -276,9 +189,9 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     is_state = target.keeps is Keeps.STATE
     side_table = open_table(target.aside) if is_state else None
     known = newest_note(target.place) if before >= 0 else None
-    settings = _settings(target, struct_type(changes, "key"))
+    settings = settings_of(target, struct_type(changes, "key"))
     if known is not None:
-        _check_built(target, cut, known, settings, side_table)
+        check_built(target, cut, known, settings, side_table)
     is_small = _is_small(target, decoded, side_table, survey)
     aside = None if side_table is None else _rows_aside(target, side_table, columns, before)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
@@ -322,60 +235,6 @@ def _is_small(target: Target, changes: ArrowRows, side_table: DeltaTable | None,
         return False
     tables = [(changes.count + aside, open_table(target.place)), (aside, side_table)]
     return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= _FEW_BYTES
-
-
-def _settings(target: Target, key: T.StructType) -> dict[str, str | list[str]]:
-    """Return what says which rows the table has. Keys that are not set are the source's own."""
-    table = target.table
-    stream = target.connector.stream(target.feed, target.name)
-    return {"keys": list(table.keys or key.names), "stream": stream, **table.row_settings}
-
-
-def _check_built(
-    target: Target,
-    cut: Cut,
-    known: CommitNote,
-    settings: Mapping[str, str | list[str]],
-    side_table: DeltaTable | None,
-) -> None:
-    """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them.
-
-    What is beside the table may be of other settings than itself where a rebuild has died.
-    """
-    feed, table = target.feed.name, target.name
-    for what, note in (("the table", known), *_notes_beside(target, side_table)):
-        then = settings if note is None or note.settings is None else note.settings
-        other = [name for name, value in settings.items() if name in then and _meaning(then[name]) != _meaning(value)]
-        anew = cut.replaces and not (target.table.keeps_history and "keys" in other)
-        if other and not anew:
-            was, now = (_shown(each.get(other[0])) for each in (then, settings))
-            raise RebuildNeeded(f"{other[0]} is {now}, {what} was built with {was}", feed=feed, table=table)
-    if target.table.keeps_history:
-        reached = recorded_position(target.history, history_id(feed, table))
-        if reached < known.last_position:
-            begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
-            reason = f"its history {begun}, the table is at position {known.last_position}"
-            raise RebuildNeeded(reason, feed=feed, table=table)
-    if known.keeps_aside and side_table is None:
-        raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
-
-
-def _notes_beside(target: Target, side_table: DeltaTable | None) -> Iterator[tuple[str, CommitNote | None]]:
-    if target.table.keeps_history:
-        yield "its history", newest_note(target.history)
-    if target.connector.sequenced:
-        yield "its list of deletes", newest_note(target.tombstones)
-    if side_table is not None and count_rows(side_table) != 0:
-        yield "what is kept aside", newest_note(target.aside)
-
-
-def _meaning(value: str | list[str] | None) -> object:
-    """Return what two values of a setting have in common where they say the same: lists are in any order."""
-    return sorted(value) if isinstance(value, list) else value
-
-
-def _shown(value: str | list[str] | None) -> str:
-    return (", ".join(value) if isinstance(value, list) else value) or "not set"
 
 
 def _reserved(target: Target) -> tuple[str, ...]:

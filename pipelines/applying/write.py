@@ -16,7 +16,8 @@ from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
-from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, Target, prepare, without_errors
+from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
+from pipelines.applying.target import Target
 from pipelines.cuts import history_id, tombstones_id
 from pipelines.kept_aside import is_undecided
 from pipelines.places import Place
