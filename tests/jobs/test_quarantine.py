@@ -231,6 +231,7 @@ def test_trying_again_tells_which_table_passed_and_which_still_holds(
     built.land(history)
     built.build(misreading(built.start(), lambda position: position in (11, 14)))
     before = built.rows("quotes")
+    capsys.readouterr()
 
     code = run(conf, "retry", FEED)
 
