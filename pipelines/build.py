@@ -56,6 +56,7 @@ _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """What a cut cannot be applied for without any of its frames being to blame: its updates are tried by halves."""
 
 _OF_SETTINGS = (RebuildNeeded, UnusableExpectation, UnusableKey)
+"""What other settings, or a rebuild, put right."""
 
 _HOLDING = (UndecodableFrame, SchemaDrift, SnapshotNeeded, WireError, *_OF_A_CUT, *_OF_SETTINGS)
 """Faults that hold a table. Others are of the moment: the next step tries again."""

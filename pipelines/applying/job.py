@@ -29,7 +29,7 @@ from pyspark.sql import types as T
 from conf.errors import SnapshotNeeded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
-from pipelines.applying.target import Target, check_built, meant_by, settings_of
+from pipelines.applying.target import Target, check_built, differing, settings_of
 from pipelines.cuts import CommitNote, newest_note
 from pipelines.store import count_rows, mean_row_bytes, open_table
 from transforms.aside import in_force
@@ -126,9 +126,14 @@ class CutJob:
         return bool(self.target.rules) or self.aside is not None or self.rekeyed
 
     @property
+    def other_settings(self) -> list[str]:
+        """Which settings say other rows than when the table was last written."""
+        return [] if self.then is None else differing(self.then, self.settings)
+
+    @property
     def renames(self) -> bool:
         """The rows before the cut are named by other keys than those after it."""
-        return self.then is not None and meant_by(self.then["keys"]) != meant_by(self.settings["keys"])
+        return "keys" in self.other_settings
 
     @property
     def nothing_before(self) -> bool:

@@ -130,7 +130,7 @@ def check_built(
     feed, table = target.feed.name, target.name
     for what, note in (("the table", known), *_notes_beside(target, side_table)):
         then = settings if note is None or note.settings is None else note.settings
-        other = [name for name, value in settings.items() if name in then and meant_by(then[name]) != meant_by(value)]
+        other = differing(then, settings)
         anew = cut.replaces and not (target.table.keeps_history and "keys" in other)
         if other and not anew:
             was, now = (_shown(each.get(other[0])) for each in (then, settings))
@@ -154,8 +154,12 @@ def _notes_beside(target: Target, side_table: DeltaTable | None) -> Iterator[tup
         yield "what is kept aside", newest_note(target.aside)
 
 
-def meant_by(value: str | list[str] | None) -> object:
-    """Return what two values of a setting have in common where they say the same: lists are in any order."""
+def differing(then: Mapping[str, str | list[str]], now: Mapping[str, str | list[str]]) -> list[str]:
+    """Return which of the settings of today say something else than they did. Lists are in any order."""
+    return [name for name, value in now.items() if name in then and _meant_by(then[name]) != _meant_by(value)]
+
+
+def _meant_by(value: str | list[str]) -> object:
     return sorted(value) if isinstance(value, list) else value
 
 

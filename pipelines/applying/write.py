@@ -171,9 +171,8 @@ def _write_aside(job: CutJob, rows: DataFrame) -> None:
     later = [] if opened is None else opened.history(max(opened.version() - job.aside_version, 0))
     if any(commit["version"] > job.aside_version and commit["operation"] == "WRITE" for commit in later):
         raise Overtaken("the rows aside were written by another process meanwhile; try again", table=job.target.name)
-    as_before = job.then is None or job.then == job.settings
     if (
-        as_before
+        not job.other_settings
         and job.is_small
         and job.aside is not None
         and _same(job.aside.drop(SINCE), rows)
