@@ -308,7 +308,7 @@ class Unexplained(ApplyError):
 
 
 class ExpectationFailed(ApplyError):
-    """A row fails a rule of the table whose action is ``fail``."""
+    """A row fails a rule of the table whose action is ``fail``, or one of its rules cannot be judged of the row."""
 
     error_class = "EXPECTATION_FAILED"
 

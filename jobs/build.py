@@ -1,9 +1,10 @@
-"""``silverfold build``: bring a feed's silver tables up to what has landed, once or for good."""
+"""``silverfold build``: bring the silver tables of some feeds up to what has landed, once or for good."""
 
 from __future__ import annotations
 
 import threading
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from conf.errors import SilverfoldError
 from jobs.cli import main_of
-from jobs.context import invocation
+from jobs.context import Every, Names, invocation
 from jobs.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -23,73 +24,109 @@ if TYPE_CHECKING:
 
 def build(
     ctx: typer.Context,
-    feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
+    feeds: Names = None,
+    every: Every = False,
     follow: Annotated[
         bool, typer.Option("--follow/--once", help="Go on with what lands next, or end with what has landed by now.")
     ] = False,
 ) -> None:
-    """Bring a feed's silver tables up to what has landed.
+    """Bring the silver tables of some feeds up to what has landed.
 
     Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
-    Spark is started once there is something to apply.
-    Exit code 1 when a table holds because of something it could not take; status says what.
+    Spark is started once there is something to apply. Tables take turns, one cut each.
+    Exit code 1 when a table holds because of something it could not take; status says what. A feed whose tables
+    cannot be read is told, and the others are built.
     """
     settings = invocation(ctx).settings()
-    connector, opened = invocation(ctx).feed(feed, settings)
+    opened = invocation(ctx).chosen_feeds(settings, feeds, every)
     from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
     @cache
-    def spark() -> SparkSession:
+    def start() -> SparkSession:
         with Console(stderr=True).status("starting Spark"):
-            return start_spark(settings, app=f"silverfold build {feed}")
+            return start_spark(settings, app=f"silverfold build {', '.join(feed.name for _, feed in opened)}")
+
+    starting = threading.Lock()
+
+    def spark() -> SparkSession:
+        with starting:
+            return start()
 
     with stopped_by_signals() as stop:
         if follow:
             spark()  # what lands next is not to wait for it
-        feed_build = FeedBuild(spark, settings, connector, opened)
-        faults = run(feed_build, stop, follow=follow, poll_seconds=settings.build.poll_ms / 1000)
-    for name, fault in sorted(faults.items()):
-        print(f"silverfold: {name} holds: {fault}")
+        builds: list[FeedBuild] = []
+        unread: list[SilverfoldError] = []
+        for connector, feed in opened:
+            try:
+                feed_build = FeedBuild(spark, settings, connector, feed)
+                feed_build.refresh()
+            except SilverfoldError as error:  # one feed whose tables cannot be read harms no other
+                unread.append(error)
+                if len(opened) > 1:
+                    _tell_unread(feed.name, error)
+            else:
+                builds.append(feed_build)
+        faults = run(builds, stop, follow=follow) if builds else {}
+    for (feed_name, table), fault in sorted(faults.items()):
+        print(f"silverfold: {table if len(opened) == 1 else f'{feed_name}.{table}'} holds: {fault}")
+    if unread:
+        raise unread[0]
     if faults:
         raise typer.Exit(1)
 
 
+def _tell_unread(feed: str, error: SilverfoldError) -> None:
+    log = structlog.get_logger("build")
+    log.error("feed cannot be read", feed=feed, error_class=error.error_class, reason=str(error))
+
+
 def run(
-    feed_build: FeedBuild, stop: threading.Event, *, follow: bool, poll_seconds: float
-) -> dict[str, SilverfoldError]:
+    builds: Sequence[FeedBuild], stop: threading.Event | None = None, *, follow: bool = False
+) -> dict[tuple[str, str], SilverfoldError]:
     """Apply cuts until nothing more has landed, or until ``stop`` with ``follow``; return what holds which table.
 
-    Raises:
-        StoreUnavailable: Bronze cannot be read, and ``follow`` is off.
+    Args:
+        builds: Refreshed once.
+
+    Returns:
+        By names of feed and table.
     """
-    log = structlog.get_logger("build").bind(feed=feed_build.feed.name)
-    faults: dict[str, SilverfoldError] = {}
-    feed_build.refresh()
-    while not stop.is_set():
-        moved = False
-        for step in feed_build.step():
-            moved |= step.moved
-            _log(log, step, faults)
-        if moved:
-            continue
-        if not follow:
-            break
-        stop.wait(poll_seconds)
-        _refresh(feed_build, log)
+    from pipelines.turns import take_turns  # noqa: PLC0415 - as above
+
+    log = structlog.get_logger("build")
+    faults: dict[tuple[str, str], SilverfoldError] = {}
+    conf = builds[0].settings.build
+    turns = take_turns(
+        builds,
+        stop or threading.Event(),
+        at_once=conf.tables_at_once,
+        follow=partial(_refresh, log=log) if follow else None,
+        poll_seconds=conf.poll_ms / 1000,
+    )
+    for feed_build, step in turns:
+        name = feed_build.feed.name
+        _log(log.bind(feed=name), step, (name, step.table), faults)
     return faults
 
 
-def _refresh(feed_build: FeedBuild, log: structlog.typing.FilteringBoundLogger) -> None:
+def _refresh(feed_build: FeedBuild, *, log: structlog.typing.FilteringBoundLogger) -> None:
     try:
         feed_build.refresh()
     except SilverfoldError as error:
         if not error.retryable:
             raise
-        log.warning("store unavailable", error_class=error.error_class, reason=str(error))
+        reason = str(error)
+        log.warning("store unavailable", feed=feed_build.feed.name, error_class=error.error_class, reason=reason)
 
 
-def _log(log: structlog.typing.FilteringBoundLogger, step: Step, faults: dict[str, SilverfoldError]) -> None:
+def _log(
+    log: structlog.typing.FilteringBoundLogger,
+    step: Step,
+    table: tuple[str, str],
+    faults: dict[tuple[str, str], SilverfoldError],
+) -> None:
     """Log what moved and what newly holds, one line each."""
     cut = step.applied
     if cut is not None:
@@ -107,10 +144,12 @@ def _log(log: structlog.typing.FilteringBoundLogger, step: Step, faults: dict[st
             seconds=cut.seconds,
             **cut.notes,
         )
-    before = faults.pop(step.table, None)
+    if step.error is None and cut is None and step.moved:
+        return  # nothing is known yet: a shorter cut is to be tried
+    before = faults.pop(table, None)
     if step.error is not None:
-        faults[step.table] = step.error
-        if str(before) != str(step.error):
+        faults[table] = step.error
+        if before is None or before.error_class != step.error.error_class:
             log.error("table holds", table=step.table, error_class=step.error.error_class, reason=str(step.error))
     elif before is not None:
         log.info("table goes on", table=step.table)

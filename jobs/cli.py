@@ -44,8 +44,8 @@ class Job(NamedTuple):
 JOBS = {
     "demo": Job("jobs.demo:demo", "Show everything at work: a live source, receiver, build, and a proof."),
     "simulate": Job("jobs.simulate:app", "Run a connector's own source, and keep its tables changing."),
-    "receive": Job("jobs.receive:receive", "Land a feed's frames in bronze, until stopped."),
-    "build": Job("jobs.build:build", "Bring a feed's silver tables up to what has landed."),
+    "receive": Job("jobs.receive:receive", "Land the frames of some feeds in bronze, until stopped."),
+    "build": Job("jobs.build:build", "Bring the silver tables of some feeds up to what has landed."),
     "rebuild": Job("jobs.rebuild:rebuild", "Make a silver table anew from bronze and swap it in, in one commit."),
     "maintain": Job("jobs.maintain:maintain", "Keep a feed's tables small: drop old frames, join and remove files."),
     "verify": Job("jobs.verify:verify", "Compare silver tables with what bronze, or the source, says they must hold."),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from conf.errors import ConfigError, SilverfoldError
+from conf.errors import SilverfoldError
 from conf.model import Settings
-from conf.validate import together
 from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
 from jobs.context import Invocation, invocation
@@ -32,7 +31,7 @@ def check(ctx: typer.Context) -> None:
     run = invocation(ctx)
     settings = run.settings()
     breaks = False
-    for connector, feed in opened(run, settings):
+    for connector, feed in run.feeds(settings):
         typer.echo(_described(connector, feed))
         breaks |= _tell_change(run, settings, connector, feed)
     count = len(settings.feeds)
@@ -43,19 +42,6 @@ def check(ctx: typer.Context) -> None:
 
 
 _KEPT = {Keeps.STATE: "keys: {keys}", Keeps.CHANGES: "every change", Keeps.ROWS: "every row as it came"}
-
-
-def opened(run: Invocation, settings: Settings) -> list[tuple[Connector, Feed]]:
-    """Return every feed, opened by its connector. Raises ConfigError carrying the mistakes of all feeds."""
-    feeds, mistakes = [], []
-    for name in settings.feeds:
-        try:
-            feeds.append(run.feed(name, settings))
-        except ConfigError as error:
-            mistakes.append(error)
-    if mistakes:
-        raise together(mistakes)
-    return feeds
 
 
 def _tell_change(run: Invocation, settings: Settings, connector: Connector, feed: Feed) -> bool:

@@ -7,20 +7,28 @@ before a job asks, so that ``--help`` needs no settings at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conf.errors import ConfigError
 from conf.load import load_settings
+from conf.validate import together
 from jobs.logs import start_logs
 from pipelines.places import Places
 
 if TYPE_CHECKING:
     from conf.model import Settings
     from connectors.base import Connector, Feed
+
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="FEED...", help="Names of feeds: the file of each is feeds/FEED.toml.")
+]
+Every = Annotated[bool, typer.Option("--all", help="All feeds there are.")]
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,30 @@ class Invocation:
         from connectors.registry import open_feed  # noqa: PLC0415 - a connector's imports are its own, paid when used
 
         return open_feed(name, settings or self.settings())
+
+    def feeds(self, settings: Settings, names: Sequence[str] | None = None) -> list[tuple[Connector, Feed]]:
+        """Return some feeds, each once; all there are without names. Raises ConfigError with the mistakes of all."""
+        found, mistakes = [], []
+        for name in dict.fromkeys(settings.feeds if names is None else names):
+            try:
+                found.append(self.feed(name, settings))
+            except ConfigError as error:
+                mistakes.append(error)
+        if mistakes:
+            raise together(mistakes)
+        return found
+
+    def chosen_feeds(
+        self, settings: Settings, names: Sequence[str] | None, every: bool
+    ) -> list[tuple[Connector, Feed]]:
+        """Return the feeds that `Names` and `Every` ask for, at least one. Raises ConfigError."""
+        if every == bool(names):
+            found = "names and --all" if every else None
+            raise ConfigError(file="command line", key="FEED", found=found, allowed="names of feeds, or --all")
+        opened = self.feeds(settings, names or None)
+        if not opened:
+            raise ConfigError(file="command line", key="--all", found="no feeds", allowed="files feeds/FEED.toml")
+        return opened
 
     def places(self, settings: Settings) -> Places:
         """Return where the tables are, with the store's secrets revealed. Raises ConfigError."""

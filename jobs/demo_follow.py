@@ -66,7 +66,7 @@ class Follower:
 
     def _step(self) -> list[Step]:
         self.progress.phase = self._phase()
-        steps = self.elsewhere.submit(self.build.step).result()
+        steps = list(self.elsewhere.map(self.build.step, self.build.tables))
         for step in steps:
             if step.applied is not None:
                 self.progress.applied[step.table].add(step.applied)

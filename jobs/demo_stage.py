@@ -67,7 +67,7 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     progress.say(f"source: a table server on {source.address}; {_described(source)}")
     progress.say(f"receiver: process {receiver.pid}; tables change, {CHANGES_PER_SECOND:.0f} rows a second in each")
     last_rows = source.change(seconds, say=progress.say)
-    elsewhere = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="demo-build"))
+    elsewhere = cleanup.enter_context(ThreadPoolExecutor(settings.build.tables_at_once, "demo-build"))
     with progress:
         spark = start_spark(settings, app="silverfold demo")
         cleanup.callback(stop_spark, spark)

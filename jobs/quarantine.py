@@ -236,7 +236,8 @@ def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str,
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app=f"silverfold quarantine retry {feed.name}")
         feed_build = FeedBuild(lambda: spark, settings, connector, feed)
-        return build(feed_build, stop, follow=False, poll_seconds=settings.build.poll_ms / 1000)
+        feed_build.refresh()
+        return {table: fault for (_, table), fault in build([feed_build], stop).items()}
 
 
 def _refused(key: str, found: object, allowed: str) -> ConfigError:

@@ -22,7 +22,8 @@ def rebuild(
 
     For a table that is broken or gone, or that another version of silverfold is to make anew. Readers see the old
     table until they see the new one; other builds may run meanwhile. The new table stands at the position the old one
-    had reached: `build` goes on from there. A table that is gone is built to the newest position.
+    had reached: `build` goes on from there. A table that is gone, or that holds because the source has other columns or
+    keys now (SCHEMA_DRIFT, REBUILD_NEEDED), is built as far as it goes; a history begins with the last such change.
 
     Its history and remembered deletes are made anew with it, each swapped in by a commit of its own: the table last.
     Where the oldest frames were dropped, a history that is there cannot be made anew, and nothing is.
@@ -49,6 +50,8 @@ def rebuild(
             print(f"silverfold: {table} was not rebuilt, it stands as it was: {error}")
             raise typer.Exit(1) from error
     print(f"{table}: rebuilt from {done.updates:,} updates; position {done.position}, version {done.delta_version}")
+    if done.begins is not None:
+        print(f"{table}: its history begins at position {done.begins}: before, it had other columns or keys")
 
 
 if __name__ == "__main__":

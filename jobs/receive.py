@@ -1,4 +1,4 @@
-"""``silverfold receive``: the process that owns a feed's connection and lands what comes. It loads no Spark."""
+"""``silverfold receive``: the process that owns the connections of feeds and lands what comes. It loads no Spark."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 import gc
 import signal
 import time
+from collections.abc import Sequence
 from random import SystemRandom
 from typing import Annotated
 
 import structlog
 import typer
 
+from conf.errors import SilverfoldError
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from jobs.cli import main_of
-from jobs.context import invocation
+from jobs.context import Every, Names, invocation
 from pipelines.places import Places
 from pipelines.receiving import receive as receive_feed
 
@@ -24,20 +26,22 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def receive(
     ctx: typer.Context,
-    feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
+    feeds: Names = None,
+    every: Every = False,
     seconds: Annotated[
         float | None, typer.Option("--for", metavar="SECONDS", min=0.0, help="End after this time; without it, never.")
     ] = None,
 ) -> None:
-    """Land a feed's frames in bronze, until stopped.
+    """Land the frames of some feeds in bronze, until stopped.
 
     SIGINT and SIGTERM stop it with everything received landed; a second signal ends it at once. A lost connection
-    is made anew for as long as it takes. Exit code 4 when another receiver took the feed over.
+    is made anew for as long as it takes. Exit code 4 when another receiver took a feed over. Of several feeds, one
+    that ends is logged, and the others go on.
     """
     settings = invocation(ctx).settings()
-    connector, opened = invocation(ctx).feed(feed, settings)
+    opened = invocation(ctx).chosen_feeds(settings, feeds, every)
     rest_the_collector()
-    asyncio.run(until_stopped(connector, opened, settings, seconds))
+    asyncio.run(until_stopped(opened, settings, seconds))
 
 
 def rest_the_collector() -> None:
@@ -46,8 +50,13 @@ def rest_the_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-async def until_stopped(connector: Connector, feed: Feed, settings: Settings, seconds: float | None = None) -> int:
-    """Receive until a signal comes or the time is over; return the last landed position. Raises as `receive_feed`."""
+async def until_stopped(
+    feeds: Sequence[tuple[Connector, Feed]], settings: Settings, seconds: float | None = None
+) -> None:
+    """Receive until a signal comes or the time is over, or every feed has ended.
+
+    Raises what ended the first of the feeds that did, as `receive_feed` says, once none is received any more.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -60,15 +69,27 @@ async def until_stopped(connector: Connector, feed: Feed, settings: Settings, se
         loop.add_signal_handler(number, end)
     if seconds is not None:
         loop.call_later(seconds, stop.set)
-    return await receive_feed(
-        feed,
-        connector,
-        Places(settings.warehouse, settings.storage()),
-        stop=stop,
-        clock=lambda: time.time_ns() // 1000,
-        rng=SystemRandom(),
-        log=structlog.get_logger("receive"),
-    )
+    log = structlog.get_logger("receive")
+    ended: list[SilverfoldError] = []
+
+    async def received(connector: Connector, feed: Feed) -> None:
+        places = Places(settings.warehouse, settings.storage())
+        try:
+            await receive_feed(feed, connector, places, stop=stop, clock=_microseconds, rng=SystemRandom(), log=log)
+        except SilverfoldError as error:
+            ended.append(error)
+            if len(feeds) > 1:
+                log.error("feed ended", feed=feed.name, error_class=error.error_class, reason=str(error))
+
+    async with asyncio.TaskGroup() as group:
+        for connector, feed in feeds:
+            group.create_task(received(connector, feed))
+    if ended:
+        raise ended[0]
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1000
 
 
 if __name__ == "__main__":

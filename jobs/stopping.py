@@ -10,9 +10,18 @@ from contextlib import contextmanager
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set, and put back what they did before. Only in the main thread."""
+    """Give an event that SIGINT and SIGTERM set; a second signal ends the process at once. Only in the main thread.
+
+    After the block, signals do what they did before.
+    """
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(*_: object) -> None:
+        stop.set()
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

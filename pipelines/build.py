@@ -7,9 +7,9 @@ is skipped (`pipelines.quarantine`): then all of its update but that frame is ap
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -48,6 +48,7 @@ from pipelines.quarantine import Quarantine
 from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
 from pipelines.stops import Stops
+from pipelines.store import naming_the_store
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
 """What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
@@ -87,12 +88,15 @@ class Step:
 class FeedBuild:
     """Everything between one feed's bronze table and its silver tables.
 
+    One thread refreshes; others may step meanwhile, each table in one at a time.
+
     Args:
-        spark: Returns the session whose JVM does the work. First called, by the thread that calls `step`, when there
-            is something to apply.
+        spark: Returns the session whose JVM does the work. First called when there is something to apply, by several
+            threads at once maybe.
         clock: Seconds since 1970.
         places: Where tables are; by default where the settings say.
         before: No table takes anything at or after this position; None for no such bound.
+        past: A table begins with the first snapshot behind this position; None to begin where it can.
     """
 
     spark: Callable[[], SparkSession]
@@ -102,6 +106,7 @@ class FeedBuild:
     clock: Callable[[], float] = time.time
     places: Places | None = None
     before: int | None = None
+    past: int | None = None
     tables: Mapping[str, SilverTable] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,6 +117,7 @@ class FeedBuild:
         }
         floor = retained_from(self._bronze, self.feed.name)
         self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables}, floor=floor)
+        self._lock = threading.Lock()  # a plan sees all of what a look at bronze brings, or nothing
         self._control: list[ControlFrame] = []
         self._stops = {name: Stops() for name in self.tables}
         self._overtaken = dict.fromkeys(self.tables, 0)
@@ -119,37 +125,37 @@ class FeedBuild:
         restore(self._places, self.feed.name, list(self.tables))
         self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
 
+    @property
+    def landed(self) -> int:
+        """Position of the newest frame seen; -1 for none."""
+        return self._planner.landed
+
     def refresh(self) -> None:
-        """Take in what has landed since the last time, and what people decided about tables that hold."""
+        """Take in what has landed since the last time."""
         after = self._control[-1].frame_seq if self._control else -1
-        for batch in read_small_columns(self._bronze, after=self._planner.start - 1):
-            self._planner.advance(batch)
-        self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
-        self._frame_bytes = self._frame_bytes or mean_frame_bytes(self._bronze)
-        for name, stops in self._stops.items():
-            if stops.fault is not None and self._quarantine[name].look():
-                stops.keep(self._quarantine[name].holding)
-                self._planner.applied(name, self.tables[name].position())  # another process may have gone on
+        with self._lock, naming_the_store(self._bronze):
+            for batch in read_small_columns(self._bronze, after=self._planner.start - 1):
+                self._planner.advance(batch)
+            self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
+            self._frame_bytes = self._frame_bytes or mean_frame_bytes(self._bronze)
 
-    def step(self) -> list[Step]:
-        """Apply at most one cut to every table; return what came of it, one for each table. Runs Spark jobs."""
-        if any(map(self._finds_work, self.tables)):
-            self.spark()
-        with ThreadPoolExecutor(self.settings.build.tables_at_once) as pool:
-            return list(pool.map(self._step, self.tables))
-
-    def _finds_work(self, name: str) -> bool:
-        """Tell whether the next step has a cut of the table to apply; what is wrong is the step's to tell."""
+    def step(self, table: str) -> Step:
+        """Apply at most one cut to a table; return what came of it. Runs Spark jobs."""
         try:
-            return self._plan(name).cut is not None
-        except SilverfoldError:
-            return False
-
-    def _step(self, name: str) -> Step:
-        try:
-            return self._attempt(name)
+            self._decided(table)
+            return self._attempt(table)
         except SilverfoldError as error:  # what the table could not take could not be noted: the next step tries again
-            return Step(name, None, error=error)
+            return Step(table, None, error=error)
+
+    def _decided(self, name: str) -> None:
+        """Take in what people decided about a table that holds."""
+        if self._stops[name].fault is not None and self._quarantine[name].look():
+            self._stops[name].keep(self._quarantine[name].holding)
+            self._reached(name, self.tables[name].position())  # another process may have gone on
+
+    def _reached(self, name: str, position: int) -> None:
+        with self._lock:
+            self._planner.applied(name, position)
 
     def _attempt(self, name: str) -> Step:
         began, plan = self.clock(), None
@@ -164,13 +170,17 @@ class FeedBuild:
             return self._failed(name, plan, fault)
         except Overtaken as error:
             self._overtaken[name] += 1
-            self._planner.applied(name, self.tables[name].position())
+            self._reached(name, self.tables[name].position())
             again = self._overtaken[name] < _TRIES
             return Step(name, plan, error=None if again else error, moved=again)
         except SilverfoldError as error:
             return Step(name, plan, error=error)
 
     def _plan(self, name: str) -> Plan:
+        with self._lock:
+            return self._within_reach(name)
+
+    def _within_reach(self, name: str) -> Plan:
         """Plan a cut that reaches nothing the table could not take before.
 
         Where every update is to be told, none is made needless by a later snapshot: that passes what holds the table
@@ -179,8 +189,8 @@ class FeedBuild:
         planned = partial(self._planner.plan, name, self.settings.build.cut, mean_frame_bytes=self._frame_bytes)
         table = self.tables[name].target.table
         passes = table.keeps_history and self.connector.has_snapshots(table)
-        bound, past = self._bound(name), None
-        plan = planned(before=bound)
+        bound, past = self._bound(name), self.past if self._planner.position(name) < 0 else None
+        plan = planned(before=bound, past=past)
         while plan.cut is not None and (stop := self._stop_within(name, plan.cut)) is not None:
             refused = plan.cut
             plan = planned(before=stop, past=past)
@@ -225,7 +235,7 @@ class FeedBuild:
             if survey is NOT_SURVEYED:
                 _surveyed(table, frames, context, cut)  # names the frame that is to blame, if one is
             raise
-        self._planner.applied(name, cut.last)
+        self._reached(name, cut.last)
         self._overtaken[name] = 0
         self._stops[name].passed(cut.last)
         self._quarantine[name].passed(cut, left_out, now=self._now())

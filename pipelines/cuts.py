@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from connectors.base import Connector, Feed
 from pipelines import ledger
@@ -147,23 +148,23 @@ def position_reached(places: Places, feed: str, table: str) -> int:
 
 def recorded_position(place: Place, app: str) -> int:
     """Return the position that a table's log records under a ``txnAppId``; -1 for none. Raises StoreUnavailable."""
-    opened = open_table(place)
+    return position_in(open_table(place), app)
+
+
+def position_in(opened: DeltaTable | None, app: str) -> int:
+    """Return the same of a table that is open; -1 where there is none. Raises StoreUnavailable."""
     if opened is None:
         return -1
-    with naming_the_store(place):
+    with naming_the_store(opened.table_uri):
         found = opened.transaction_version(app)
     return -1 if found is None else found
 
 
-def newest_note(place: Place) -> CommitNote | None:
-    """Return what the newest cut that a silver table's log tells of says; None when there is none.
-
-    Raises StoreUnavailable.
-    """
-    opened = open_table(place)
+def newest_note(opened: DeltaTable | None) -> CommitNote | None:
+    """Return what the newest cut that a table's log tells of says; None when there is none. Raises StoreUnavailable."""
     if opened is None:
         return None
-    with naming_the_store(place):
+    with naming_the_store(opened.table_uri):
         for limit in (1, _OVERLAP, None):  # commits of maintenance may be newer
             notes = (CommitNote.from_json(commit.get("userMetadata")) for commit in opened.history(limit))
             if (found := next((note for note in notes if note is not None), None)) is not None:
@@ -241,6 +242,23 @@ def begins_at(places: Places, connector: Connector, feed: Feed, table: str) -> i
     if cuts:
         return floor if cuts[0].first_position >= floor else 0
     return floor if position_reached(places, feed.name, table) < 0 else 0
+
+
+REBUILT, HISTORY_BEGINS = "rebuilt", "history_begins"
+"""Notes of the cut that a rebuild puts in the stead of all others: that it did; from where on it made the history."""
+
+
+def history_begins_at(places: Places, feed: str, table: str) -> int:
+    """Return the position at which a rebuild let a table's history begin anew; 0 where none did.
+
+    The history's own log says so first, as a rebuild writes the history before the table; but it forgets in time.
+    Raises StoreUnavailable.
+    """
+    for cuts in (cuts_in_log(places.history(feed, table), table), standing(all_cuts(places, feed, [table]))):
+        rebuilt = [cut for cut in cuts if REBUILT in cut.notes]
+        if rebuilt:
+            return rebuilt[-1].notes.get(HISTORY_BEGINS, 0)
+    return 0
 
 
 def standing(rows: Iterable[CutRow]) -> list[CutRow]:

@@ -8,7 +8,8 @@ Beside the laws of `pipelines.expected`, with which it shares the reading of bro
   position; its update's end, where the connector folds updates (``net``); its ``sequence``, where the source has one;
 - a snapshot and what overlays it take effect at once: rows that are equal go on, rows they do not name end where the
   snapshot does, any other begins at the last moment in which something was said of its key;
-- an update that cannot be read, and those after it, count for nothing up to the next whole snapshot.
+- an update that cannot be read or could not be taken, and those after it, count for nothing up to the next whole
+  snapshot.
 
 Where bronze begins at a floor, the fold begins with the first whole snapshot above it. What that tells:
 
@@ -79,24 +80,33 @@ def fold_history(
     through: int,
     *,
     left_out: Collection[int] = (),
+    passed_over: Collection[int] = (),
     since: int = 0,
+    begins_at: int = 0,
 ) -> ExpectedHistory:
     """Return the versions that the history must hold once everything up to and including a position is applied.
 
-    Arguments and errors as of `pipelines.expected.fold_bronze`.
+    Other arguments, and errors, as of `pipelines.expected.fold_bronze`.
+
+    Args:
+        passed_over: Positions of the first frames of updates that the table could not take, until a snapshot came.
+        begins_at: Position from which on the history was made; only of a table with snapshots.
     """
     reader, snapshots = connector.plain(feed, table), connector.has_snapshots(feed.tables[table])
     stream = connector.stream(feed, table)
     landed = landed_updates(bronze, feed.name, stream, through)
     resync = connector.continuity == "resync"
-    chosen = list(steps(landed.updates, resync=resync) if snapshots else _singly(landed.updates))
+    updates = [update for update in landed.updates if update.begin >= begins_at]
+    chosen = list(steps(updates, resync=resync) if snapshots else _singly(updates))
     begins = min((update.begin for step in chosen for update in step), default=None)
-    landed.need((begins or 0) if snapshots and landed.floor else since)
+    begun = max(landed.floor, begins_at)
+    landed.need((begins or 0) if snapshots and begun else since)
     told = Told(bronze, reader, through, left_out)
     told.take_controls(chosen[0][0].begin if chosen else through)
     fold = VersionFold(_Touched(reader.keys, upserts=not snapshots))
     late: list[PlainChange] = []
-    for snapshot, said in _readable(_with_frames(bronze, stream, chosen), connector, told, passes=snapshots):
+    held = frozenset(passed_over)
+    for snapshot, said in _readable(_with_frames(bronze, stream, chosen), connector, told, held, passes=snapshots):
         if connector.sequenced:
             late += (change for _, change in said)
         elif snapshot is not None:
@@ -106,22 +116,31 @@ def fold_history(
     fold.take([(change.sequence, change) for change in in_sequence(late)])
     told.finish()
     columns = dict.fromkeys((*reader.keys, *reader.columns, START, END))
-    settled = chosen[0][0].end if chosen and snapshots and landed.floor else None
+    settled = chosen[0][0].end if chosen and snapshots and begun else None
     return ExpectedHistory((*reader.keys, START), tuple(columns), fold.versions(), begins, settled)
 
 
 def _readable(
-    landed: Iterable[Sequence[tuple[Landed, list[Body]]]], connector: Connector, told: Told, *, passes: bool
+    landed: Iterable[Sequence[tuple[Landed, list[Body]]]],
+    connector: Connector,
+    told: Told,
+    held: Collection[int],
+    *,
+    passes: bool,
 ) -> Iterator[tuple[Landed | None, list[_Said]]]:
     """Yield of each step its snapshot, if it has one, and what is said in it.
 
     Args:
+        held: Positions of the first frames of updates that the table could not take.
         passes: What cannot be read is passed over, up to the next snapshot: the table has held there until then.
     """
     holds = False
     for step in landed:
         first, _ = step[0]
         if holds and not first.snapshot:
+            continue
+        if any(update.begin in held for update, _ in step):
+            holds = True
             continue
         try:
             said = [_moment(connector, change, each) for each, frames in step for change in told.changes(each, frames)]

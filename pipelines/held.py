@@ -4,12 +4,15 @@ A frame that cannot be decoded holds its table at the last good update. The ledg
 the newest counts::
 
     held ──┬──▶ passed         a fixed decoder read it, or a snapshot made it needless
+           ├──▶ passed over    the latter of a table with history
            └──▶ skipped ──┬──▶ passed         a snapshot made it needless, or a fixed decoder read it meanwhile
                           ├──▶ left out       the same of a table with history: its rows are right again
                           └──▶ skip undone    it holds again, as before
 
 A snapshot brings back the rows a skipped frame would have changed, but not their versions. So the history of a table is
-without the frame for good, and a rebuild and ``verify`` leave the frame out as the build did.
+without the frame for good, and a rebuild and ``verify`` leave the frame out as the build did. Where the table held
+until the snapshot, its history lacks the versions of all updates from the position on: ``verify`` leaves them out, and
+a rebuild brings them back if nothing holds it there any more.
 
 Clocks of several machines write events: an event is never noted as older than the one it follows.
 """
@@ -43,6 +46,8 @@ PASSED = "passed"
 """The table went beyond the position: a fixed decoder read it, or a snapshot made it needless."""
 SKIPPED = "skipped"
 """The frame is left out of what is decoded; with it left out the table is degraded until a snapshot passes."""
+PASSED_OVER = "passed over"
+"""A snapshot has passed what held: the history goes on without the updates from there to the snapshot."""
 LEFT_OUT = "left out"
 """A snapshot has passed the skipped frame, so the rows are right again; the history goes on without its versions."""
 UNDONE = "skip undone"
@@ -69,7 +74,7 @@ class Hold:
         update_position: Position of the first frame of the update it belongs to: the table stands before it.
         error_class: Stable name of what is wrong (`conf.errors`).
         resolved_at: When the newest event was that did more than hold.
-        resolution: What it did: `PASSED`, `SKIPPED`, `LEFT_OUT` or `UNDONE`; None when there was none.
+        resolution: What it did: `PASSED`, `PASSED_OVER`, `SKIPPED`, `LEFT_OUT` or `UNDONE`; None when there was none.
     """
 
     position: int
@@ -126,6 +131,16 @@ def skip(places: Places, feed: str, table: str, found: Hold, *, now: datetime) -
         _note(places, feed, table, [replace(found, resolved_at=max(now, found.found_at), resolution=SKIPPED)])
     elif known.resolution != SKIPPED:
         _note(places, feed, table, [_ended(replace(found, found_at=known.found_at), known, SKIPPED, now)])
+
+
+def pass_over(places: Places, feed: str, table: str, found: Hold) -> None:
+    """Note that a position was passed over, as another ledger tells. Safe to repeat. Raises StoreUnavailable."""
+    assert found.resolved_at is not None
+    known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position)
+    if known is None:
+        _note(places, feed, table, [found])
+    elif known.resolution != PASSED_OVER:
+        _note(places, feed, table, [_ended(found, known, PASSED_OVER, found.resolved_at)])
 
 
 def undo_skip(places: Places, feed: str, table: str, skipped: Hold, *, now: datetime) -> None:

@@ -169,6 +169,10 @@ class Planner:
         cut = _cut(state.stream, state.applied, choice, _most_frames(limits, mean_frame_bytes))
         return self._plan(state, cut, waiting, choice)
 
+    def position(self, table: str) -> int:
+        """Return the position the table has reached, as far as is known here; -1 for none."""
+        return self._tables[table].applied
+
     def applied(self, table: str, position: int) -> None:
         """Note that the table has reached ``position``, the end of an update."""
         self._tables[table].pass_over(position, self._landed)

@@ -13,7 +13,19 @@ from typing import NamedTuple
 
 from connectors.base import Cut
 from pipelines.cuts import position_reached, read_cuts
-from pipelines.held import LEFT_OUT, PASSED, SKIPPED, Hold, HoldState, hold, quarantined, resolve, skip, version
+from pipelines.held import (
+    LEFT_OUT,
+    PASSED,
+    PASSED_OVER,
+    SKIPPED,
+    Hold,
+    HoldState,
+    hold,
+    quarantined,
+    resolve,
+    skip,
+    version,
+)
 from pipelines.places import Places
 
 
@@ -118,7 +130,7 @@ class Quarantine:
             if known.position > cut.last or known.position in left_out:
                 return None
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
-                return PASSED
+                return self._passed(known, cut.spans[0][0])
             return self._superseded if known.resolution == SKIPPED and cut.replaces else None
 
         if resolve(self.places, self.feed, self.table, resolution, now=now):
@@ -127,16 +139,23 @@ class Quarantine:
     def catch_up(self, *, now: datetime) -> None:
         """Look, and note what an earlier builder could not note before it died. Raises StoreUnavailable."""
         self.look()
-        if not any(known.resolution == SKIPPED for known in self._left_out.values()):
+        if not self.holding and not any(known.resolution == SKIPPED for known in self._left_out.values()):
             return
-        replacing = [cut for cut in read_cuts(self.places, self.feed, table=self.table) if cut.replaced]
-        newest = max((cut.first_position for cut in replacing), default=-1)
+        cuts = read_cuts(self.places, self.feed, table=self.table)
+        newest = max((cut.first_position for cut in cuts if cut.replaced), default=-1)
 
         def resolution(known: Hold) -> str | None:
-            return self._superseded if known.resolution == SKIPPED and known.position < newest else None
+            if known.resolution == SKIPPED:
+                return self._superseded if known.position < newest else None
+            passing = next((cut for cut in cuts if known.holds and cut.last_position >= known.position), None)
+            return None if passing is None else self._passed(known, passing.first_position)
 
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
+
+    def _passed(self, known: Hold, begins: int) -> str:
+        """Return the resolution of what a cut has passed that begins at a position."""
+        return PASSED_OVER if self.keeps_history and known.holds and known.update_position < begins else PASSED
 
     @property
     def _superseded(self) -> str:

@@ -35,15 +35,18 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import ApplyError, PositionGap, RebuildNeeded
+from conf.errors import ApplyError, PositionGap, RebuildNeeded, SchemaDrift
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
 from pipelines.build import FeedBuild
 from pipelines.cuts import (
+    HISTORY_BEGINS,
+    REBUILT,
     CommitNote,
     app_id,
     begins_at,
+    history_begins_at,
     history_id,
     newest_note,
     read_cuts,
@@ -52,7 +55,7 @@ from pipelines.cuts import (
     tombstones_id,
 )
 from pipelines.expected import Told
-from pipelines.held import LEFT_OUT, PASSED, SKIPPED, Hold, quarantined, resolve, skip
+from pipelines.held import LEFT_OUT, PASSED, PASSED_OVER, SKIPPED, Hold, holds, pass_over, quarantined, resolve, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
@@ -61,6 +64,10 @@ from pipelines.swap import Live, SideTable, TableMoved, rows_of_both, swap_in, s
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
+
+
+_OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
+"""What holds a table for good whose columns or keys are not those of the source."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,8 @@ class Rebuilt(NamedTuple):
     """Version of the silver table that is the rebuilt one."""
     updates: int
     """Whole updates it was built from."""
+    begins: int | None
+    """Position from which its history was made, where it lacks what was before; else None."""
 
 
 class _Part(NamedTuple):
@@ -211,14 +220,14 @@ class Rebuild:
         goal = max(each.position for each in live)
         if goal < self._floor():  # what led there was dropped while the table was not in the feed
             goal = -1
-        _copy_skips(self._places, self._side, self.feed.name, self.table)
-        reached = self._build(before=None if goal < 0 else goal + 1)
-        if goal >= 0 and reached != goal:
+        further = goal < 0 or self._is_outgrown()
+        reached, begins = self._built(before=None if further else goal + 1)
+        if reached < goal or (reached > goal and not further):
             raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
         _copy_skips(self._side, self._places, self.feed.name, self.table)
-        note = self._note(reached)
+        note = self._note(reached, begins)
         side = self._write_side_table(live[-1], note)
         note = replace(note, keeps_aside=side is not None)
         version = -1
@@ -228,9 +237,9 @@ class Rebuild:
         if side is not None:
             self._tidy_side_table(live[-1]._replace(position=reached), side, note)
         _copy_resolutions(self._side, self._places, self.feed.name, self.table)
-        resolve(self._places, self.feed.name, self.table, _is_done, now=datetime.now(UTC))
+        resolve(self._places, self.feed.name, self.table, partial(_is_done, reached), now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
-        return Rebuilt(self.table, reached, version, note.updates)
+        return Rebuilt(self.table, reached, version, note.updates, begins)
 
     def _write_side_table(self, live: Live, note: CommitNote) -> SideTable | None:
         """Write rows aside that are right for the old table and for the new one; None where neither has any."""
@@ -263,13 +272,40 @@ class Rebuild:
         Told(self._places.bronze(self.feed.name), reader, goal, ()).finish()
         return reader.keys
 
-    def _build(self, *, before: int | None) -> int:
+    def _is_outgrown(self) -> bool:
+        """Tell whether the table stands before columns or keys that only a new one can have."""
+        known = holds(self._places, self.feed.name, self.table)
+        return any(each.error_class in _OUTGROWN for each in known)
+
+    def _built(self, *, before: int | None) -> tuple[int, int | None]:
+        """Build the new table as far as it goes; return the position it has reached, and where its history begins.
+
+        A history whose columns or keys changed on the way begins behind the last such change; None for any other.
+        """
+        begun = history_begins_at(self._places, self.feed.name, self.table) if self._keeps_history else 0
+        past = begun - 1 if begun else None
+        while True:
+            _copy_skips(self._places, self._side, self.feed.name, self.table)
+            try:
+                return self._build(before=before, past=past), None if past is None else past + 1
+            except (SchemaDrift, RebuildNeeded):
+                found = holds(self._side, self.feed.name, self.table)
+                begins = min((each.position for each in found if each.error_class in _OUTGROWN), default=0)
+                snapshots = self.connector.has_snapshots(self.feed.tables[self.table])
+                if not self._keeps_history or not snapshots or begins - 1 <= (0 if past is None else past):
+                    raise
+                past = begins - 1
+                self._tidy()
+
+    def _build(self, *, before: int | None, past: int | None) -> int:
         """Build the new table as far as it goes; return the position it has reached."""
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
-        build = FeedBuild(lambda: self.spark, self.settings, self.connector, feed, places=self._side, before=before)
+        build = FeedBuild(
+            lambda: self.spark, self.settings, self.connector, feed, places=self._side, before=before, past=past
+        )
         build.refresh()
         while True:
-            (step,) = build.step()
+            step = build.step(self.table)
             if step.error is not None and not step.moved:
                 raise step.error
             if not step.moved:
@@ -278,8 +314,8 @@ class Rebuild:
     def _rows_at(self, place: Place) -> DataFrame:
         return own_session(self.spark).read.format("delta").load(place.url)
 
-    def _note(self, reached: int) -> CommitNote:
-        newest = newest_note(self._side.silver(self.feed.name, self.table))
+    def _note(self, reached: int, begins: int | None) -> CommitNote:
+        newest = newest_note(open_table(self._side.silver(self.feed.name, self.table)))
         assert newest is not None, "it has reached a position"
         cuts = read_cuts(self._side, self.feed.name, table=self.table)
         return CommitNote(
@@ -290,7 +326,7 @@ class Rebuild:
             last_position=reached,
             replaced=True,
             updates=sum(cut.updates for cut in cuts),
-            notes={"rebuilt": 1},
+            notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
             settings=newest.settings,
         )
 
@@ -309,15 +345,26 @@ def _copy_skips(source: Places, target: Places, feed: str, table: str) -> None:
 
 
 def _copy_resolutions(built: Places, live: Places, feed: str, table: str) -> None:
-    """Note of the skipped frames what the new table's snapshots have made of them."""
+    """Note what the new table's snapshots have made of skipped frames and of what held it, and what holds no more."""
+    over = [each for each in quarantined(built, feed, table) if each.resolution == PASSED_OVER]
     for each in quarantined(built, feed, table):
         if each.resolution in (PASSED, LEFT_OUT) and each.resolved_at is not None:
             resolve(live, feed, table, partial(_resolution_of, each), now=each.resolved_at)
+    for each in over:
+        pass_over(live, feed, table, each)
+    still = {each.position for each in over}
+
+    def taken(known: Hold) -> str | None:
+        return PASSED if known.resolution == PASSED_OVER and known.position not in still else None
+
+    resolve(live, feed, table, taken, now=datetime.now(UTC))
 
 
-def _is_done(known: Hold) -> str | None:
+def _is_done(reached: int, known: Hold) -> str | None:
     """Return the resolution of what asked for the rebuild: builds that run go on."""
-    return PASSED if known.holds and known.error_class == RebuildNeeded.error_class else None
+    asked = known.error_class == RebuildNeeded.error_class
+    outgrown = known.error_class == SchemaDrift.error_class and known.position <= reached
+    return PASSED if known.holds and (asked or outgrown) else None
 
 
 def _resolution_of(resolved: Hold, known: Hold) -> str | None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from subprocess import Popen
 from traceback import walk_tb
@@ -216,8 +218,11 @@ def _start(options: Mapping[str, str]) -> SparkSession:
     except BaseException as interrupt:
         _end_half_started(interrupt)
         raise
+    interrupted = signal.getsignal(signal.SIGINT)
     try:
         SparkContext(conf=spark_conf, gateway=gateway)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupted)  # which Spark has taken for itself
         session = SparkSession.builder.getOrCreate()
         logging4j = gateway.jvm.org.apache.logging.log4j
         for name in _TOLD_TWICE:

@@ -49,27 +49,19 @@ def mean_row_bytes(table: DeltaTable) -> float:
     return (pc.sum(files["size_bytes"]).as_py() or 0) / rows if rows else 0.0
 
 
-def is_small(place: Place) -> bool:
-    """Tell whether a table's files are so small that all of them are written anew in no time. Reads its log.
-
-    Raises:
-        StoreUnavailable: The table cannot be read now.
-    """
-    opened = open_table(place)
+def is_small(opened: DeltaTable | None) -> bool:
+    """Tell whether a table's files are so small that all of them are written anew in no time, or there are none."""
     return opened is None or (pc.sum(pa.table(opened.get_add_actions())["size_bytes"]).as_py() or 0) <= _SMALL
 
 
-def skipping_bounds(place: Place, bounds: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def skipping_bounds(opened: DeltaTable | None, bounds: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     """Return those bounds of columns by which some files of a table are skipped, as its log alone tells.
 
     Args:
+        opened: The table; None where there is none.
         bounds: Smallest and largest value by column, both inclusive. Only columns of whole numbers skip files here.
-
-    Raises:
-        StoreUnavailable: The table cannot be read now.
     """
-    opened = open_table(place) if bounds else None
-    if opened is None:
+    if opened is None or not bounds:
         return {}
     files = pa.table(opened.get_add_actions(flatten=True))
     return {name: ends for name, ends in bounds.items() if _skips(files, name, *ends)}
@@ -106,7 +98,7 @@ def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, st
 
 
 @contextmanager
-def naming_the_store(place: Place) -> Iterator[None]:
+def naming_the_store(place: Place | str) -> Iterator[None]:
     """Turn what delta-rs raises inside the block into StoreUnavailable, which names the place."""
     try:
         yield

@@ -27,10 +27,10 @@ from pydantic import BaseModel, ConfigDict
 from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
 from connectors.base import Connector, Feed, Keeps
 from pipelines.compare import Comparison, Key, compare
-from pipelines.cuts import app_id, begins_at, history_id, last_cuts, position_reached, tombstones_id
+from pipelines.cuts import app_id, begins_at, history_begins_at, history_id, last_cuts, position_reached, tombstones_id
 from pipelines.expected import Expected, fold_bronze
 from pipelines.expected_history import fold_history
-from pipelines.held import quarantined
+from pipelines.held import PASSED_OVER, quarantined
 from pipelines.kept_aside import failing_rows
 from pipelines.places import Place, Places, history_of
 from pipelines.store import naming_the_store, open_table
@@ -148,7 +148,7 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     Raises:
         StoreUnavailable: A table cannot be read now.
     """
-    name, reached = history_of(table), position_reached(places, feed.name, table)
+    name, reached, settings = history_of(table), position_reached(places, feed.name, table), feed.tables[table]
     history = read_silver(places.history(feed.name, table), history_id(feed.name, table))
     again = f"run `silverfold rebuild {feed.name} {table}`"
     if history is None and reached < 0:
@@ -159,10 +159,21 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
         behind = f"it stands at {history.position}, but the table at {reached}: {again}"
         return unknown(name, behind, history, Verdict.DIFFERENT)
     bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
+    over = [each.update_position for each in quarantined(places, feed.name, table) if each.resolution == PASSED_OVER]
     since = begins_at(places, connector, feed, table)
     try:
         with naming_the_store(bronze):
-            expected = fold_history(bronze, connector, feed, table, history.position, left_out=left_out, since=since)
+            expected = fold_history(
+                bronze,
+                connector,
+                feed,
+                table,
+                history.position,
+                left_out=left_out,
+                passed_over=over,
+                since=since,
+                begins_at=history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0,
+            )
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(name, str(error), history)
     return compared(name, expected, history._replace(rows=expected.comparable(history.rows)), reason=_partly(since))

@@ -69,8 +69,11 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
         raise SchemaDrift(f"the source lacks the key {missing[0]}", table=table)
 
 
-def drift(current: T.StructType, wanted: T.StructType, *, table: str) -> Drift:
+def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: str = "") -> Drift:
     """Return how a table's columns are to change.
+
+    Args:
+        remedy: What the message of the error is to end with.
 
     Raises:
         SchemaDrift: A column is gone or has a type that cannot be followed.
@@ -78,7 +81,7 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str) -> Drift:
     have = {field.name.lower(): field for field in current}
     gone = [field.name for field in current if field.name.lower() not in {each.name.lower() for each in wanted}]
     if gone:
-        raise SchemaDrift(f"the source lacks column {gone[0]} now", table=table)
+        raise SchemaDrift(f"the source lacks column {gone[0]} now{remedy}", table=table)
     wanted_types = {field.name.lower(): field.dataType for field in wanted}
     added, widened, inside = [], [], list[Inside]()
     for field in wanted:
@@ -91,7 +94,7 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str) -> Drift:
             inside += grown
         elif not _wider(field.dataType, known.dataType):
             found, expected = field.dataType.simpleString(), known.dataType.simpleString()
-            raise SchemaDrift(f"column {field.name} is {found} now, was {expected}", table=table)
+            raise SchemaDrift(f"column {field.name} is {found} now, was {expected}{remedy}", table=table)
     changed = {field.name: field.dataType for field in widened}
     changed |= {each.path[0]: wanted_types[each.path[0].lower()] for each in inside}
     columns = [T.StructField(field.name, changed.get(field.name, field.dataType)) for field in current]

@@ -62,6 +62,7 @@ def keep_history(
     path: str,
     *,
     recorded: Recorded,
+    before: DataFrame | None = None,
     moments: Moments = Moments(),
     upsert: bool = False,
     moves: bool = False,
@@ -75,6 +76,7 @@ def keep_history(
     Args:
         changes: Change rows (`transforms.changes`), any number per key; those with ``error`` are left out. Their
             session carries the commit's settings.
+        before: The history table as it is, at a version; without, that is looked up.
         upsert: An update of a row that is not there begins one.
         moves: Some changes may move keys. Only in landing order.
         ranges: Of a positional key without moves: rows from ``first_key`` to ``last_key``, inclusive, end at position
@@ -92,7 +94,9 @@ def keep_history(
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     check_names(row, reserved=(START, END), table=recorded.app_id)
     schema = _schema(key, row, listed.schema[moments.column].dataType)
-    history = _opened(changes.sparkSession, path, schema, table=recorded.app_id)
+    if before is None or not _has(before.schema, schema):
+        before = _opened(changes.sparkSession, path, schema, table=recorded.app_id)
+    history = before
     listed = typed_as(listed, history.schema)
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     with ExitStack() as kept:
@@ -123,6 +127,10 @@ def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: st
     follow_columns(session, path, schema, table=table)
     newest = session.sql(f"DESCRIBE HISTORY {path_table(path)} LIMIT 1").collect()[0]["version"]
     return session.read.format("delta").option("versionAsOf", newest).load(path)
+
+
+def _has(have: T.StructType, want: T.StructType) -> bool:
+    return {(field.name, field.dataType) for field in want} <= {(field.name, field.dataType) for field in have}
 
 
 def _removed(changes: DataFrame, standing: DataFrame, ranges: DataFrame) -> DataFrame:

@@ -7,17 +7,19 @@ gets every row as an insert, which is added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.errors import InvalidValue
 from connectors.sbe.layout import Layout, Source, column_options
-from connectors.sbe.operations import DELETE, INSERT, UPDATE, operations, unlisted
+from connectors.sbe.operations import DELETE, INSERT, UPDATE, operations, unlisted, unnamed
 from connectors.sbe.options import SbeTable
 from connectors.wire.sbe.columnar.decode import column_reader
 from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION
@@ -92,9 +94,12 @@ class ChangeReader:
         columns = [levels[source.level].of_rows(source) for source in self.layout.columns]
         ops, known = self._operations(columns)
         told = Rows(pa.array(positions[message]), pa.array(ordinals, pa.int32()), columns, ops)
-        yield self._batch(told, self._present(levels, columns) if self.table.keys else None).filter(known)
-        if not pc.all(known, min_count=0).as_py():
-            yield self._unlisted(told, pc.invert(known))
+        named = {source.name: self._named(told, source) for source in self._named_keys}
+        good = reduce(pc.and_, named.values(), known)
+        yield self._batch(told, self._present(levels, columns) if self.table.keys else None).filter(good)
+        yield from self._refused(told, self.table.operation, known, unlisted)
+        for name, which in named.items():
+            yield from self._refused(told, name, which, unnamed)
 
     def _levels(self, messages: pa.Array) -> list[Level]:
         levels = [Level(messages, np.arange(len(messages)))]
@@ -150,13 +155,27 @@ class ChangeReader:
         codes[partial] = which.reshape(-1)
         return pa.array(told, _NAMES).take(pa.array(codes, mask=~partial))
 
-    def _unlisted(self, told: Rows, which: pa.Array) -> pa.RecordBatch:
-        """Return the errors of rows whose operation nobody said the meaning of."""
-        name = self.table.operation
+    @property
+    def _named_keys(self) -> list[Source]:
+        """The columns of the key that are enums."""
+        return [source for source in self.layout.columns if source.name in self.table.keys and source.values]
+
+    def _named(self, told: Rows, source: Source) -> pa.Array:
+        """Tell of each row whether an enum has a value that the schema knows."""
+        values = told.columns[self.layout.columns.index(source)]
+        return pc.or_(pc.is_in(values, pa.array(source.values, pa.string())), values.is_null())
+
+    def _refused(
+        self, told: Rows, name: str, good: pa.Array, refusal: Callable[[str, str, Any], InvalidValue]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the errors of the rows of which a column's value has no meaning, if there are any."""
+        if pc.all(good, min_count=0).as_py():
+            return
+        which = pc.invert(good)
         values = told.columns[self.layout.row.get_field_index(name)].filter(which).to_pylist()
-        reasons = [unlisted(self.layout.message.name, name, value) for value in values]
+        reasons = [refusal(self.layout.message.name, name, value) for value in values]
         classes = pa.array([error.error_class for error in reasons], pa.string())
-        return self._errors(told.positions.filter(which), classes, pa.array([str(e) for e in reasons], pa.string()))
+        yield self._errors(told.positions.filter(which), classes, pa.array([str(e) for e in reasons], pa.string()))
 
     def _errors(self, positions: pa.Array, classes: pa.Array, reasons: pa.Array) -> pa.RecordBatch:
         errors = pa.StructArray.from_arrays([classes, reasons], fields=list(_ERROR))

@@ -1,4 +1,4 @@
-"""Which values of an operation field do what to a row."""
+"""What values of enums mean to a row: which do what to it, and which may name it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ def operations(table: SbeTable, values: Iterable[str]) -> Mapping[str, Op]:
     usual: _Meanings = ((INSERTS, INSERT), (UPDATES, UPDATE), (DELETES, DELETE))
     known = {name.lower(): op for names, op in usual for name in names}
     return {value: known[value.lower()] for value in values if value.lower() in known}
+
+
+def unnamed(message: str, key: str, value: Any) -> InvalidValue:
+    """Return the error of a key's value that the schema has no name for.
+
+    Once a newer schema names it, rows would have another key than those that came before.
+    """
+    detail = f"{value!r} is no value of the key's enum: a schema that names it is needed"
+    return InvalidValue(detail, reason="key", element=f"{message}.{key}")
 
 
 def unlisted(message: str, operation: str, value: Any) -> InvalidValue:

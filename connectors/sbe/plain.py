@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from connectors.base import ControlFrame, PlainChange
-from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unlisted
+from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unlisted, unnamed
 from connectors.sbe.options import SbeTable
 from connectors.sbe.plainvalues import element_value, entry_value
 from connectors.wire.sbe.decode import decode
@@ -70,6 +70,9 @@ class SbePlainReader:
                 yield PlainChange(INSERT, position, (position, ordinal), row)
                 continue
             op = self._operation(row)
+            for name, names in self._names.items():
+                if row.get(name) not in (None, *names):
+                    raise unnamed(self.message.name, name, row[name])
             key = tuple(row.get(name) for name in self.table.keys)
             yield PlainChange(op, position, key, {} if op == DELETE else row)
 
@@ -84,10 +87,18 @@ class SbePlainReader:
 
     @cached_property
     def _operations(self) -> dict[str, Op]:
-        (column,) = (column for column in self._columns if column.name == self.table.operation)
-        encoding = column.body.field(column.element).encoding
-        assert isinstance(encoding, Enum), "settings are checked before"
-        return dict(operations(self.table, encoding.values.values()))
+        return dict(operations(self.table, self._names_of(self.table.operation)))
+
+    @cached_property
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        """Of the keys that are enums, the names that values have."""
+        return {name: names for name in self.table.keys if (names := self._names_of(name))}
+
+    def _names_of(self, name: str) -> tuple[str, ...]:
+        (column,) = (column for column in self._columns if column.name == name)
+        field = next((field for field in column.body.fields if field.name == column.element), None)
+        encoding = None if field is None else field.encoding
+        return tuple(encoding.values.values()) if isinstance(encoding, Enum) else ()
 
     @cached_property
     def _columns(self) -> list[_Column]:

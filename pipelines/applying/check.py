@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -20,7 +21,7 @@ from pipelines.applying.fold import Folded
 from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import counted
 from transforms.aside_columns import REASONS, UNEXPLAINED
-from transforms.changes import DELETE, INSERT, SNAPSHOT, struct_type
+from transforms.changes import DELETE, INSERT, SNAPSHOT, computed, struct_type
 from transforms.complete_rows import completed, row_after
 from transforms.expectations import FAILED, failures, is_kept_out, judged
 from transforms.merge import OP, POSITION, PRESENT, net_rows
@@ -50,12 +51,17 @@ def check_cut(job: CutJob, folded: Folded) -> Checked:
 
     Raises:
         DuplicateKey, NullKey: Two rows claim one of the table's keys, or one has none.
-        ExpectationFailed: A row fails a rule whose action is ``fail``.
+        ExpectationFailed: A row fails a rule whose action is ``fail``, or a rule cannot be judged of it.
     """
     if not job.completes and folded.waiting is None:
         return Checked(_as_they_are(job, folded), None, folded.notes)
-    rows = job.cached(judged(_rows(job, folded), job.target.rules))
-    counts = counted(rows, {**_claims(rows), **{f"failed.{n}": c for n, c in failures(job.target.rules).items()}})
+    unjudged = _rows(job, folded)
+    try:
+        rows = job.cached(judged(unjudged, job.target.rules))
+        counts = counted(rows, {**_claims(rows), **{f"failed.{n}": c for n, c in failures(job.target.rules).items()}})
+    except PySparkException:
+        _name_the_rule(job, unjudged)
+        raise
     _refuse(job, counts)
     out = is_kept_out(job.target.rules)
     op = F.when(out, F.lit(DELETE)).otherwise(F.col("op"))
@@ -108,6 +114,17 @@ def _refuse(job: CutJob, counts: Mapping[str, int]) -> None:
     failed = ", ".join(f"{rule}: {counts[name]}" for rule, name in forbidden.items() if name in counts)
     if failed:
         raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=job.target.name)
+
+
+def _name_the_rule(job: CutJob, rows: DataFrame) -> None:
+    """Raise ExpectationFailed if a rule is to blame for rows that cannot be judged. Runs Spark jobs."""
+    computed(rows)  # what else is wrong is raised as it is
+    for rule in job.target.rules:
+        try:
+            computed(judged(rows, [rule]))
+        except PySparkException as error:
+            reason = f"rule {rule.name} cannot be judged of a row: {error.getCondition()} (try_cast and such give NULL)"
+            raise ExpectationFailed(reason, table=job.target.name) from error
 
 
 def _aside(job: CutJob, failing: DataFrame, waiting: DataFrame | None, counts: Mapping[str, int]) -> DataFrame | None:

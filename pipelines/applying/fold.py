@@ -126,9 +126,8 @@ class _Folding:
         job = self._job
         if not self._by_sequence or job.nothing_before:
             return changes, None
-        buried = self._target.read(self._target.tombstones)
         before = _rows_before(job, changes, bounds={}, few=False)
-        return newer(changes, before, None if buried is None else by_key(buried, job.key)), before
+        return newer(changes, before, None if job.buried is None else by_key(job.buried, job.key)), before
 
     def _fold(self, changes: DataFrame) -> DataFrame:
         """Fold by the cheaper way where no update can be partial."""
@@ -251,7 +250,7 @@ def _marked(net: DataFrame, before: DataFrame) -> DataFrame:
 
 def _useful(job: CutJob, bounds: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
     """Return the bounds by which a reader of the table would skip files; others only make it dearer."""
-    return {} if job.nothing_before or job.aside is not None else skipping_bounds(job.target.place, bounds)
+    return {} if job.nothing_before or job.aside is not None else skipping_bounds(job.opened.table, bounds)
 
 
 def _with_ranges(job: CutJob, net: DataFrame) -> DataFrame:

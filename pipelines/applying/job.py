@@ -29,9 +29,9 @@ from pyspark.sql import types as T
 from conf.errors import SnapshotNeeded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
-from pipelines.applying.target import Target, check_built, differing, settings_of
-from pipelines.cuts import CommitNote, newest_note
-from pipelines.store import count_rows, mean_row_bytes, open_table
+from pipelines.applying.target import Opened, Target, check_built, differing, settings_of
+from pipelines.cuts import CommitNote, newest_note, position_in
+from pipelines.store import count_rows, mean_row_bytes
 from transforms.aside import in_force
 from transforms.aside_columns import OVER, REASONS, SINCE
 from transforms.changes import at_hand, cached, complete, struct_type, typed_as
@@ -70,7 +70,7 @@ class CutJob:
         drift: How they change; None where there is no table yet.
         current: The table before the cut, with these columns; None when there is none, or it is only added to. Lazy.
         aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
-        aside_version: Version of the side table; -1 when there is none.
+        opened: The tables before the cut.
         settings: What says which rows the table has: its stream, its keys, and `conf.model.Table.row_settings`.
         then: The same as it was when the table was last written; None where that is not known.
         is_small: So few rows take part that this process can hold them, whatever the size of the table.
@@ -88,7 +88,7 @@ class CutJob:
     drift: Drift | None
     current: DataFrame | None
     aside: DataFrame | None
-    aside_version: int
+    opened: Opened
     settings: Mapping[str, str | list[str]]
     then: Mapping[str, str | list[str]] | None
     is_small: bool
@@ -134,6 +134,12 @@ class CutJob:
     def renames(self) -> bool:
         """The rows before the cut are named by other keys than those after it."""
         return "keys" in self.other_settings
+
+    @property
+    def buried(self) -> DataFrame | None:
+        """The remembered deletes before the cut; None where there are none. Lazy."""
+        opened = self.opened.tombstones
+        return None if opened is None else self.target.read(self.target.tombstones, opened)
 
     @property
     def nothing_before(self) -> bool:
@@ -184,21 +190,21 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     told = decoded.dataframe()
     changes = complete(told) if _folding_finds_errors(target) else without_errors(told)
     check_key(struct_type(changes, "key"), table=target.name)
-    before = target.position()
-    current = target.read(target.place)
+    opened = target.opened()
+    before = position_in(opened.table, target.app_id)
+    current = None if opened.table is None else target.read(target.place, opened.table)
     wanted = _COLUMNS[target.keeps](target, struct_type(changes, "key"), source)
-    change = None if current is None else drift(current.schema, wanted, table=target.name)
+    change = None if current is None else drift(current.schema, wanted, table=target.name, remedy=_remedy(target))
     if change is not None and change.added and before >= 0 and _guesses(target, cut):
         raise SnapshotNeeded(column=change.added[0].name, table=target.name)
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
-    side_table = open_table(target.aside) if is_state else None
-    known = newest_note(target.place) if before >= 0 else None
+    known = newest_note(opened.table) if before >= 0 else None
     settings = settings_of(target, struct_type(changes, "key"))
     if known is not None:
-        check_built(target, cut, known, settings, side_table)
-    is_small = _is_small(target, decoded, side_table, survey)
-    aside = None if side_table is None else _rows_aside(target, side_table, columns, before)
+        check_built(target, cut, known, settings, opened)
+    is_small = _is_small(opened, decoded, survey)
+    aside = _rows_aside(target, opened.aside, columns, before)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
     check_rules(target.session, rules_of, target.rules, table=target.name)
     return CutJob(
@@ -213,7 +219,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
         drift=change,
         current=with_columns(current, columns) if is_state and current is not None else None,
         aside=at_hand(aside) if is_small and aside is not None else aside,
-        aside_version=-1 if side_table is None else side_table.version(),
+        opened=opened,
         settings=settings,
         then=None if known is None else known.settings,
         is_small=is_small,
@@ -231,14 +237,14 @@ def without_errors(changes: DataFrame) -> DataFrame:
     return listed.withColumn("op", F.when(F.col("error").isNotNull(), failed).otherwise(F.col("op")))
 
 
-def _is_small(target: Target, changes: ArrowRows, side_table: DeltaTable | None, survey: Survey) -> bool:
+def _is_small(opened: Opened, changes: ArrowRows, survey: Survey) -> bool:
     """Tell whether few rows take part, and none too large ones. How many are in wide ranges is not known."""
     if changes.count is None or changes.size is None or survey.wide_ranges:
         return False
-    aside = 0 if side_table is None else count_rows(side_table)
+    aside = 0 if opened.aside is None else count_rows(opened.aside)
     if aside is None or changes.count + aside > _FEW:
         return False
-    tables = [(changes.count + aside, open_table(target.place)), (aside, side_table)]
+    tables = [(changes.count + aside, opened.table), (aside, opened.aside)]
     return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= _FEW_BYTES
 
 
@@ -251,15 +257,24 @@ def _folding_finds_errors(target: Target) -> bool:
     return not target.connector.net and target.keeps is Keeps.STATE
 
 
+def _remedy(target: Target) -> str:
+    """Say what can be done about columns that the table cannot have."""
+    if target.upsert:
+        return ""
+    begun = " and lets its history begin there" if target.table.keeps_history else ""
+    rebuild = f"`silverfold rebuild {target.feed.name} {target.name}`"
+    return f": {rebuild} makes a new table of the newest snapshot{begun}"
+
+
 def _guesses(target: Target, cut: Cut) -> bool:
     """Tell whether the value of a new column is not known of the rows there are."""
     return target.connector.partial and not target.upsert and not cut.replaces
 
 
-def _rows_aside(target: Target, opened: DeltaTable, columns: T.StructType, position: int) -> DataFrame | None:
-    if count_rows(opened) == 0:
+def _rows_aside(target: Target, opened: DeltaTable | None, columns: T.StructType, position: int) -> DataFrame | None:
+    if opened is None or count_rows(opened) == 0:
         return None
-    rows = in_force(target.at_version(target.aside, opened.version()), position)
+    rows = in_force(target.read(target.aside, opened), position)
     return with_columns(rows, columns, PRESENT, REASONS, SINCE)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
-from pipelines.cuts import CommitNote, app_id, history_id, newest_note, position_reached, recorded_position
+from pipelines.cuts import CommitNote, app_id, history_id, newest_note, position_in, position_reached
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import count_rows, open_table
@@ -99,14 +99,28 @@ class Target:
         """Return the position the table has reached, read from its log; -1 for none."""
         return position_reached(self.places, self.feed.name, self.name)
 
-    def read(self, place: Place) -> DataFrame | None:
-        """Return the rows of a table; None where there is none. Lazy."""
-        opened = open_table(place)
-        return None if opened is None else self.at_version(place, opened.version())
+    def opened(self) -> Opened:
+        """Open what there is of the tables that take part. Raises StoreUnavailable."""
+        return Opened(
+            table=open_table(self.place),
+            history=open_table(self.history) if self.table.keeps_history else None,
+            tombstones=open_table(self.tombstones) if self.connector.sequenced else None,
+            aside=open_table(self.aside) if self.keeps is Keeps.STATE else None,
+        )
 
-    def at_version(self, place: Place, version: int) -> DataFrame:
-        """Return the rows of a version of a table: what is written to it later ends no cache of them. Lazy."""
-        return self.session.read.format("delta").option("versionAsOf", version).load(place.url)
+    def read(self, place: Place, opened: DeltaTable) -> DataFrame:
+        """Return the rows of a table as it was opened: what is written to it later ends no cache of them. Lazy."""
+        return self.session.read.format("delta").option("versionAsOf", opened.version()).load(place.url)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A silver table and those beside it as a cut finds them, each opened once; None for one that is not there."""
+
+    table: DeltaTable | None
+    history: DeltaTable | None
+    tombstones: DeltaTable | None
+    aside: DeltaTable | None
 
 
 def settings_of(target: Target, key: T.StructType) -> dict[str, str | list[str]]:
@@ -121,14 +135,14 @@ def check_built(
     cut: Cut,
     known: CommitNote,
     settings: Mapping[str, str | list[str]],
-    side_table: DeltaTable | None,
+    opened: Opened,
 ) -> None:
     """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them.
 
     What is beside the table may be of other settings than itself where a rebuild has died.
     """
     feed, table = target.feed.name, target.name
-    for what, note in (("the table", known), *_notes_beside(target, side_table)):
+    for what, note in (("the table", known), *_notes_beside(opened)):
         then = settings if note is None or note.settings is None else note.settings
         other = differing(then, settings)
         anew = cut.replaces and not (target.table.keeps_history and "keys" in other)
@@ -136,22 +150,20 @@ def check_built(
             was, now = (_shown(each.get(other[0])) for each in (then, settings))
             raise RebuildNeeded(f"{other[0]} is {now}, {what} was built with {was}", feed=feed, table=table)
     if target.table.keeps_history:
-        reached = recorded_position(target.history, history_id(feed, table))
+        reached = position_in(opened.history, history_id(feed, table))
         if reached < known.last_position:
             begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
             reason = f"its history {begun}, the table is at position {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
-    if known.keeps_aside and side_table is None:
+    if known.keeps_aside and opened.aside is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
 
 
-def _notes_beside(target: Target, side_table: DeltaTable | None) -> Iterator[tuple[str, CommitNote | None]]:
-    if target.table.keeps_history:
-        yield "its history", newest_note(target.history)
-    if target.connector.sequenced:
-        yield "its list of deletes", newest_note(target.tombstones)
-    if side_table is not None and count_rows(side_table) != 0:
-        yield "what is kept aside", newest_note(target.aside)
+def _notes_beside(opened: Opened) -> Iterator[tuple[str, CommitNote | None]]:
+    yield "its history", newest_note(opened.history)
+    yield "its list of deletes", newest_note(opened.tombstones)
+    if opened.aside is not None and count_rows(opened.aside) != 0:
+        yield "what is kept aside", newest_note(opened.aside)
 
 
 def differing(then: Mapping[str, str | list[str]], now: Mapping[str, str | list[str]]) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -20,7 +21,6 @@ from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_e
 from pipelines.applying.target import Target
 from pipelines.cuts import history_id, tombstones_id
 from pipelines.kept_aside import is_undecided
-from pipelines.places import Place
 from pipelines.store import is_small, open_table
 from transforms.aside import keep_aside
 from transforms.aside_columns import SINCE
@@ -105,13 +105,13 @@ def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
         recorded=recorded,
         upsert=target.upsert,
         bounds={} if job.rekeyed else folded.bounds,
-        options=_options(job, target.place),
+        options=_options(job, job.opened.table),
     )
 
 
-def _options(job: CutJob, place: Place) -> Mapping[str, str]:
+def _options(job: CutJob, opened: DeltaTable | None) -> Mapping[str, str]:
     """Return how changes of this cut are best merged into a table. A snapshot leaves equal rows where they are."""
-    return {**_at_hand(job), **(WHOLE_FILES if is_small(place) else {})}
+    return {**_at_hand(job), **(WHOLE_FILES if is_small(opened) else {})}
 
 
 def _at_hand(job: CutJob) -> Mapping[str, str]:
@@ -122,17 +122,19 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
     """Write what every update of the cut makes of its rows."""
     target, by_decoder = job.target, job.target.connector.net
     changes = _versions(job) if by_decoder else folded.changes
+    opened = job.opened.history
     keep_history(
         changes,
         target.history.url,
+        before=None if opened is None else target.read(target.history, opened),
         recorded=job.recorded(history_id(target.feed.name, target.name), checked.notes),
         moments=Moments(target.connector.sequenced, job.cut.settled),
         upsert=target.upsert,
         moves=folded.moves,
         ranges=_ranges_of_versions(job) if by_decoder else None,
-        tombstones=target.read(target.tombstones),
+        tombstones=job.buried,
         few=job.is_small,
-        options=_options(job, target.history),
+        options=_options(job, opened),
     )
 
 
@@ -168,8 +170,9 @@ def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
 def _write_aside(job: CutJob, rows: DataFrame) -> None:
     """Write the side table, unless a rebuild has written it since the cut looked at it: then nothing of this holds."""
     opened = open_table(job.target.aside)
-    later = [] if opened is None else opened.history(max(opened.version() - job.aside_version, 0))
-    if any(commit["version"] > job.aside_version and commit["operation"] == "WRITE" for commit in later):
+    before = -1 if job.opened.aside is None else job.opened.aside.version()
+    later = [] if opened is None else opened.history(max(opened.version() - before, 0))
+    if any(commit["version"] > before and commit["operation"] == "WRITE" for commit in later):
         raise Overtaken("the rows aside were written by another process meanwhile; try again", table=job.target.name)
     if (
         not job.other_settings

@@ -18,6 +18,7 @@ from rich.table import Table
 
 BENCHES: Mapping[str, tuple[str, ...]] = {
     "small": ("--rows", "5000", "--runs", "5"),
+    "many": ("--rows", "1000", "--runs", "2", "--shapes", "5x3", "1x10"),
     "silver": ("--rows", "200000", "--runs", "3"),
     "engine": ("--rows", "100000", "--changes", "1000", "--runs", "2"),
     "landing": ("--megabytes", "64", "--runs", "3"),

@@ -36,6 +36,7 @@ from pipelines.silver import SilverTable
 from pipelines.spark import start_spark
 from tests.bench.silver import report, settings_at, timed
 from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable
+from transforms.changes import computed
 from transforms.explain import letter
 from transforms.fold import fold
 from transforms.merge import Recorded, replace
@@ -299,8 +300,8 @@ def folds(bench: Bench, count: int, keys: int) -> None:
         ("partial rows, telling", lambda: fold(partial, letter=letter())),
     ]
     for name, way in ways:
-        seconds = [timed(lambda way=way: written(way())) for _ in range(bench.runs + 1)][1:]
-        limit = [timed(lambda: written(whole)) for _ in range(bench.runs)]
+        seconds = [timed(lambda way=way: computed(way())) for _ in range(bench.runs + 1)][1:]
+        limit = [timed(lambda: computed(whole)) for _ in range(bench.runs)]
         report("fold", seconds, limit, what=name, changes_per_second=int(count / statistics.median(seconds)))
 
 
@@ -319,15 +320,10 @@ def replaced(bench: Bench, rows: int) -> None:
         ours.append(
             timed(lambda net=net, run=run: replace(net, path_table(path), keys=["k"], recorded=Recorded("s", run + 1)))
         )
-        limit.append(timed(lambda: written(bench.spark.read.format("delta").load(path))))
+        limit.append(timed(lambda: computed(bench.spark.read.format("delta").load(path))))
     metrics = DeltaTable(path).history(1)[0]["operationMetrics"]
     wrote = {name: metrics[name] for name in metrics if name.startswith("numTargetFiles") and "Skipping" not in name}
     report("replace", ours[1:], limit[1:], rows=rows, wrote=wrote)
-
-
-def written(rows: DataFrame) -> None:
-    """Compute every row and keep none."""
-    rows.write.format("noop").mode("overwrite").save()
 
 
 def main() -> None:

@@ -61,13 +61,19 @@ def land_snapshot(places: Places, name: str, rows: int) -> LandedHistory:
 
 
 def send_columns(
-    history: LandedHistory, keys: np.ndarray[Any, Any], rng: np.random.Generator, *, modified: bool, kind: Kind
+    history: LandedHistory,
+    keys: np.ndarray[Any, Any],
+    rng: np.random.Generator,
+    *,
+    modified: bool,
+    kind: Kind,
+    table: str = "t",
 ) -> None:
     """Send random longs for every column of some rows."""
     ascending = keys.tolist()
     for column_id in range(len(COLUMNS)):
         values = rng.integers(0, 1 << 40, len(keys))
-        history.column("t", column_id, ascending, values, modified=modified, kind=kind)
+        history.column(table, column_id, ascending, values, modified=modified, kind=kind)
 
 
 def check(step: Step, *, inserted: int, updated: int) -> None:
@@ -108,7 +114,7 @@ def rebuild(spark: SparkSession, settings: Settings, rows: int, runs: int) -> No
         shutil.rmtree(places.cuts("big").url, ignore_errors=True)
         build = FeedBuild(lambda: spark, settings, CONNECTOR, feed("big"))
         build.refresh()
-        (step,) = build.step()
+        step = build.step("t")
         check(step, inserted=rows, updated=0)
 
     def copy_table() -> None:
@@ -128,7 +134,7 @@ def follow(spark: SparkSession, settings: Settings, rows: int, runs: int) -> Non
     history = land_snapshot(places, name, rows)
     build = FeedBuild(lambda: spark, settings, CONNECTOR, feed(name))
     build.refresh()
-    build.step()
+    build.step("t")
     silver, bare = places.silver(name, "t").url, f"{settings.warehouse}/bare"
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "false")
@@ -140,7 +146,7 @@ def follow(spark: SparkSession, settings: Settings, rows: int, runs: int) -> Non
     def cycle() -> None:
         landed = time.perf_counter()
         build.refresh()
-        (step,) = build.step()
+        step = build.step("t")
         visible.append(time.perf_counter() - landed)
         check(step, inserted=0, updated=CHANGED)
 

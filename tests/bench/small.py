@@ -101,8 +101,8 @@ def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespa
     settings, folder = settings_at(Path(live.places.warehouse)), Path(live.places.warehouse)
     build = FeedBuild(lambda: spark, settings, live.connector, live.feed)
     build.refresh()
-    first = build.step()
-    assert first[0].applied is not None, first
+    first = build.step("t")
+    assert first.applied is not None, first
     session, bare = own_session(spark), str(folder / f"{name}-bare")
     session.conf.set("spark.sql.adaptive.enabled", "false")
     key = "_row_key" if live.connector is DEEPHAVEN else "k"
@@ -115,7 +115,7 @@ def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespa
 
     def cut() -> None:
         build.refresh()
-        (step,) = build.step()
+        step = build.step("t")
         assert step.applied is not None, step
 
     def merge() -> None:

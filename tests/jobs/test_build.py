@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 import pipelines.spark
+from conf.errors import ExpectationFailed
+from conf.model import Build
 from connectors.base import Kind
 from jobs import cli
+from jobs.build import run
+from pipelines.build import Step
 from pipelines.places import Places
 from tests.support.landed_history import LandedHistory
 
@@ -62,3 +69,99 @@ def test_a_build_with_nothing_to_do_starts_no_spark(
         cli.main(["--conf", str(conf), "build", "market"])
 
     assert (ended.value.code, capsys.readouterr().out) == (0, "")
+
+
+def land(conf: Path, feed: str, *columns: str) -> None:
+    """Land a table of one row for a feed, and its settings."""
+    (conf / f"feeds/{feed}.toml").write_text(FEED)
+    history = LandedHistory({"quotes": dict.fromkeys(columns, "Long")})
+    history.connect()
+    history.snapshot("quotes", {1: dict.fromkeys(columns, 7)})
+    history.land(Places(str(conf / "lake")).bronze(feed), feed)
+
+
+def test_several_feeds_are_built_in_one_session_and_one_that_holds_harms_no_other(
+    spark: SparkSession, conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
+    land(conf, "market", "_position")
+    land(conf, "shop", "Qty")
+    land(conf, "store", "Qty")
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), "build", "--all"])
+
+    said = "silverfold: market.quotes holds: quotes: the source has a column _position, which is a name of ours\n"
+    assert (ended.value.code, capsys.readouterr().out) == (1, said)
+    places = Places(str(conf / "lake"))
+    rows = {
+        feed: spark.read.format("delta").load(places.silver(feed, "quotes").url).count() for feed in ("shop", "store")
+    }
+    assert rows == {"shop": 1, "store": 1}
+
+
+def test_a_feed_whose_tables_cannot_be_read_is_told_and_the_others_are_built(
+    spark: SparkSession, conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
+    land(conf, "market", "Qty")
+    land(conf, "shop", "Qty")
+    for file in (conf / "lake/bronze/market").glob("*.parquet"):
+        file.write_bytes(b"")
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), "build", "--all"])
+
+    said = capsys.readouterr()
+    assert ended.value.code == 3, said
+    assert "feed cannot be read" in said.err + said.out
+    assert spark.read.format("delta").load(Places(str(conf / "lake")).silver("shop", "quotes").url).count() == 1
+
+
+@dataclass
+class ScriptedBuild:
+    """A build of one table whose steps are told in advance."""
+
+    steps: list[Step]
+    feed = SimpleNamespace(name="market")
+    settings = SimpleNamespace(build=Build())
+    tables = ("quotes",)
+    landed = 0
+
+    def refresh(self) -> None:
+        pass
+
+    def step(self, _: str) -> Step:
+        return self.steps.pop(0)
+
+
+def test_a_table_that_is_tried_by_halves_goes_on_only_when_something_is_applied() -> None:
+    longer, shorter = (ExpectationFailed(reason, table="quotes") for reason in ("small: 6", "small: 1"))
+    halved = Step("quotes", None, moved=True)
+    held = [Step("quotes", None, error=shorter, moved=True), Step("quotes", None, error=shorter)]
+    steps = [Step("quotes", None, error=longer, moved=True), halved, *held]
+
+    with capture_logs() as logged:
+        faults = run([ScriptedBuild(steps)])  # type: ignore[list-item]  # scripted
+
+    assert faults == {("market", "quotes"): shorter}
+    assert [entry["event"] for entry in logged] == ["table holds"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "command line: FEED: found nothing, allowed: names of feeds, or --all"),
+        (["market", "--all"], "command line: FEED: found 'names and --all', allowed: names of feeds, or --all"),
+        (["market", "none"], "none"),
+    ],
+)
+@pytest.mark.parametrize("command", ["build", "receive"])
+def test_which_feeds_must_be_said(
+    conf: Path, capsys: pytest.CaptureFixture[str], command: str, arguments: list[str], said: str
+):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), command, *arguments])
+
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jobs.config.opened", interrupted)
+    monkeypatch.setattr("jobs.context.Invocation.feeds", interrupted)
     assert exits(["config", "check"]) == 130
     assert capsys.readouterr() == ("", "")
 

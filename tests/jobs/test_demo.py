@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -204,10 +204,11 @@ def plan(state: State, landed: int, applied: int) -> Plan:
 class ScriptedBuild:
     """Steps told in advance; the last ones again and again."""
 
-    steps: list[list[Step]]
+    steps: list[Step]
     unreadable: bool = False
+    tables = ("trades",)
 
-    def step(self) -> Sequence[Step]:
+    def step(self, _table: str) -> Step:
         return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
 
     def refresh(self) -> None:
@@ -279,7 +280,7 @@ def nothing_landed() -> FeedStatus:
 
 
 def test_what_is_missing_is_named_when_nothing_moves_any_more() -> None:
-    build = ScriptedBuild([[Step("trades", plan(State.WAITING_FOR_SNAPSHOT, 17, -1))]])
+    build = ScriptedBuild([Step("trades", plan(State.WAITING_FOR_SNAPSHOT, 17, -1))])
     clock = Clock()
     wrong = follower(build, ScriptedReceiver(), clock).run()
     assert wrong == "for 60 seconds nothing moved: trades is waiting_for_snapshot, 17 landed, -1 applied"
@@ -287,7 +288,7 @@ def test_what_is_missing_is_named_when_nothing_moves_any_more() -> None:
 
 
 def test_the_last_row_is_named_once_the_source_is_quiet() -> None:
-    build = ScriptedBuild([[Step("trades", plan(State.WAITING_FOR_UPDATE_END, 17, 3))]], unreadable=True)
+    build = ScriptedBuild([Step("trades", plan(State.WAITING_FOR_UPDATE_END, 17, 3))], unreadable=True)
     waiting = follower(build, ScriptedReceiver(), Clock())
     waiting.last_rows.set_result({"trades": 41})
     assert waiting.run() == (
@@ -297,14 +298,14 @@ def test_the_last_row_is_named_once_the_source_is_quiet() -> None:
 
 
 def test_patience_begins_anew_whenever_something_lands() -> None:
-    steps = [[Step("trades", plan(State.WAITING_FOR_SNAPSHOT, landed, -1))] for landed in range(40)]
+    steps = [Step("trades", plan(State.WAITING_FOR_SNAPSHOT, landed, -1)) for landed in range(40)]
     clock = Clock()
     follower(ScriptedBuild(steps), ScriptedReceiver(), clock).run()
     assert clock.now == 1000.0 + 39 * 5.0 + 65.0
 
 
 def test_a_dead_receiver_ends_the_following() -> None:
-    build = ScriptedBuild([[Step("trades", plan(State.SYNCED, 3, 3))]])
+    build = ScriptedBuild([Step("trades", plan(State.SYNCED, 3, 3))])
     wrong = follower(build, ScriptedReceiver(exit_code=3), Clock()).run()
     assert wrong == "the receiver ended with exit code 3:\nits last words"
 
@@ -323,7 +324,7 @@ def test_a_dead_receiver_ends_the_following() -> None:
     ],
 )
 def test_a_table_that_cannot_go_on_ends_the_following_unless_it_may_later(error: SilverfoldError, wrong: str) -> None:
-    build = ScriptedBuild([[Step("trades", plan(State.BEHIND, 9, 3), error=error)]])
+    build = ScriptedBuild([Step("trades", plan(State.BEHIND, 9, 3), error=error)])
     assert follower(build, ScriptedReceiver(), Clock()).run() == wrong
 
 

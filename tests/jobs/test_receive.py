@@ -1,10 +1,12 @@
 """The receive command as a process: how it stops, what it leaves behind, what its exit code says."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from random import Random
 
@@ -60,8 +62,8 @@ def places(conf):
 
 
 @contextmanager
-def started(conf, *arguments, program=("-m", "jobs.receive")):
-    command = [sys.executable, *program, "--conf", str(conf), "market", *arguments]
+def started(conf, *arguments, program=("-m", "jobs.receive"), feeds=("market",)):
+    command = [sys.executable, *program, "--conf", str(conf), *feeds, *arguments]
     environ = os.environ | {"SILVERFOLD__WAREHOUSE": str(conf / "lake")}
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -146,6 +148,27 @@ def test_the_second_receiver_of_a_feed_fences_the_first(conf, places, table):
     frames = landed(places)
     assert [frame.frame_seq for frame in frames] == list(range(len(frames)))
     assert replay(frames, "baskets").keys() == table.rows().keys()
+
+
+def test_of_several_feeds_in_one_process_one_that_is_fenced_leaves_the_others(conf, places, table):
+    def rows_of_bazaar():
+        return replay(landed(places.bronze("bazaar")), "baskets").keys()
+
+    (conf / "feeds/bazaar.toml").write_text((conf / "feeds/market.toml").read_text())
+    with started(conf, feeds=("--all",)) as both, ThreadPoolExecutor(1) as pool:
+        wait_for_snapshot(places)
+        told = pool.submit(lambda: next(line for line in both.stderr if "feed ended" in line))
+        with started(conf) as second:
+            wait_for_snapshot(places, epoch=2)
+            keep_changing(table, until=told.done)
+            wait_for_rows(places, table)
+            second.send_signal(signal.SIGTERM)
+            assert ended(second)[0] == 0
+        fenced = json.loads(told.result())
+        wait_until(lambda: rows_of_bazaar() == table.rows().keys(), "the other feed to go on", seconds=PATIENCE)
+        both.send_signal(signal.SIGTERM)
+        code, logged = ended(both)
+    assert (fenced["feed"], fenced["error_class"], code) == ("market", "FENCED", 4), logged
 
 
 def test_a_wrong_setting_is_exit_code_2(tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,6 @@ from conf.model import Build as BuildSettings
 from conf.model import CutLimits, Maintain
 from conf.model import Settings as Conf
 from connectors.base import Connector, Feed
-from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.held import holds, skip
 from pipelines.maintain import Maintenance
@@ -28,6 +26,7 @@ from tests.matrix.layout import Layout
 from tests.matrix.steps import Death
 from tests.support.commits import dying_at_commit
 from tests.support.deaths import Died
+from tests.support.running import run_once
 
 Found = TypeVar("Found")
 
@@ -64,8 +63,7 @@ class Engine:
         if running is None or running.connector != self.connector():  # there are other frames now that it misreads
             running = FeedBuild(lambda: self._spark, self._conf(), self.connector(), self.feed())
         self._running = running if self.settings.process == "same" else None
-        running.refresh()
-        return run(running, threading.Event(), follow=False, poll_seconds=1)
+        return run_once(running)
 
     def maintain(self) -> None:
         now = datetime.now(UTC)

@@ -16,7 +16,14 @@ from tests.support.landed_history import LandedHistory
 SMALL = {"small": {"condition": "Qty < 3", "action": "quarantine"}}
 
 
-@pytest.mark.parametrize("settings", [{}, {"expect": SMALL}, {"stored_as_scd_type": 2}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        pytest.param({"expect": SMALL}, marks=pytest.mark.nightly),
+        pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly),
+    ],
+)
 def test_two_builds_at_once_come_to_the_table(
     spark: SparkSession, warehouse: Path, settings: dict[str, object]
 ) -> None:

@@ -14,6 +14,7 @@ from conf.model import Expectation
 from pipelines.applying import write
 from pipelines.applying.check import Checked
 from pipelines.cuts import last_cuts
+from pipelines.held import quarantined
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
@@ -252,6 +253,24 @@ def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_o
 
 def aside_of(feed: Told) -> str:
     return feed.places.aside(FEED, STREAM).url
+
+
+@pytest.mark.parametrize("action", ["warn", "quarantine"])
+def test_a_rule_that_raises_an_error_of_a_row_holds_before_it_and_names_itself_until_the_row_is_mended(
+    spark: SparkSession, warehouse: Path, action: str
+) -> None:
+    feed, expect = told(spark, warehouse), {"fine": rule("b < 1000", "warn")["rule"], **rule("10 / b > 1", action)}
+    feed.history.update([change("update", 1, b=3)])
+    feed.history.update([change("update", 2, b=0)])
+
+    (held,) = feed.build(expect=expect).values()
+
+    assert "rule rule cannot be judged of a row: DIVIDE_BY_ZERO" in str(held)
+    assert feed.rows() == {1: ("x", 3), 2: ("y", 2)}
+    assert [each.error_class for each in quarantined(feed.places, FEED, STREAM)] == ["EXPECTATION_FAILED"]
+    feed.history.update([change("update", 2, b=4)])
+    assert feed.build(expect=expect) == {}
+    assert feed.rows() == {1: ("x", 3), 2: ("y", 4)}
 
 
 def test_a_history_passes_a_snapshot_that_what_cannot_be_read_overlays(spark: SparkSession, warehouse: Path) -> None:

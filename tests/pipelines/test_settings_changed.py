@@ -21,6 +21,7 @@ from connectors.sqlitecloud.options import SqliteCloudTable
 from pipelines.cuts import CommitNote, newest_note
 from pipelines.rebuild import Rebuild
 from pipelines.status import read_status
+from pipelines.store import open_table
 from pipelines.swap import Live
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table
@@ -176,7 +177,9 @@ def test_a_rebuild_in_several_cuts_that_ends_with_no_row_aside_asks_for_none(
     assert (market.rows(), market.is_equal()) == ({"AAPL": 6, "IBM": 21, "MSFT": 20}, True)
 
 
-@pytest.mark.parametrize("settings", [{"stored_as_scd_type": 2}, {"expect": SMALL}])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly), {"expect": SMALL}]
+)
 def test_what_a_rebuild_that_died_has_put_beside_the_table_holds_the_old_settings(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
@@ -205,10 +208,10 @@ def test_what_a_rebuild_that_died_has_put_beside_the_table_holds_the_old_setting
 
 def test_however_much_upkeep_came_after_the_last_cut_its_note_is_found(market: Market) -> None:
     place = market.built.places.silver(market.built.feed.name, "t")
-    known = newest_note(place)
+    known = newest_note(open_table(place))
     for number in range(110):
         DeltaTable(place.url).alter.set_table_properties({"delta.logRetentionDuration": f"interval {30 + number} days"})
-    assert (newest_note(place), known is None) == (known, False)
+    assert (newest_note(open_table(place)), known is None) == (known, False)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,11 @@ def test_an_interrupt_while_the_jvm_starts_leaves_none_behind(tmp_path):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_what_an_interrupt_does_is_left_to_the_process(spark):
+    handler = signal.getsignal(signal.SIGINT)
+    assert not getattr(handler, "__module__", "").startswith("pyspark")
+
+
 def test_a_running_session_is_not_changed_and_lends_its_options(spark, monkeypatch):
     running = spark.newSession()
     monkeypatch.setattr(SparkSession, "active", lambda: running)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,6 @@ import pipelines.build
 from conf.load import load_settings
 from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
-from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.places import Place, Places
@@ -35,6 +33,7 @@ from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
+from tests.support.running import run_once
 from tests.support.told import COLUMNS, FEED, STREAM, ToldConnector, ToldFeed, ToldHistory, ToldOptions, ToldTable
 
 LANES = 30
@@ -166,8 +165,7 @@ class Engine:
 
     def _run(self) -> None:
         feed_build = FeedBuild(lambda: self.spark, self.settings, self.connector, self.feed)
-        feed_build.refresh()
-        assert run(feed_build, threading.Event(), follow=False, poll_seconds=1) == {}
+        assert run_once(feed_build) == {}
 
     def committed(self, table: str = STREAM) -> dict[int, list[tuple[Any, ...]]]:
         """Return the rows of each committed version, by the position it stands at."""

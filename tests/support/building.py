@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +17,13 @@ from conf.model import Build, CutLimits, Settings
 from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.cuts import last_cuts
 from pipelines.held import Hold, holds
 from pipelines.places import Places
 from pipelines.store import open_table
 from tests.support.landed_history import LandedHistory
+from tests.support.running import run_once
 
 FEED = "market"
 
@@ -65,7 +64,7 @@ class Built:
 
     def build(self, feed_build: FeedBuild | None = None) -> dict[str, SilverfoldError]:
         """Apply everything that has landed; return what holds which table. Without a build, by a process of its own."""
-        return run(feed_build or self.start(), threading.Event(), follow=False, poll_seconds=1)
+        return run_once(feed_build or self.start())
 
     def land_and_build(self, history: LandedHistory) -> dict[str, SilverfoldError]:
         """Do both."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,11 @@ if TYPE_CHECKING:
 
 def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed) -> dict[str, SilverfoldError]:
     """Apply all that has landed; return what holds which table."""
-    from jobs.build import run  # noqa: PLC0415 - tests without Spark use the rest
-    from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
+    from pipelines.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
+    from tests.support.running import run_once  # noqa: PLC0415 - as above
 
     settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})
-    feed_build = FeedBuild(lambda: spark, settings, connector, feed)
-    feed_build.refresh()
-    return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+    return run_once(FeedBuild(lambda: spark, settings, connector, feed))
 
 
 def all_rows(opened: DeltaTable | None) -> list[dict[str, Any]]:

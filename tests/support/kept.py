@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +15,6 @@ from pyspark.sql import SparkSession
 from conf.load import load_settings
 from conf.model import Settings
 from connectors.base import Feed
-from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.held import HoldState
 from pipelines.maintain import Done, Maintenance
@@ -24,6 +22,7 @@ from pipelines.places import Place, Places
 from pipelines.quarantine import read_quarantine
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.verify import Verdict, verify_history, verify_table
+from tests.support.running import run_once
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
 
@@ -65,8 +64,7 @@ class Kept:
         """Land what was told, and apply it by a process of its own."""
         self.source.land()
         feed_build = FeedBuild(lambda: self.spark, self.settings, self.connector, self.feed)
-        feed_build.refresh()
-        assert bool(run(feed_build, threading.Event(), follow=False, poll_seconds=1)) is holds
+        assert bool(run_once(feed_build)) is holds
 
     def rebuild(self, token: str = "a") -> Rebuilt:
         return Rebuild(self.spark, self.settings, self.connector, self.feed, STREAM, token).run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ from pyspark.sql import SparkSession
 from conf.errors import SilverfoldError
 from conf.load import load_settings
 from connectors.base import Feed
-from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.cuts import last_cuts
 from pipelines.places import Place, Places
 from tests.support.change_model import Change
+from tests.support.running import run_once
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
 
@@ -36,8 +35,7 @@ class Told:
         feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
         build = FeedBuild(lambda: self.spark, local, self.connector, feed)
-        build.refresh()
-        return run(build, threading.Event(), follow=False, poll_seconds=1)
+        return run_once(build)
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         """Return silver's rows by ``k``."""

@@ -134,16 +134,18 @@ def receiving(feed: Feed, settings: Settings) -> Iterator[None]:
 def received(address: str, settings: Settings) -> None:
     """Receive until a signal comes."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
-    asyncio.run(until_stopped(CONNECTOR, feed_at(address), settings))
+    asyncio.run(until_stopped([(CONNECTOR, feed_at(address))], settings))
 
 
 @contextmanager
 def building(spark: SparkSession, settings: Settings, feed: Feed) -> Iterator[None]:
     """Run the build that follows bronze, in a thread, until the block ends."""
-    stop, seconds = threading.Event(), settings.build.poll_ms / 1000
+    stop = threading.Event()
 
     def build() -> None:
-        run(FeedBuild(lambda: spark, settings, CONNECTOR, feed), stop, follow=True, poll_seconds=seconds)
+        feed_build = FeedBuild(lambda: spark, settings, CONNECTOR, feed)
+        feed_build.refresh()
+        run([feed_build], stop, follow=True)
 
     thread = threading.Thread(target=build)
     thread.start()

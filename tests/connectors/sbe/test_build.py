@@ -275,6 +275,31 @@ def test_an_action_that_nobody_gave_a_meaning_holds_the_table(spark: SparkSessio
     assert [row["level"] for row in feed.rows("book")] == [0]
 
 
+def test_a_key_whose_value_has_no_name_yet_holds_the_table_until_the_schema_names_it(
+    spark: SparkSession, tmp_path: Path
+):
+    xml, whole = tmp_path / "market.xml", MARKET_XML.decode()
+    xml.write_text(whole.replace('<validValue name="Offer">O</validValue>', ""), encoding="utf-8")
+    feed = SbeFeed(tmp_path / "lake", {"book": table(**BOOK)}, str(xml))
+    offer = {"side": "Offer"}
+    feed.land(book(entry(0, "New", 5)), book(entry(0, "New", 6) | offer, entry(1, "New", 7)))
+
+    held = feed.build(spark)["book"]
+
+    assert "key in BookUpdate.side: 'O' is no value of the key's enum" in str(held)
+    assert len(feed.rows("book")) == 1
+    assert feed.verify("book").verdict is Verdict.EQUAL
+    xml.write_text(whole, encoding="utf-8")
+    feed.land(book(entry(0, "Change", 8) | offer))
+    assert feed.build(spark) == {}
+    assert sorted((row["side"], row["level"], row["size"]) for row in feed.rows("book")) == [
+        ("Bid", 0, 5),
+        ("Bid", 1, 7),
+        ("Offer", 0, 8),
+    ]
+    assert feed.verify("book").verdict is Verdict.EQUAL
+
+
 def test_verify_finds_what_was_planted(spark: SparkSession, tmp_path: Path):
     feed = SbeFeed(tmp_path, {"Trade": table(), "last": table(template="Trade", keys=["tradeId"])})
     feed.land(trade(1), trade(2), book())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,31 @@ def test_a_table_waits_at_what_cannot_be_read_until_a_snapshot_passes_it(spark: 
     assert feed.build(spark) == {}
     assert feed.rows("foo") == [{"id": 1, "n": 7, "m": "x"}]
     assert feed.verify("foo").verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")], ids=["spaced", "compact"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_change_that_does_not_fit_is_never_lost(
+    spark: SparkSession, tmp_path: Path, separators: tuple[str, str], others: int
+):
+    foo = described("foo", {"id": "INTEGER", "n": "INT"}, ["id"])
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    head = {"sender": "uuid", "channel": "foo", "type": "TABLE", "pk": ["id"]}
+    good = [{"type": "INSERT", "id": 2 + number, "n": 6} for number in range(others)]
+    feed.connect(
+        *snapshot_begins(foo),
+        selected(foo, [[1, 5]]),
+        snapshot_ends(foo),
+        *(
+            notified(json.dumps(head | {"payload": [each]}, separators=separators))
+            for each in [*good, {"type": "UPDATE", "id": 1, "n": "six"}]
+        ),
+    )
+
+    held = feed.build(spark)
+
+    assert "unfit_value in n: 'six' does not fit" in str(held.get("foo"))
+    assert len(feed.rows("foo")) == 1 + others
 
 
 def test_a_snapshot_with_a_null_in_a_key_holds_the_table_and_says_so(spark: SparkSession, tmp_path: Path):

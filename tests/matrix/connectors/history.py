@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +20,6 @@ from pyspark.sql import SparkSession
 from conf.errors import SilverfoldError
 from conf.load import load_settings
 from conf.model import Build, CutLimits
-from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.places import Place
 from pipelines.store import open_table
@@ -29,6 +27,7 @@ from pipelines.verify import Verdict, verify_history, verify_table
 from tests.matrix.checks import ASIDE, END, START, Different
 from tests.matrix.connectors.space import Settings
 from tests.matrix.connectors.world import FEED, Expected, Row, World
+from tests.support.running import run_once
 
 MakeWorld: TypeAlias = Callable[[Path, Settings, Random], World]
 
@@ -109,8 +108,7 @@ def _build(spark: SparkSession, world: World, *, frames: int) -> Mapping[str, Si
         return {}
     changed = {"warehouse": world.places.warehouse, "build": Build(cut=CutLimits(max_frames=frames))}
     settings = load_settings(None, "local", {}).model_copy(update=changed)
-    feed_build = FeedBuild(lambda: spark, settings, world.connector, world.feed)
-    return run(feed_build, threading.Event(), follow=False, poll_seconds=1)
+    return run_once(FeedBuild(lambda: spark, settings, world.connector, world.feed))
 
 
 def _compare(world: World, table: str, expected: Expected) -> None:

@@ -1,0 +1,37 @@
+"""What a signal does to a job that runs for good."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import time
+from jobs.stopping import stopped_by_signals
+
+with stopped_by_signals() as stop:
+    print("ready", flush=True)
+    stop.wait()
+    print("ending", flush=True)
+    time.sleep({seconds})
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_it_to_end_and_the_second_ends_it_at_once(number):
+    command = [sys.executable, "-c", PROGRAM.format(seconds=60)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in ("ready\n", "ending\n"):
+            assert process.stdout.readline() == line
+            process.send_signal(number)
+        assert (process.communicate(timeout=30)[0], process.returncode) == ("", -number)
+
+
+def test_one_signal_leaves_it_the_time_to_end_in_order():
+    command = [sys.executable, "-c", PROGRAM.format(seconds=0)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.communicate(timeout=30)[0], process.returncode) == ("ending\nended\n", 0)

@@ -1,0 +1,126 @@
+"""A table with history that holds until a snapshot passes what it could not take: what its history lacks is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.load import load_settings
+from connectors.base import Feed
+from pipelines.held import quarantined
+from pipelines.quarantine import Quarantine
+from pipelines.rebuild import Rebuild, Rebuilt
+from pipelines.verify import Verdict, verify_history, verify_table
+from tests.support.change_model import Change
+from tests.support.deaths import Died
+from tests.support.kept import rows_of
+from tests.support.telling import Told, change
+from tests.support.told import FEED, STREAM, ToldConnector, ToldOptions, ToldTable
+
+HISTORY: Mapping[str, Any] = {"stored_as_scd_type": 2}
+FAILS: Mapping[str, Any] = {**HISTORY, "expect": {"small": {"condition": "b < 100", "action": "fail"}}}
+JUDGES: Mapping[str, Any] = {**HISTORY, "on_unexplained": "error"}
+BAD = {
+    "a row that fails a rule": (FAILS, change("update", 1, b=500)),
+    "an update of nothing": (JUDGES, change("update", 9, b=5)),
+}
+COLUMNS = ("k", "b", "__START_AT", "__END_AT")
+
+
+class Tried(Told):
+    """A told table with history, and what is known of it."""
+
+    def tell(self, bad: Change) -> None:
+        """Tell what the table cannot take, and what comes after it; then a new connection's snapshot."""
+        self.snapshot(b=1)
+        self.history.update([change("update", 1, b=2)])
+        self.history.update([bad])
+        self.history.update([change("update", 2, b=3)])
+
+    def snapshot(self, *, b: int) -> None:
+        self.history.begin_snapshot()
+        self.history.snapshot_rows([change("snapshot", 1, a="x", b=b), change("snapshot", 2, a="y", b=0)])
+        self.history.end_snapshot()
+
+    def again(self) -> None:
+        self.history.connect()
+        self.snapshot(b=7)
+        self.history.update([change("update", 2, b=8)])
+
+    def feed(self, settings: Mapping[str, Any]) -> Feed:
+        return Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: ToldTable(source="T", **settings)})
+
+    def rebuild(self, settings: Mapping[str, Any]) -> Rebuilt:
+        conf = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
+        return Rebuild(self.spark, conf, self.connector, self.feed(settings), STREAM, "a").run()
+
+    def verdicts(self) -> set[Verdict]:
+        given = (self.places, self.connector, self.feed(HISTORY), STREAM)
+        return {verify_table(*given).verdict, verify_history(*given).verdict}
+
+    def resolutions(self) -> list[str | None]:
+        return [each.resolution for each in quarantined(self.places, FEED, STREAM)]
+
+    def versions(self) -> list[tuple[Any, ...]]:
+        return rows_of(self.places.history(FEED, STREAM), COLUMNS)
+
+
+@pytest.fixture
+def told(spark: SparkSession, warehouse: Path) -> Tried:
+    return Tried(spark, warehouse, ToldConnector())
+
+
+@pytest.mark.parametrize(
+    "kind", ["a row that fails a rule", pytest.param("an update of nothing", marks=pytest.mark.nightly)]
+)
+@pytest.mark.parametrize("at_once", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["in parts", "at once"])
+def test_the_history_lacks_what_was_passed_over_and_verify_and_rebuild_know(
+    told: Tried, kind: str, at_once: bool
+) -> None:
+    settings, bad = BAD[kind]
+    told.tell(bad)
+    if not at_once:
+        assert told.build(**settings).keys() == {STREAM}
+    told.again()
+
+    assert told.build(**settings) == {}
+    before = told.versions()
+    known = (told.resolutions(), told.verdicts())
+    told.rebuild(settings)
+
+    assert known == (["passed over"], {Verdict.EQUAL})
+    assert (told.resolutions(), told.verdicts(), told.versions()) == (*known, before)
+
+
+def test_a_rebuild_brings_back_what_nothing_holds_any_more(told: Tried) -> None:
+    told.tell(change("update", 1, b=500))
+    told.again()
+    assert told.build(**FAILS) == {}
+
+    assert [told.rebuild(settings).begins for settings in (FAILS, HISTORY)] == [None, None]
+
+    assert (told.resolutions(), told.verdicts()) == (["passed"], {Verdict.EQUAL})
+    assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 500, 7]
+
+
+def test_a_process_that_dies_before_it_notes_it_leaves_the_note_to_the_next(
+    told: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.tell(change("update", 1, b=500))
+    assert told.build(**FAILS).keys() == {STREAM}
+    told.again()
+    with monkeypatch.context() as patch:
+        patch.setattr(Quarantine, "passed", dies)
+        with pytest.raises(Died):
+            told.build(**FAILS)
+
+    assert told.build(**FAILS) == {}
+    assert (told.resolutions(), told.verdicts()) == (["passed over"], {Verdict.EQUAL})
+
+
+def dies(*_: object, **__: object) -> None:
+    raise Died

@@ -1,0 +1,13 @@
+"""Runs a build as the command does."""
+
+from __future__ import annotations
+
+from conf.errors import SilverfoldError
+from jobs.build import run
+from pipelines.build import FeedBuild
+
+
+def run_once(feed_build: FeedBuild) -> dict[str, SilverfoldError]:
+    """Apply all that has landed; return what holds which table."""
+    feed_build.refresh()
+    return {table: fault for (_feed, table), fault in run([feed_build]).items()}
