@@ -95,6 +95,13 @@ _TOLD_TWICE = (
 )
 """Loggers by which a failed query prints its stack several times, though it is raised too."""
 
+_RAISED_TOO = (
+    "KeyboardInterrupt while sending command.",
+    "Exception while sending command.",
+    "Exception occurred while shutting down connection",
+)
+"""What py4j says above the traceback of an error that it raises."""
+
 _ANSWERS_WITHIN = 30.0
 """Seconds for a Spark Connect server to answer at all."""
 
@@ -207,7 +214,8 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         check_java(os.environ)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
-    logging.getLogger().addFilter(_is_not_raised_too)
+    for name in (None, "py4j.clientserver"):
+        logging.getLogger(name).addFilter(_is_not_raised_too)
     spark_conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     output = JvmOutput()
     try:
@@ -237,7 +245,7 @@ def _start(options: Mapping[str, str]) -> SparkSession:
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:
     """Keep back the tracebacks that py4j prints when it is interrupted or its JVM ends, and then raises too."""
-    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
+    return record.msg not in _RAISED_TOO
 
 
 def _end_half_started(interrupt: BaseException) -> None:

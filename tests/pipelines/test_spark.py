@@ -1,9 +1,11 @@
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -226,3 +228,17 @@ def test_a_merge_works_on_a_table_with_deletion_vectors(spark, warehouse):
     )
     rows = spark.sql(f"SELECT k, v FROM {table} ORDER BY k").collect()
     assert [tuple(row) for row in rows] == [(1, "one"), (2, "zwei"), (4, "vier")]
+
+
+def test_py4j_prints_no_traceback_of_what_is_raised_too(spark, caplog):
+    client = spark.sparkContext._gateway._gateway_client
+
+    def interrupted() -> None:
+        connection = client._create_new_connection()  # this thread's
+        connection.socket.shutdown(socket.SHUT_RDWR)
+        connection.shutdown_socket(1, 2)  # which py4j does on Ctrl-C
+
+    thread = threading.Thread(target=interrupted)
+    thread.start()
+    thread.join()
+    assert caplog.records == []
