@@ -370,6 +370,13 @@ class Connector(Protocol):
     def stream(self, feed: Feed, table: str) -> str:
         """Return the stream that feeds a silver table, as frames name it. Several tables may have one."""
 
+    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
+        """Return what else than its stream and ``keys`` says which rows the table has, by name.
+
+        A table built under another value of one of them has rows that mean something else, and is built anew. A name
+        that was not there before says nothing.
+        """
+
     def problems(self, feed: Feed) -> Iterable[Problem]:
         """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""
 

@@ -214,8 +214,8 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         check_java(os.environ)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
-    for name in (None, "py4j.clientserver"):
-        logging.getLogger(name).addFilter(_is_not_raised_too)
+    for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
+        logger.addFilter(_is_not_raised_too)
     spark_conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     output = JvmOutput()
     try:

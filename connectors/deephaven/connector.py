@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
@@ -48,6 +48,10 @@ class DeephavenConnector:
     def stream(self, feed: Feed, table: str) -> str:
         """Return the table's own name: each is subscribed for itself."""
         return table
+
+    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
+        """Return those of the table's settings that say which rows it has."""
+        return feed.tables[table].row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: an address that is none, a schema that cannot be used."""

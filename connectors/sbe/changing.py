@@ -119,7 +119,7 @@ class ChangeReader:
             return pa.array([every]).take(pa.array(np.zeros(count, np.int8))), pa.array(np.ones(count, np.bool_))
         source = self.layout.column(self.table.operation)
         assert source is not None, "settings are checked before"
-        told = operations(self.table, source.values)
+        told = operations(self.table, source.values.values())
         ops = pa.array(told.values(), pa.string()).take(
             pc.index_in(columns[self.layout.columns.index(source)], pa.array(told, pa.string()))
         )
@@ -163,7 +163,7 @@ class ChangeReader:
     def _named(self, told: Rows, source: Source) -> pa.Array:
         """Tell of each row whether an enum has a value that the schema knows."""
         values = told.columns[self.layout.columns.index(source)]
-        return pc.or_(pc.is_in(values, pa.array(source.values, pa.string())), values.is_null())
+        return pc.or_(pc.is_in(values, pa.array(source.values.values(), pa.string())), values.is_null())
 
     def _refused(
         self, told: Rows, name: str, good: pa.Array, refusal: Callable[[str, str, Any], InvalidValue]

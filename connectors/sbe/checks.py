@@ -51,8 +51,8 @@ def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
         return
     for setting in ("inserts", "updates", "deletes"):
         for value in getattr(table, setting):
-            if value not in source.values:
-                yield Problem(f"{key}.{setting}", value, f"one of {', '.join(source.values)}")
-    if not operations(table, source.values):
+            if value not in source.values.values():
+                yield Problem(f"{key}.{setting}", value, f"one of {', '.join(source.values.values())}")
+    if not operations(table, source.values.values()):
         what = "a field with values such as New, Change and Delete, or inserts, updates and deletes"
         yield Problem(f"{key}.operation", table.operation, what)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -25,6 +25,7 @@ from connectors.base import (
 )
 from connectors.sbe.changed import source_change
 from connectors.sbe.checks import problems_of
+from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.places import parse_place
 from connectors.sbe.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
@@ -53,6 +54,23 @@ class SbeConnector:
     def stream(self, feed: Feed, table: str) -> str:
         """Return the id of the table's template. Raises SchemaError when the schema has none of that name."""
         return stream_of(template_of(feed_schema(_options(feed).schema_), table, feed.tables[table].source))
+
+    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
+        """Return those of the table's settings, and how the schema calls the values of its keys.
+
+        Raises:
+            SchemaError: The schema cannot be read, or has not the table's message or group.
+        """
+        settings, schema = feed.tables[table], feed_schema(_options(feed).schema_)
+        assert isinstance(settings, SbeTable)
+        columns = layout_of(schema, template_of(schema, table, settings.source), settings).columns
+        names = {
+            f"value {raw} of {column.name}": name
+            for column in columns
+            if column.name in settings.keys
+            for raw, name in column.values.items()
+        }
+        return {**settings.row_settings, **names}
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address, the schema, what tables name that it has not."""

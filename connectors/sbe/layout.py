@@ -6,8 +6,8 @@ its case, that of the outer level is called ``<level>_<name>``, the level being 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ class Source:
         since: Version from which blocks have it, if it is a field.
         end: Bytes of the block it needs, if it is a field; -1 for groups and data, which are absent where NULL.
         type: Of the column.
-        values: Names of the values, if it is an enum field; none of others.
+        values: Names of the values by what is sent for them, if it is an enum field; none of others.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Source:
     since: int
     end: int
     type: pa.DataType
-    values: tuple[str, ...] = ()
+    values: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def _end(field: Field) -> int:
     return 0 if field.presence is Presence.CONSTANT else field.offset + field.size
 
 
-def _values(encoding: Encoding) -> tuple[str, ...]:
-    return tuple(encoding.values.values()) if isinstance(encoding, Enum) else ()
+def _values(encoding: Encoding) -> Mapping[int, str]:
+    return encoding.values if isinstance(encoding, Enum) else {}
 
 
 def _is_group(body: Body, source: Source) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
@@ -42,6 +42,10 @@ class SqliteCloudConnector:
     def stream(self, feed: Feed, table: str) -> str:
         """Return the source table's name, or ``notify:`` and the channel's."""
         return _settings(feed.tables[table]).stream(table)
+
+    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
+        """Return those of the table's settings that say which rows it has."""
+        return feed.tables[table].row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address, keys that cannot be those of a stream."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -39,6 +39,10 @@ class WebhookConnector:
     def stream(self, feed: Feed, table: str) -> str:
         """Return the database's name, a slash, and the table's."""
         return table_at_source(feed, table).stream
+
+    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
+        """Return those of the table's settings that say which rows it has."""
+        return feed.tables[table].row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address."""

@@ -125,9 +125,9 @@ class Opened:
 
 def settings_of(target: Target, key: T.StructType) -> dict[str, str | list[str]]:
     """Return what says which rows the table has. Keys that are not set are the source's own."""
-    table = target.table
-    stream = target.connector.stream(target.feed, target.name)
-    return {"keys": list(table.keys or key.names), "stream": stream, **table.row_settings}
+    connector, feed, table = target.connector, target.feed, target.name
+    keys = list(target.table.keys or key.names)
+    return {"keys": keys, "stream": connector.stream(feed, table), **connector.row_settings(feed, table)}
 
 
 def check_built(

@@ -227,6 +227,9 @@ class ToldConnector:
     def stream(self, feed: Feed, table: str) -> str:
         return table
 
+    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
+        return feed.tables[table].row_settings
+
     def problems(self, feed: Feed) -> Iterable[Problem]:
         return ()
 

@@ -300,6 +300,24 @@ def test_a_key_whose_value_has_no_name_yet_holds_the_table_until_the_schema_name
     assert feed.verify("book").verdict is Verdict.EQUAL
 
 
+def test_a_key_whose_value_has_another_name_holds_the_table_until_it_is_built_anew(spark: SparkSession, tmp_path: Path):
+    xml, whole = tmp_path / "market.xml", MARKET_XML.decode()
+    xml.write_text(whole, encoding="utf-8")
+    feed = SbeFeed(tmp_path / "lake", {"book": table(**BOOK)}, str(xml))
+    feed.land(book(entry(0, "New", 5) | {"side": "Offer"}))
+    assert feed.build(spark) == {}
+    xml.write_text(whole.replace('name="Offer"', 'name="Ask"'), encoding="utf-8")
+    feed.land(book(entry(0, "Change", 8) | {"side": "Offer"}))
+
+    held = feed.build(spark)["book"]
+
+    assert "value 79 of side is Ask, the table was built with Offer: run silverfold rebuild" in str(held)
+    Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "book", token="t").run()
+    assert feed.build(spark) == {}
+    assert [(row["side"], row["level"], row["size"]) for row in feed.rows("book")] == [("Ask", 0, 8)]
+    assert feed.verify("book").verdict is Verdict.EQUAL
+
+
 def test_verify_finds_what_was_planted(spark: SparkSession, tmp_path: Path):
     feed = SbeFeed(tmp_path, {"Trade": table(), "last": table(template="Trade", keys=["tradeId"])})
     feed.land(trade(1), trade(2), book())
