@@ -1,8 +1,8 @@
 """Draws a story from a seed: the steps of one table's life, by its settings.
 
-A story is: a snapshot, or the first changes; updates; what goes wrong; what puts it right; a new epoch, maybe with
-other columns and another snapshot; upkeep; and updates in between. Builds come as the setting ``cuts`` says. A short
-story is the same with fewer updates and builds between.
+A story is: a snapshot, or the first changes; updates; what goes wrong; what puts it right, unless the next snapshot
+passes it; a new epoch, maybe with other columns and another snapshot; upkeep; and updates in between. Builds come as
+the setting ``cuts`` says. A short story is the same with fewer updates and builds between.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Story:
         explained = judged or self.rng.random() < 0.5
         self.lanes = [Lane(seed, number, self.layout, explained=explained) for number in lanes]
         self._fails = settings.rules == "fail"
+        held = settings.fault in ("mended", "conflict") and not self._fails
+        self._passed = held and self._comes_anew and random.Random(f"{seed}/passed").random() < 0.5
         self._log: list[Change] = []
         self._late: list[Change] = []
 
@@ -74,6 +76,13 @@ class Story:
         if not self.short and self.settings.death == "yes" and self.settings.rules in ("quarantine", "loosened"):
             yield from self._undone()
         yield self._one_frame([change for lane in self.lanes[:1] for change in lane.change()])
+
+    @property
+    def _comes_anew(self) -> bool:
+        """An epoch with another snapshot comes."""
+        settings = self.settings
+        needed = settings.schema != "same" or settings.fault == "snapshot" or settings.upkeep == "put-back"
+        return settings.snapshots and (needed or settings.again != "none")
 
     def _opening(self) -> Iterator[Step]:
         yield Connect(0)
@@ -132,7 +141,7 @@ class Story:
             yield self._bad()
             yield from self._updates(1)
             yield from self._may_build(0.9)
-            if self.settings.fault == "mended":
+            if self.settings.fault == "mended" and not self._passed:
                 yield Mend()
 
     def _fail(self, what: What) -> list[Change]:
@@ -156,21 +165,20 @@ class Story:
         yield from self._may_build(1.0)
         if self.layout.carries_keys:
             yield self._one_frame([change for lane in self.lanes for change in lane.parts()])
-        else:
+        elif not self._passed:
             yield Mend()
 
     def _news(self) -> Iterator[Step]:
         """A new epoch, with other columns or without, and what its snapshot is like."""
         settings = self.settings
-        if settings.history == "yes":
+        if settings.history == "yes" and not self._passed:
             yield Mend()
         if not settings.snapshots:
             if settings.schema != "same":
                 self._change_columns()
                 yield Columns()
             return
-        needed = settings.schema != "same" or settings.fault == "snapshot" or settings.upkeep == "put-back"
-        if settings.again == "none" and not needed:
+        if not self._comes_anew:
             return
         if settings.upkeep == "put-back":
             yield from (Build(), Away())  # what was never built cannot be away
