@@ -115,7 +115,7 @@ def _nowhere(table: str, keys: tuple[str, ...], states: States, silver: Silver) 
     fold = states.fold
     expected = Expected(keys or fold.own_columns, (*fold.own_columns, *fold.columns), fold.all_rows(), None)
     never = f"in {len(states.seen)} states the source was never what silver is; silver may be behind: see its lag"
-    found = compared(table, expected, silver)
+    found = compared(table, expected.spelt_as(silver.rows.column_names), silver)
     return found if found.verdict is Verdict.EQUAL else found.model_copy(update={"reason": never})
 
 

@@ -14,8 +14,8 @@ All rows are held in memory, at about a kilobyte each.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,6 +60,20 @@ class Expected:
     columns: tuple[str, ...]
     rows: Sequence[Row]
     begins: int | None
+
+    def spelt_as(self, names: Iterable[str]) -> Self:
+        """Return the same with columns as a table calls them, which keeps the letter case they had at first."""
+        spelt = {name.lower(): name for name in names}
+        told = {*self.keys, *self.columns}.union(*self.rows)
+        other = {name: spelt[name.lower()] for name in told if spelt.get(name.lower(), name) != name}
+        if not other:
+            return self
+        return replace(
+            self,
+            keys=tuple(other.get(name, name) for name in self.keys),
+            columns=tuple(dict.fromkeys(other.get(name, name) for name in self.columns)),
+            rows=[{other.get(name, name): value for name, value in row.items()} for row in self.rows],
+        )
 
 
 def fold_bronze(

@@ -135,6 +135,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
             expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out, since=since)
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(table, str(error), silver)
+    expected = expected.spelt_as(silver.rows.column_names)
     silver = with_failing(silver, failing, expected.keys)
     placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
     found = compared(table, expected, silver, placed=placed, reason=_partly(since))
@@ -176,6 +177,7 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
             )
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(name, str(error), history)
+    expected = expected.spelt_as(history.rows.column_names)
     return compared(name, expected, history._replace(rows=expected.comparable(history.rows)), reason=_partly(since))
 
 

@@ -94,6 +94,20 @@ def test_a_wrong_cell_is_named_with_key_column_and_both_values(market: Warehouse
     assert found.differences == (Difference(key={"_row_key": 2}, column="Qty", expected=7, found=6),)
 
 
+def test_a_column_is_compared_whatever_its_letter_case_became(market: Warehouse):
+    market.history.columns = {"quotes": {"SYM": "String", "Qty": "Long"}}
+    market.history.connect()
+    market.history.snapshot("quotes", {1: {"SYM": "AAPL", "Qty": 5}, 2: {"SYM": "IBM", "Qty": 6}})
+    position = market.land()
+
+    market.write([quote(1, "AAPL", 5), quote(2, "MSFT", 6)], position=position)
+    wrong = market.verify()
+    market.write([quote(1, "AAPL", 5), quote(2, "IBM", 6)], position=position)
+
+    assert market.verify().verdict is Verdict.EQUAL
+    assert wrong.differences == (Difference(key={"_row_key": 2}, column="Sym", expected="IBM", found="MSFT"),)
+
+
 def test_a_row_that_should_be_gone_and_one_that_should_be_there_are_counted(market: Warehouse):
     market.write([quote(1, "AAPL", 5)], position=10)
 
