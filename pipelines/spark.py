@@ -95,6 +95,9 @@ _TOLD_TWICE = (
 )
 """Loggers by which a failed query prints its stack several times, though it is raised too."""
 
+_TOLD_FOR_NOTHING = ("org.apache.spark.sql.delta.DeltaParquetFileFormat",)
+"""Says at each read of a table with column mapping that a filter of Delta's own is not pushed down to its files."""
+
 _RAISED_TOO = (
     "KeyboardInterrupt while sending command.",
     "Exception while sending command.",
@@ -233,7 +236,7 @@ def _start(options: Mapping[str, str]) -> SparkSession:
             signal.signal(signal.SIGINT, interrupted)  # which Spark has taken for itself
         session = SparkSession.builder.getOrCreate()
         logging4j = gateway.jvm.org.apache.logging.log4j
-        for name in _TOLD_TWICE:
+        for name in _TOLD_TWICE + _TOLD_FOR_NOTHING:
             logging4j.core.config.Configurator.setLevel(name, logging4j.Level.OFF)
     except (PySparkException, Py4JError, ValueError) as error:
         told = str(error)  # asks the JVM, which must still be there

@@ -25,7 +25,7 @@ from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 from transforms.aside_columns import OVER, SINCE
 from transforms.faults import named_errors
-from transforms.merge import USER_METADATA, plainly_typed
+from transforms.merge import USER_METADATA, allow_names, plainly_typed, table_properties
 from transforms.sql import path_table, quoted
 
 _MOVED = "SILVERFOLD_TABLE_MOVED"
@@ -78,7 +78,8 @@ def swap_side_table(rows: DataFrame, note: CommitNote, live: Live, side: SideTab
     """
     with _naming_moves(live.app):
         guarded = _guarded(rows, _Unmoved(live, side))
-        options = {"overwriteSchema": "true", "userMetadata": note.to_json()}
+        options = {"overwriteSchema": "true", "userMetadata": note.to_json(), **table_properties(rows.columns)}
+        allow_names(rows.sparkSession, side.place.url, rows.columns)
         plainly_typed(guarded).write.format("delta").mode("overwrite").options(**options).save(side.place.url)
     return version_of(side.place)
 
@@ -136,7 +137,8 @@ class _Unmoved:
 
 
 def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
-    options = {"userMetadata": note.to_json(), "overwriteSchema": "true", "delta.enableDeletionVectors": "true"}
+    options = {"userMetadata": note.to_json(), "overwriteSchema": "true", **table_properties(rows.columns)}
+    allow_names(rows.sparkSession, live.place.url, rows.columns)
     if live.position < note.last_position:
         options |= {"txnAppId": live.app, "txnVersion": str(note.last_position)}
     if live.position >= 0:

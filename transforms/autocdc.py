@@ -37,7 +37,7 @@ from pyspark.sql import types as T
 from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, struct_type
-from transforms.evolve import check_names
+from transforms.evolve import check_names, follow_columns
 from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
@@ -72,7 +72,7 @@ def apply_changes(
     Safe to repeat with the same ``recorded``: what is applied is not applied again. Changes may come late, twice and in
     any order, within one call and over many: of each key the largest ``sequence_by`` wins. Two changes of a key should
     not have the same; if they do, one wins as a whole: an upsert over a delete or truncate, then the row with fewer
-    NULLs, then the larger row, its columns compared in the order of the table, NULL least.
+    NULLs, then the larger row, its columns compared in the order of their names, NULL least.
 
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch.
 
@@ -204,9 +204,9 @@ def _update_rows(batch: _Batch) -> None:
     """Write rows of type 1 that are sent whole."""
     tombstones = _buried(batch, every=False)
     row, moment = struct_type(batch.changes, "row"), batch.changes.schema["sequence"].dataType
-    create_empty(
-        batch.changes.sparkSession, T.StructType([*row, T.StructField(POSITION, moment)]), path_table(batch.path)
-    )
+    session, columns = batch.changes.sparkSession, T.StructType([*row, T.StructField(POSITION, moment)])
+    create_empty(session, columns, path_table(batch.path))
+    follow_columns(session, batch.path, columns, table=batch.recorded.app_id)
     truncates = batch.parameters.truncates is not None
     newest = not_buried(batch.changes, tombstones, truncates=truncates)
     if truncates:

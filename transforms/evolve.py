@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
-from transforms.merge import overwrite
+from transforms.merge import allow_names, overwrite
 from transforms.sql import path_table, quoted
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -103,6 +103,7 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
 
 def follow(session: SparkSession, path: str, drifted: Drift) -> None:
     """Change the columns of the Delta table at a path or URL, in commits of their own. Safe to repeat."""
+    allow_names(session, path, drifted.columns.names)
     if drifted.added:
         columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in drifted.added)
         session.sql(f"ALTER TABLE {path_table(path)} ADD COLUMNS ({columns})").collect()

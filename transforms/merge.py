@@ -10,18 +10,19 @@ MERGE is written as SQL text, which also works where the Python ``DeltaTable`` c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from transforms.faults import named_errors
-from transforms.sql import between, literal, quoted
+from transforms.sql import between, literal, path_table, quoted
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
 
@@ -43,6 +44,12 @@ and leaves one file where marks leave one more each time."""
 
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}
 """Deletion vectors make a MERGE cost by its rows, not by the files they are in."""
+
+_MAPPED = {"delta.columnMapping.mode": "name"}
+"""Columns have other names in files than in the table, which lets the table's have any character."""
+
+_REFUSED = frozenset(" ,;{}()\n\t=")
+"""What Delta lets no column's name have without."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
     For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
     """
     with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
-        plainly_typed(rows).write.format("delta").options(**_PROPERTIES).mode("append").save(path)
+        plainly_typed(rows).write.format("delta").options(**table_properties(rows.columns)).mode("append").save(path)
 
 
 def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, metadata: str = "") -> None:
@@ -161,12 +168,35 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
         recorded: What the commit carries, if it carries a position.
         metadata: Text for its ``userMetadata``, if it carries none.
     """
-    options = {"overwriteSchema": "true", **({"userMetadata": metadata} if metadata else {})}
+    options = {"overwriteSchema": "true", **table_properties(rows.columns)}
+    if metadata:
+        options["userMetadata"] = metadata
     with ExitStack() as recording:
         if recorded is not None:
             recording.enter_context(named_errors(recorded.app_id))
+        allow_names(rows.sparkSession, path, rows.columns)
+        if recorded is not None:
             recording.enter_context(_recording(rows.sparkSession, recorded))
         plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
+
+
+def table_properties(columns: Iterable[str]) -> dict[str, str]:
+    """Return with which properties a table of such columns is made."""
+    return {**_PROPERTIES, **(_MAPPED if any(_REFUSED.intersection(name) for name in columns) else {})}
+
+
+def allow_names(session: SparkSession, path: str, columns: Iterable[str]) -> None:
+    """Let the Delta table at a path or URL, if there is one, take columns of such names. Safe to repeat."""
+    wanted = table_properties(columns).items() - _PROPERTIES.items()
+    if not wanted:
+        return
+    table = path_table(path)
+    try:
+        have = {line.key: line.value for line in session.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+    except AnalysisException:  # there is none
+        return
+    for name, value in wanted - have.items():
+        session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{name}' = '{value}')").collect()
 
 
 def plainly_typed(rows: DataFrame) -> DataFrame:
@@ -183,7 +213,7 @@ def plainly_typed(rows: DataFrame) -> DataFrame:
 def create_empty(session: SparkSession, schema: StructType, target: str) -> None:
     """Make the target without rows or position, to merge into. Does nothing where it exists."""
     columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
-    properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in table_properties(schema.names).items())
     session.sql(f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING DELTA TBLPROPERTIES ({properties})")
 
 

@@ -5,7 +5,7 @@ on when they came, or splits of the same changes into batches would differ:
 
 1. an upsert wins over a delete, for an update is often sent as a delete and an insert;
 2. of two upserts the row with more values that are not NULL wins;
-3. of two as full as each other the larger one: columns compare one by one, in the order of the table, NULL least.
+3. of two as full as each other the larger one: columns compare one by one, in the order of their names, NULL least.
 
 Texts compare by their bytes; values of types that have no order (maps, variants) by their JSON.
 """
@@ -22,8 +22,9 @@ from transforms.changes import DELETE, struct_type
 from transforms.merge import SOURCE, Recorded, run_once
 from transforms.sql import path_table, quoted
 
-_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
-"""JSON has milliseconds otherwise."""
+_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_EXACTLY = {"timestampFormat": f"{_MICROSECONDS}XXX", "timestampNTZFormat": _MICROSECONDS, "timeZone": "UTC"}
+"""JSON has milliseconds otherwise, in the session's time zone."""
 
 
 def has_order(kind: T.DataType) -> bool:
@@ -37,13 +38,13 @@ def has_order(kind: T.DataType) -> bool:
 
 
 def comparable(row: T.StructType, column: str) -> Column:
-    """Return the cells of a struct column so that they can be compared, whatever their types."""
-    return F.struct(*(_comparable(F.col(column).getField(field.name), field.dataType) for field in row))
+    """Return the cells of a struct column so that they can be compared, whatever their types and order."""
+    return F.struct(*(_comparable(F.col(column).getField(field.name), field.dataType) for field in _by_name(row)))
 
 
 def comparable_sql(row: T.StructType, alias: str) -> str:
     """Return the same as SQL, of the columns of a table or struct."""
-    return f"struct({', '.join(_comparable_sql(f'{alias}.{quoted(f.name)}', f.dataType) for f in row)})"
+    return f"struct({', '.join(_comparable_sql(f'{alias}.{quoted(f.name)}', f.dataType) for f in _by_name(row))})"
 
 
 def rank(row: T.StructType, column: str) -> Column:
@@ -104,13 +105,18 @@ def merge_rows(
     )
 
 
+def _by_name(row: T.StructType) -> list[T.StructField]:
+    return sorted(row, key=lambda field: field.name.lower())
+
+
 def _comparable(value: Column, kind: T.DataType) -> Column:
     if not has_order(kind):
-        return F.to_json(F.struct(value.alias("value")), {"timestampFormat": _MICROSECONDS})
+        return F.to_json(F.struct(value.alias("value")), _EXACTLY)
     return value.cast("binary") if isinstance(kind, T.StringType) else value
 
 
 def _comparable_sql(value: str, kind: T.DataType) -> str:
     if not has_order(kind):
-        return f'to_json(struct({value} AS value), map("timestampFormat", "{_MICROSECONDS}"))'
+        options = ", ".join(f'"{name}", "{option}"' for name, option in _EXACTLY.items())
+        return f"to_json(struct({value} AS value), map({options}))"
     return f"CAST({value} AS BINARY)" if isinstance(kind, T.StringType) else value

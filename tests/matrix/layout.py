@@ -15,9 +15,9 @@ from tests.matrix.values import DOMAINS
 _NAMES = {
     "plain": (("k0", "k1", "k2"), ("text", "num", "dbl", "at", "bin"), "more"),
     "ours": (("N", "row", "key"), ("ended", "order", "op", "t", "said"), "s"),
-    "odd": (("Row", "a`b", "c.d"), ("te.xt", "Größe", "1", "FROM", "it's"), "`"),
+    "odd": (("Row", "a`b", "c d"), ("te.xt", "Größe", "1", "FROM", "it's"), ",;{`} (\n\t="),
 }
-"""Names of key columns, of value columns (`_VALUES`), and of one that comes later. None has what Delta refuses."""
+"""Names of key columns, of value columns (`_VALUES`), and of one that comes later. Odd ones need column mapping."""
 
 _VALUES = ("text", "int", "double", "time", "binary")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from chispa import assert_df_equality
@@ -11,10 +11,12 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from conf.errors import NullKey, UnusableKey
+from conf.errors import NullKey, SchemaDrift, UnusableKey
 from pipelines.spark import own_session
 from transforms.autocdc import apply_changes
+from transforms.changes import struct_type
 from transforms.merge import Recorded
+from transforms.ties import rank, rank_sql
 from transforms.tombstones import read
 
 SOURCE = "id int, name string, city string, op string, seq bigint"
@@ -166,7 +168,63 @@ def test_of_rows_with_one_sequence_the_fullest_wins_then_the_larger_and_any_over
     apply(spark, path, 1, *(second if swapped else first))
     apply(spark, path, 2, *(first if swapped else second))
 
-    assert_table(spark, path, (1, "Al", "Rome", 1), (2, "Bob", "Bern", 1), (3, "Di", "Bari", 1))
+    assert_table(spark, path, (1, "Al", "Rome", 1), (2, "Bob", "Bern", 1), (3, "Cy", "Bonn", 1))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [1, 2])
+def test_which_row_wins_does_not_depend_on_the_order_of_columns(
+    spark: SparkSession, tmp_path: Path, kind: Literal[1, 2]
+) -> None:
+    one, other = "SELECT 1 AS id, 1 AS a, 2 AS b", "SELECT 1 AS id, 1 AS b, 2 AS a"
+    for name, batches in (("there", (one, other)), ("back", (other, one))):
+        for number, batch in enumerate(batches):
+            apply_changes(
+                own_session(spark).sql(batch),
+                str(tmp_path / name),
+                keys=["id"],
+                sequence_by=F.lit(5),
+                stored_as_scd_type=kind,
+                recorded=Recorded("t", number),
+            )
+
+    rows = [table(spark, tmp_path / name).select("a", "b").collect() for name in ("there", "back")]
+    assert rows == [[Row(a=2, b=1)]] * 2
+
+
+def test_rows_compare_alike_in_any_order_of_columns_and_any_time_zone(spark: SparkSession) -> None:
+    moment = "map('at', TIMESTAMP'2020-11-01 05:30:00.000001Z')"  # 01:30, before clocks go back, in New York
+    found = []
+    for zone, columns in (("UTC", f"1 AS a, {moment} AS b"), ("America/New_York", f"{moment} AS b, 1 AS a")):
+        session = own_session(spark)
+        session.conf.set("spark.sql.session.timeZone", zone)
+        row = session.sql(f"SELECT struct({columns}) AS r, {columns}")
+        kind = struct_type(row, "r")
+        found += row.select(rank(kind, "r").alias("rank")).collect()
+        row.createOrReplaceTempView("t")
+        found += session.sql(f"SELECT {rank_sql(kind, 't')} AS rank FROM t").collect()
+    assert [each.rank[0] for each in found] == [2] * 4
+    assert {tuple(each.rank[1]) for each in found} == {(1, '{"value":{"at":"2020-11-01T05:30:00.000001Z"}}')}
+
+
+def test_a_new_column_is_followed_and_one_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    def batch(number: int, rows: str) -> None:
+        apply_changes(
+            own_session(spark).sql(f"SELECT * FROM VALUES {rows}"),
+            str(tmp_path),
+            keys=["id"],
+            sequence_by="seq",
+            except_column_list=["seq"],
+            recorded=Recorded("t", number),
+        )
+
+    batch(1, "(1, 1, 5), (2, 2, 5) AS t(id, a, seq)")
+    batch(2, "(1, 3, 'x', 6) AS t(id, a, `b (new)`, seq)")
+    with pytest.raises(SchemaDrift, match=r"lacks column b \(new\) now"):
+        batch(3, "(1, 4, 7) AS t(id, a, seq)")
+
+    rows = table(spark, tmp_path).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, 3, 6, "x"), (2, 2, 5, None)]
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,16 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
 from transforms.evolve import check_names, drift, follow_columns
+from transforms.merge import create_empty, overwrite
+from transforms.sql import path_table
 
 BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = (
     T.ByteType(),
@@ -150,3 +153,17 @@ def test_a_table_has_new_columns_and_wider_types_and_is_read_by_any_reader(spark
         Row(k="b", n=None, price=None, new=None),
     ]
     assert "typeWidening" not in (DeltaTable(path).protocol().reader_features or [])
+
+
+def test_a_column_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    plain, odd = columns(k=TEXT), "a b,;{c}(`d`)\n\t="
+    beside, after = str(tmp_path / "first"), str(tmp_path / "then")
+    create_empty(spark, plain, path_table(after))
+    overwrite(spark.createDataFrame([("x", 1)], columns(**{"k": TEXT, odd: LONG})), beside)
+    follow_columns(spark, after, columns(**{"k": TEXT, odd: LONG}), table="t")
+    spark.read.format("delta").load(beside).write.format("delta").mode("append").save(after)
+    overwrite(spark.createDataFrame([("x", 1)], columns(**{"k": TEXT, f"{odd} ": LONG})), after)
+
+    read = [QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t") for path in (beside, after)]
+    rows = [pa.table(each.read_all()).to_pylist() for each in read]
+    assert rows == [[{"k": "x", odd: 1}], [{"k": "x", f"{odd} ": 1}]]

@@ -243,7 +243,7 @@ class SqliteCloudWorld(World):
 
     def _widen(self) -> None:
         self._is_wide = True
-        run(self._sessions[0], "ALTER TABLE artist ADD COLUMN c1 DEFAULT 'then'")
+        run(self._sessions[0], "ALTER TABLE artist ADD COLUMN \"c (1)\" DEFAULT 'then'")
         self._speak_up()
 
     def _restart(self) -> None:

@@ -81,7 +81,7 @@ _NOTES = (None, "", "it's", "${x}", "\0", "\U0001d11e", "31/12/2024", "\n", "x" 
 _AMOUNTS = (None, 0, -1, 0.1, -99999999.99, 12.5, 7)
 _BODIES = (b"", b"\0", b"it's", b"x" * 100)
 _WILD_BODIES = (b"\xff\xfe", b"\x80")
-_LATER = ("Label", "while")
+_LATER = ("Label", "unit price")
 
 
 class _Said(NamedTuple):
