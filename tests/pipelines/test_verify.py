@@ -108,6 +108,19 @@ def test_a_column_is_compared_whatever_its_letter_case_became(market: Warehouse)
     assert wrong.differences == (Difference(key={"_row_key": 2}, column="Sym", expected="IBM", found="MSFT"),)
 
 
+def test_keys_of_another_type_are_told(tmp_path: Path):
+    market = Warehouse(tmp_path, keys=("Sym",))
+    market.history.connect()
+    market.history.snapshot("quotes", {1: {"Sym": "7", "Qty": 5}})
+    kinds = pa.schema([("Sym", pa.int64()), ("Qty", pa.int64()), ("_position", pa.int64())])
+    market.write([{"Sym": 7, "Qty": 5, "_position": 0}], position=market.land(), schema=kinds)
+
+    found = market.verify()
+
+    assert (found.verdict, found.found_rows) == (Verdict.DIFFERENT, 1)
+    assert "keys are of another type" in str(found.reason)
+
+
 def test_a_row_that_should_be_gone_and_one_that_should_be_there_are_counted(market: Warehouse):
     market.write([quote(1, "AAPL", 5)], position=10)
 
