@@ -6,12 +6,15 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count, pairwise
+from unittest.mock import Mock
 
 import pytest
 
 from conf.errors import SilverfoldError, StoreUnavailable
 from pipelines.build import Step
-from pipelines.turns import take_turns
+from pipelines.plan import Plan
+from pipelines.turns import LONGEST_WAIT, take_turns
 
 
 @dataclass
@@ -24,6 +27,7 @@ class ScriptedBuild:
     faults: Mapping[str, SilverfoldError] = field(default_factory=dict)
     landed: int = 0
     work: Callable[[str], None] = lambda _: None
+    plan: Plan | None = None
 
     @property
     def tables(self) -> Mapping[str, int]:
@@ -33,7 +37,7 @@ class ScriptedBuild:
         self.order.append(f"{self.name}.{table}")
         self.work(table)
         if table in self.faults or not self.cuts[table]:
-            return Step(table, None, error=self.faults.get(table))
+            return Step(table, self.plan, error=self.faults.get(table))
         self.cuts[table] -= 1
         return Step(table, None, moved=True)
 
@@ -100,6 +104,27 @@ def test_a_table_that_has_nothing_to_do_is_left_alone_until_something_lands_and_
         pass
 
     assert (len(idle.order), len(failed.order)) == (1, 5)
+
+
+def test_a_cut_that_fails_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, tried, clock = threading.Event(), list[int](), count()  # each look at the clock takes a second
+    monkeypatch.setattr("pipelines.turns.monotonic", lambda: next(clock))
+    planned = Mock(cut="of all that landed")
+    failing = ScriptedBuild("m", {"t": 0}, faults={"t": StoreUnavailable("no")}, plan=planned)
+    failing.work = lambda _: tried.append(next(clock))
+
+    def refresh(build: ScriptedBuild) -> None:
+        build.landed += 1
+        if next(clock) > 2000:
+            stop.set()
+
+    for _ in take_turns([failing], stop, at_once=1, follow=refresh, poll_seconds=0.001):  # type: ignore[list-item, arg-type]  # scripted
+        pass
+
+    waits = [later - earlier for earlier, later in pairwise(tried)]
+    assert waits[0] < 10
+    assert waits[-1] >= LONGEST_WAIT
+    assert len(tried) < 120
 
 
 def test_what_runs_when_it_is_stopped_is_told() -> None:
