@@ -371,11 +371,7 @@ class Connector(Protocol):
         """Return the stream that feeds a silver table, as frames name it. Several tables may have one."""
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return what else than its stream and ``keys`` says which rows the table has, by name.
-
-        A table built under another value of one of them has rows that mean something else, and is built anew. A name
-        that was not there before says nothing.
-        """
+        """Return what else says which rows a table has, by name: built under another value, it is to be rebuilt."""
 
     def problems(self, feed: Feed) -> Iterable[Problem]:
         """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""
