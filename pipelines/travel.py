@@ -278,7 +278,7 @@ def _files(table: DeltaTable) -> set[str]:
 
 def _in_folder(silver: Place) -> set[str]:
     store = PyFileSystem(DeltaStorageHandler(silver.url, dict(silver.storage_options)))
-    return {found.path for found in store.get_file_info(FileSelector("", recursive=False))}
+    return {found.path for found in store.get_file_info(FileSelector("", recursive=True))}  # column mapping has folders
 
 
 def _newest(rows: Sequence[CutRow], position: int) -> CutRow | None:

@@ -24,7 +24,7 @@ One thing differs: without tracked columns every change begins a version of type
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Literal
@@ -35,7 +35,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.autocdc_parameters import Parameters, checked
-from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, remake, remember
+from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, struct_type
 from transforms.evolve import check_names, follow_columns
 from transforms.faults import NULL_KEY, named_errors
@@ -200,13 +200,26 @@ class _Batch:
         return self.changes.sparkSession.read.format("delta").load(self.path)
 
 
+def _fitted(batch: _Batch, *moments: str) -> _Batch:
+    """Return the batch with the types of the table, which is there then, and has its columns.
+
+    To be asked for before anything of the batch is written: one that is refused is to leave nothing behind.
+
+    Args:
+        moments: Which of the table's columns have the type of ``sequence_by``.
+    """
+    row, moment = struct_type(batch.changes, "row"), batch.changes.schema["sequence"].dataType
+    session, columns = batch.changes.sparkSession, [*row, *(T.StructField(name, moment) for name in moments)]
+    create_empty(session, T.StructType(columns), path_table(batch.path))
+    follow_columns(session, batch.path, T.StructType(columns), table=batch.recorded.app_id)
+    return replace(batch, changes=as_stored(batch.changes, batch.path, moments[0]))
+
+
 def _update_rows(batch: _Batch) -> None:
     """Write rows of type 1 that are sent whole."""
+    batch = _fitted(batch, POSITION)
     tombstones = _buried(batch, every=False)
-    row, moment = struct_type(batch.changes, "row"), batch.changes.schema["sequence"].dataType
-    session, columns = batch.changes.sparkSession, T.StructType([*row, T.StructField(POSITION, moment)])
-    create_empty(session, columns, path_table(batch.path))
-    follow_columns(session, batch.path, columns, table=batch.recorded.app_id)
+    row = struct_type(batch.changes, "row")
     truncates = batch.parameters.truncates is not None
     newest = not_buried(batch.changes, tombstones, truncates=truncates)
     if truncates:
@@ -233,6 +246,7 @@ def _truncated(batch: _Batch, newest: DataFrame, tombstones: DataFrame) -> DataF
 
 def _add_versions(batch: _Batch) -> None:
     """Write versions of type 2 of rows that are sent whole, where every change begins one."""
+    batch = _fitted(batch, START, END)
     keep_history(
         batch.changes.withColumns({"frame_seq": F.lit(0).cast("long"), "ordinal": F.lit(0)}),
         batch.path,

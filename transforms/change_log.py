@@ -61,7 +61,7 @@ def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorde
     stored = T.StructType([*row, T.StructField(LOG_OP, T.StringType()), T.StructField(LOG_SEQUENCE, moment)])
     create_empty(changes.sparkSession, stored, path_table(path))
     follow_columns(changes.sparkSession, path, stored, table=recorded.app_id)
-    changes = _as_stored(changes, path)
+    changes = as_stored(changes, path, LOG_SEQUENCE)
     row, key = struct_type(changes, "row"), struct_type(changes, "key").names
     lines = changes.select("key", "sequence", _line(row, key))
     known = _remembered(changes.sparkSession, path, like=changes)
@@ -82,7 +82,7 @@ def remake(changes: DataFrame, log: str, path: str, *, making: Making, recorded:
         log: Path or URL of the side table.
         path: Path or URL of the table, which is made where there is none.
     """
-    changes = _as_stored(changes, log)
+    changes = as_stored(changes, log, LOG_SEQUENCE)
     session, key = changes.sparkSession, struct_type(changes, "key")
     own = [START, END] if making.history else [POSITION]
     moment = changes.schema["sequence"].dataType
@@ -118,11 +118,17 @@ def versions(changes: DataFrame, making: Making) -> DataFrame:
     return ended.select("key", "row", F.col("sequence").alias(START), END)
 
 
-def _as_stored(changes: DataFrame, path: str) -> DataFrame:
-    """Return changes with the types of the side table, which may be wider."""
+def as_stored(changes: DataFrame, path: str, moment: str) -> DataFrame:
+    """Return changes with the types of a table that stores them, which may be wider.
+
+    Args:
+        changes: Columns ``key``, ``sequence``, ``op`` and ``row``.
+        path: Path or URL of the table, which has the columns of ``row``.
+        moment: Its column that has the ``sequence``.
+    """
     stored = changes.sparkSession.read.format("delta").load(path).schema
     typed = typed_as(complete(changes), stored)
-    return typed.select("key", F.col("sequence").cast(stored[LOG_SEQUENCE].dataType).alias("sequence"), "op", "row")
+    return typed.select("key", F.col("sequence").cast(stored[moment].dataType).alias("sequence"), "op", "row")
 
 
 def _remembered(session: SparkSession, path: str, *, like: DataFrame) -> DataFrame:

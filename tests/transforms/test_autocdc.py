@@ -207,24 +207,30 @@ def test_rows_compare_alike_in_any_order_of_columns_and_any_time_zone(spark: Spa
     assert {tuple(each.rank[1]) for each in found} == {(1, '{"value":{"at":"2020-11-01T05:30:00.000001Z"}}')}
 
 
-def test_a_new_column_is_followed_and_one_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_columns_are_followed_and_a_batch_that_lacks_one_leaves_nothing_behind(
+    spark: SparkSession, tmp_path: Path, kind: Literal[1, 2]
+) -> None:
     def batch(number: int, rows: str) -> None:
         apply_changes(
             own_session(spark).sql(f"SELECT * FROM VALUES {rows}"),
-            str(tmp_path),
+            str(tmp_path / "t"),
             keys=["id"],
             sequence_by="seq",
+            apply_as_deletes="a = 0",
             except_column_list=["seq"],
+            stored_as_scd_type=kind,
             recorded=Recorded("t", number),
         )
 
-    batch(1, "(1, 1, 5), (2, 2, 5) AS t(id, a, seq)")
-    batch(2, "(1, 3, 'x', 6) AS t(id, a, `b (new)`, seq)")
+    batch(1, "(1, 1.50BD, 5), (2, 200.25BD, 5) AS t(id, a, seq)")
+    batch(2, "(1, 3.50BD, 'x', 6) AS t(id, a, `b (new)`, seq)")
     with pytest.raises(SchemaDrift, match=r"lacks column b \(new\) now"):
-        batch(3, "(1, 4, 7) AS t(id, a, seq)")
+        batch(3, "(2, 0.00BD, 9) AS t(id, a, seq)")
+    batch(4, "(2, 4.50BD, 'y', 7) AS t(id, a, `b (new)`, seq)")
 
-    rows = table(spark, tmp_path).orderBy("id").collect()
-    assert [tuple(row) for row in rows] == [(1, 3, 6, "x"), (2, 2, 5, None)]
+    rows = table(spark, tmp_path / "t").where("TRUE" if kind == 1 else "__END_AT IS NULL").orderBy("id").collect()
+    assert [(row.id, str(row.a), row["b (new)"]) for row in rows] == [(1, "3.50", "x"), (2, "4.50", "y")]
 
 
 @pytest.mark.parametrize(
