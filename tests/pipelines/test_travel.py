@@ -22,7 +22,7 @@ from conf.errors import QueryFailed
 from conf.model import Table
 from pipelines.cuts import CommitNote, CutRow, record
 from pipelines.places import Place, Places
-from pipelines.travel import AsOf, as_of_moment, as_of_position
+from pipelines.travel import AsOf, as_of_moment, as_of_position, what_is_lost
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
 
@@ -216,6 +216,20 @@ def test_a_version_whose_log_was_cleaned_up_says_so(places: Places):
         "quotes": "table quotes of feed market cannot be read as of position 2 any more: "
         "the log of its version 0 was cleaned up"
     }
+
+
+def test_a_version_whose_files_lie_in_folders_is_there(tmp_path: Path):
+    silver, app = Places(str(tmp_path)).silver("market", "quotes"), "apply/market/quotes"
+    for last in (1, 5):
+        transaction = CommitProperties(app_transactions=[Transaction(app, last)])
+        rows = pa.table({"n": [last], "m": [last]})
+        write_deltalake(silver.url, rows, partition_by=["n"], mode="overwrite", commit_properties=transaction)
+    shared = {"table": "quotes", "epoch": 1, "first_position": 1, "replaced": False, "updates": 1}
+
+    assert what_is_lost(silver, app, row(0, 1, last_position=1, **shared)) is None
+    (gone,) = Path(silver.url).glob("n=1/*.parquet")
+    gone.unlink()
+    assert what_is_lost(silver, app, row(0, 1, last_position=1, **shared)) == "VACUUM removed 1 files of its version 0"
 
 
 KEEPING = replace(FEED, tables={**FEED.tables, "quotes": Table(source="Quotes", stored_as_scd_type=2)})
