@@ -186,7 +186,13 @@ class FeedBuild:
         Where every update is to be told, none is made needless by a later snapshot: that passes what holds the table
         only once there is nothing before it any more.
         """
-        planned = partial(self._planner.plan, name, self.settings.build.cut, mean_frame_bytes=self._frame_bytes)
+        planned = partial(
+            self._planner.plan,
+            name,
+            self.settings.build.cut,
+            mean_frame_bytes=self._frame_bytes,
+            at_least=self._stops[name].longer,
+        )
         table = self.tables[name].target.table
         passes = table.keeps_history and self.connector.has_snapshots(table)
         bound, past = self._bound(name), self.past if self._planner.position(name) < 0 else None

@@ -146,6 +146,7 @@ class Planner:
         before: int | None = None,
         past: int | None = None,
         mean_frame_bytes: float = 0.0,
+        at_least: int = 0,
     ) -> Plan:
         """Return what the table may take, once everything landed so far has been fed.
 
@@ -155,6 +156,7 @@ class Planner:
             past: With ``every_update``: a position the table cannot take. The cut is of the first snapshot behind it.
             mean_frame_bytes: Size of an average frame, to keep the cut under ``limits.max_bytes``: bronze's small
                 columns do not tell sizes. 0 leaves the bound to ``limits.max_frames``.
+            at_least: So many frames may be in a cut whatever the limits say.
 
         Raises:
             PositionGap: Bronze lacks a position the table has yet to pass. Nothing may be applied.
@@ -166,7 +168,7 @@ class Planner:
         horizon = _horizon(waiting, state.open_since(self._epoch), before)
         usable = waiting[: np.searchsorted(waiting["end"], horizon)]
         choice = state.choose(usable, past)
-        cut = _cut(state.stream, state.applied, choice, _most_frames(limits, mean_frame_bytes))
+        cut = _cut(state.stream, state.applied, choice, max(at_least, _most_frames(limits, mean_frame_bytes)))
         return self._plan(state, cut, waiting, choice)
 
     def position(self, table: str) -> int:

@@ -2,8 +2,8 @@
 
 A bad frame names itself. Any other fault is of a whole cut, so the cut is halved until one update is left: the table
 stands before it. Two rows on one key may be told apart by a later update, whichever cut that is in, and a row that
-fails a rule may be mended by one: once more has landed, all of it is tried at once. So a table's rows do not depend on
-when its cuts were made.
+fails a rule may be mended by one: once more has landed, all of it is tried at once, or twice as much each time where
+that is more than a cut may have. So a table's rows depend neither on when its cuts were made nor on how long they are.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ class Stops:
     def fault(self) -> SilverfoldError | None:
         """What holds the table; None when nothing does."""
         return self._stops[min(self._stops)].fault if self._stops else None
+
+    @property
+    def longer(self) -> int:
+        """How many frames a cut may have that is to pass what holds the table, whatever its limits; 0 for no more."""
+        passing = [2 * (stop.tried - at + 1) for at, stop in self._stops.items() if stop.tried < sys.maxsize]
+        return max(passing, default=0)
 
     def within(self, cut: Cut) -> int | None:
         """Return the last position in the cut that it may not reach; None when it may be applied as it is."""

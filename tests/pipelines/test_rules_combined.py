@@ -273,6 +273,27 @@ def test_a_rule_that_raises_an_error_of_a_row_holds_before_it_and_names_itself_u
     assert feed.rows() == {1: ("x", 3), 2: ("y", 4)}
 
 
+def test_what_holds_a_table_is_passed_by_what_mends_it_however_short_its_cuts_are(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    history = LandedHistory({"t": {"A": "Long"}})
+    history.connect()
+    settings = {"t": table(expect=rule("A > 0", "fail"))}
+    history.snapshot("t", {1: {"A": 1}, 2: {"A": 1}})
+    for number in (0, 2, 3, 4, 5):  # three frames each
+        history.update("t", modified={2: {"A": number}})
+    history.update("t", modified={1: {"A": 0}})
+    built = Built(spark, warehouse, settings, max_frames=3)
+
+    (held,) = built.land_and_build(history).values()
+
+    assert (held.error_class, built.rows("t")) == ("EXPECTATION_FAILED", {1: {"A": 1}, 2: {"A": 5}})
+    for number in (0, 0, 7):
+        history.update("t", modified={1: {"A": number}})
+    assert built.land_and_build(history) == {}
+    assert built.rows("t") == {1: {"A": 7}, 2: {"A": 5}}
+
+
 def test_a_history_passes_a_snapshot_that_what_cannot_be_read_overlays(spark: SparkSession, warehouse: Path) -> None:
     """An update that landed before the first snapshot of its epoch overlays it: so neither can be taken."""
     feed = Told(spark, warehouse, ToldConnector())

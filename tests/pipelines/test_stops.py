@@ -118,3 +118,14 @@ def test_stops_that_are_over_elsewhere_are_forgotten():
     stops.keep({20})
 
     assert (stops.within(FOUR), stops.within(cut((10, 12), (13, 15)))) == (20, None)
+
+
+def test_a_cut_that_is_to_pass_a_stop_may_have_twice_as_many_frames_as_the_longest_that_failed():
+    stops = Stops()
+    stops.hold(10, FOUR, TWICE)
+
+    assert stops.longer == 2 * 12
+    stops.hold(10, cut((10, 12), (13, 40)), TWICE)
+    assert stops.longer == 2 * 31
+    stops.hold(10, FOUR, BAD)
+    assert stops.longer == 0
