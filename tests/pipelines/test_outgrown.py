@@ -106,6 +106,7 @@ def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: P
     assert (shop.rows("t"), shop.verdicts()) == ([after | changed(change)], {Verdict.EQUAL})
 
 
+@pytest.mark.nightly
 def test_a_rebuild_that_dies_between_history_and_table_leaves_a_history_that_can_be_verified(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,7 @@ def test_a_list_of_keys_in_another_order_is_the_same_list(market: Market) -> Non
     assert (market.rows()["AAPL"], market.is_equal()) == (11, True)
 
 
+@pytest.mark.nightly
 def test_a_rebuild_in_several_cuts_that_ends_with_no_row_aside_asks_for_none(
     spark: SparkSession, warehouse: Path
 ) -> None:
