@@ -42,7 +42,7 @@ from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
 from transforms.merge import OP, POSITION, Recorded, create_empty
-from transforms.sql import path_table, quoted
+from transforms.sql import quoted
 from transforms.ties import has_order, merge_rows, rank_sql, winners
 from transforms.tombstones import bury, last_truncate, not_buried
 from transforms.tombstones import read as read_tombstones
@@ -210,7 +210,7 @@ def _fitted(batch: _Batch, *moments: str) -> _Batch:
     """
     row, moment = struct_type(batch.changes, "row"), batch.changes.schema["sequence"].dataType
     session, columns = batch.changes.sparkSession, [*row, *(T.StructField(name, moment) for name in moments)]
-    create_empty(session, T.StructType(columns), path_table(batch.path))
+    create_empty(session, T.StructType(columns), batch.path)
     follow_columns(session, batch.path, T.StructType(columns), table=batch.recorded.app_id)
     return replace(batch, changes=as_stored(batch.changes, batch.path, moments[0]))
 

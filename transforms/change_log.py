@@ -27,7 +27,7 @@ from transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, comp
 from transforms.evolve import follow_columns
 from transforms.history import END, START
 from transforms.merge import POSITION, Recorded, create_empty
-from transforms.sql import path_table, quoted
+from transforms.sql import quoted
 from transforms.ties import comparable, differs_sql, merge_rows, rank_sql
 
 LOG_OP, LOG_SEQUENCE = "__OP", "__SEQUENCE"
@@ -59,7 +59,7 @@ def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorde
     """
     row, moment = struct_type(changes, "row"), changes.schema["sequence"].dataType
     stored = T.StructType([*row, T.StructField(LOG_OP, T.StringType()), T.StructField(LOG_SEQUENCE, moment)])
-    create_empty(changes.sparkSession, stored, path_table(path))
+    create_empty(changes.sparkSession, stored, path)
     follow_columns(changes.sparkSession, path, stored, table=recorded.app_id)
     changes = as_stored(changes, path, LOG_SEQUENCE)
     row, key = struct_type(changes, "row"), struct_type(changes, "key").names
@@ -87,7 +87,7 @@ def remake(changes: DataFrame, log: str, path: str, *, making: Making, recorded:
     own = [START, END] if making.history else [POSITION]
     moment = changes.schema["sequence"].dataType
     columns = T.StructType([*struct_type(changes, "row"), *(T.StructField(name, moment) for name in own)])
-    create_empty(session, columns, path_table(path))
+    create_empty(session, columns, path)
     follow_columns(session, path, columns, table=recorded.app_id)
     stored = session.read.format("delta").load(path)
     before = stored.select(as_struct(key).alias("key"), F.col(own[0]).alias("at"), as_struct(columns).alias("row"))

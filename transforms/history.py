@@ -123,7 +123,7 @@ def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: st
 
     It is read at a version: what the cut writes to it ends no cache of it.
     """
-    create_empty(session, schema, path_table(path))
+    create_empty(session, schema, path)
     follow_columns(session, path, schema, table=table)
     newest = session.sql(f"DESCRIBE HISTORY {path_table(path)} LIMIT 1").collect()[0]["version"]
     return session.read.format("delta").option("versionAsOf", newest).load(path)

@@ -158,7 +158,7 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
     For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
     """
     with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
-        plainly_typed(rows).write.format("delta").options(**table_properties(rows.columns)).mode("append").save(path)
+        _append(rows, path)
 
 
 def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, metadata: str = "") -> None:
@@ -210,11 +210,16 @@ def plainly_typed(rows: DataFrame) -> DataFrame:
     )
 
 
-def create_empty(session: SparkSession, schema: StructType, target: str) -> None:
-    """Make the target without rows or position, to merge into. Does nothing where it exists."""
-    columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
-    properties = ", ".join(f"'{name}' = '{value}'" for name, value in table_properties(schema.names).items())
-    session.sql(f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING DELTA TBLPROPERTIES ({properties})")
+def create_empty(session: SparkSession, schema: StructType, path: str) -> None:
+    """Make the Delta table at a path or URL without rows or position, to merge into. Does nothing where there is one.
+
+    By a write and not by ``CREATE TABLE``, which takes a log without a commit for a table that is there and does
+    nothing: a process that dies while it makes the first commit leaves such a log.
+    """
+    try:
+        session.read.format("delta").load(path).schema  # noqa: B018 - over Spark Connect, only this asks for it
+    except AnalysisException:
+        _append(session.createDataFrame([], schema), path)
 
 
 def run_once(
@@ -253,6 +258,10 @@ def _recording(
         session.conf.set(_SUBSTITUTE, substitute or "true")
         for name in ours:
             session.conf.unset(name)
+
+
+def _append(rows: DataFrame, path: str) -> None:
+    plainly_typed(rows).write.format("delta").options(**table_properties(rows.columns)).mode("append").save(path)
 
 
 def _table_columns(net: DataFrame) -> list[str]:

@@ -41,7 +41,7 @@ def bury(
         every: Keep a tombstone for each delete of a key, as a history needs, not for the newest only.
     """
     kind = StructType([net.schema[name] for name in (*keys, POSITION)])
-    create_empty(net.sparkSession, kind, path_table(path))
+    create_empty(net.sparkSession, kind, path)
     follow_columns(net.sparkSession, path, kind, table=recorded.app_id)
     names = ", ".join(quoted(name) for name in kind.names)
     values = ", ".join(f"s.{quoted(name)}" for name in kind.names)

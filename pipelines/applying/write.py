@@ -97,7 +97,7 @@ def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
             replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, options=_at_hand(job))
         return
     if job.current is None:
-        create_empty(target.session, job.columns, target.sql_name)
+        create_empty(target.session, job.columns, target.place.url)
     merge(
         checked.rows,
         target.sql_name,

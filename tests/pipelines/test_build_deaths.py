@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ import pipelines.applying.job
 import pipelines.applying.write
 import pipelines.build
 import pipelines.quarantine
+from conf.model import Expectation
 from pipelines.cuts import read_cuts
+from pipelines.places import Places
 from pipelines.plan import Planner
 from pipelines.silver import SilverTable
 from tests.support.building import FEED, Built, table
+from tests.support.commits import begin_log
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 
@@ -82,6 +86,23 @@ def test_a_build_that_dies_at_step_after_step_ends_as_one_that_never_died(spark:
         "none missing, none twice"
     )
     assert sum(cut.updates for cut in cuts) == 1 + len(DEATHS_IN_UPDATES)
+
+
+def test_tables_whose_first_commits_were_begun_and_never_made_are_made(spark: SparkSession, warehouse: Path):
+    small = Expectation.model_validate({"condition": "Qty < 100", "action": "quarantine"})
+    kinds: dict[str, dict[str, Any]] = {"kept": {"stored_as_scd_type": 2}, "judged": {"expect": {"small": small}}}
+    tables = {name: table(mode="updates_only", apply="upsert", **kind) for name, kind in kinds.items()}
+    built = Built(spark, warehouse, tables)
+    for place, name in itertools.product((Places.silver, Places.history, Places.aside), tables):
+        begin_log(Path(place(built.places, FEED, name).url))
+    history = LandedHistory(dict.fromkeys(tables, COLUMNS))
+    history.connect()
+    for name in tables:
+        history.update(name, added={1: {"Sym": "AAPL", "Qty": 1}, 2: {"Sym": "IBM", "Qty": 100}})
+
+    assert built.land_and_build(history) == {}
+    assert {version["Sym"] for version in built.versions("kept")} == {"AAPL", "IBM"}
+    assert built.rows("judged") == {1: {"Sym": "AAPL", "Qty": 1}}
 
 
 def positions(built: Built) -> dict[int, int]:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from unittest.mock import patch
@@ -38,12 +39,23 @@ class Commits:
 
     def counted(self, commit: Callable[..., Any]) -> Callable[..., Any]:
         """Return the commit; of a process that is dead it is none."""
+        return self.begun(commit, lambda *_args: None)
+
+    def saved(self, save: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what writes a table by Spark; if it is the first time, a process that dies at it has begun the log."""
+        return self.begun(save, lambda _writer, path: begin_log(Path(path)))
+
+    def begun(self, commit: Callable[..., Any], begin: Callable[..., None]) -> Callable[..., Any]:
+        """Return the commit; a process that dies before it is done begins it."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._lock:
                 dies = self._dead or self.made == self._last
                 does = not self._dead and (not dies or self._after)
+                begins = not self._dead and not does
                 self._dead, self.made = dies, self.made + 1
+            if begins:
+                begin(*args)
             found = commit(*args, **kwargs) if does else None
             if dies:
                 raise Died
@@ -70,6 +82,14 @@ class Commits:
         return call
 
 
+def begin_log(table: Path) -> None:
+    """Leave in a table's folder what a process does that is killed while it makes the first commit."""
+    log = table / "_delta_log"
+    if not log.exists():
+        (log / "_staged_commits").mkdir(parents=True)
+        (log / ".00000000000000000000.json.1d2e.tmp").write_text('{"commitInfo":')
+
+
 @contextmanager
 def dying_at_commit(last: int, *, after: bool) -> Iterator[Commits]:
     """Let the process die at its nth commit, from 0, inside the block, if it gets that far."""
@@ -78,7 +98,7 @@ def dying_at_commit(last: int, *, after: bool) -> Iterator[Commits]:
     writers = [module for module in ours if vars(module).get("write_deltalake") is write]
     changed: list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
         *((module, "write_deltalake", commits.counted) for module in writers),
-        (DataFrameWriter, "save", commits.counted),
+        (DataFrameWriter, "save", commits.saved),
         (MergeIntoWriter, "merge", commits.counted),
         (deltalake.table.TableOptimizer, "compact", commits.counted),
         (deltalake.table.TableAlterer, "set_table_properties", commits.counted),

@@ -15,7 +15,6 @@ from pyspark.sql import types as T
 from conf.errors import SchemaDrift
 from transforms.evolve import check_names, drift, follow_columns
 from transforms.merge import create_empty, overwrite
-from transforms.sql import path_table
 
 BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = (
     T.ByteType(),
@@ -158,7 +157,7 @@ def test_a_table_has_new_columns_and_wider_types_and_is_read_by_any_reader(spark
 def test_a_column_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
     plain, odd = columns(k=TEXT), "a b,;{c}(`d`)\n\t="
     beside, after = str(tmp_path / "first"), str(tmp_path / "then")
-    create_empty(spark, plain, path_table(after))
+    create_empty(spark, plain, after)
     overwrite(spark.createDataFrame([("x", 1)], columns(**{"k": TEXT, odd: LONG})), beside)
     follow_columns(spark, after, columns(**{"k": TEXT, odd: LONG}), table="t")
     spark.read.format("delta").load(beside).write.format("delta").mode("append").save(after)

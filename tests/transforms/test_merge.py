@@ -9,7 +9,8 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from transforms.merge import Recorded, append, merge, replace
+from tests.support.commits import begin_log
+from transforms.merge import Recorded, append, create_empty, merge, replace
 from transforms.sql import path_table
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
@@ -186,3 +187,23 @@ def test_a_key_is_a_value_whatever_it_spells(spark: SparkSession, table: str, ke
 
     apply(9, "delete", None)
     assert_rows(spark, table, ("AAPL", 1.0, 10, 5), ("IBM", 2.0, 20, 5), ("MSFT", None, 30, 5))
+
+
+def test_a_table_whose_first_commit_was_begun_and_never_made_is_made(spark: SparkSession, tmp_path: Path) -> None:
+    begin_log(tmp_path / "empty")
+    begin_log(tmp_path / "filled")
+    rows = spark.createDataFrame([("AAPL", 1.0, 10, 5)], TABLE)
+
+    create_empty(spark, rows.schema, str(tmp_path / "empty"))
+    append(rows, str(tmp_path / "filled"), recorded=Recorded(APP, 5))
+
+    assert_rows(spark, path_table(str(tmp_path / "empty")))
+    assert_rows(spark, path_table(str(tmp_path / "filled")), ("AAPL", 1.0, 10, 5))
+
+
+def test_a_table_that_is_there_is_not_made(spark: SparkSession, table: str) -> None:
+    before = log_of(table).version()
+
+    create_empty(spark, spark.table(table).schema, log_of(table).table_uri)
+
+    assert log_of(table).version() == before
