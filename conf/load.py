@@ -127,6 +127,10 @@ def _files(conf_dir: Path | None, env: str) -> Layered:
         return layers
     if not conf_dir.is_dir():
         raise ConfigError(file="command line", key="--conf", found=str(conf_dir), allowed="an existing folder")
+    for name in (f"{layer}.toml" for layer in sorted(packaged)):
+        if (conf_dir / name).is_file():  # nobody would read it
+            allowed = "settings.toml, feeds/<feed>.toml"
+            raise ConfigError(file=str(conf_dir), key="a file's name", found=name, allowed=allowed)
     own = conf_dir / "settings.toml"
     if own.is_file():
         raw = _read(own, str(own))

@@ -148,6 +148,15 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["local", "databricks", "base"])
+def test_a_file_called_like_a_packaged_layer_is_not_left_unread(tmp_path, name):
+    (tmp_path / f"{name}.toml").write_text('warehouse = "/w"\n')
+
+    assert mistakes(tmp_path) == [
+        f"{tmp_path}: a file's name: found '{name}.toml', allowed: settings.toml, feeds/<feed>.toml"
+    ]
+
+
 def test_feeds_have_files_of_their_own(tmp_path):
     assert mistakes(folder(tmp_path, '[feeds.market]\nconnector = "deephaven"\n')) == [
         f"{tmp_path}/settings.toml: feeds: found 'a table', allowed: one file for each: feeds/<feed>.toml"
