@@ -174,6 +174,8 @@ class FeedBuild:
             again = self._overtaken[name] < _TRIES
             return Step(name, plan, error=None if again else error, moved=again)
         except SilverfoldError as error:
+            if isinstance(error, ApplyError) and plan is not None and plan.cut is not None:
+                self._quarantine[name].take(self._found(plan.cut.begins[0], plan.cut, error), now=self._now())
             return Step(name, plan, error=error)
 
     def _plan(self, name: str) -> Plan:
@@ -272,18 +274,22 @@ class FeedBuild:
         halved = isinstance(fault, _OF_A_CUT) and stops.halve(cut) is not None
         if halved and self._plan(name).cut is not None:
             return Step(name, plan, moved=True)
+        is_frame = isinstance(fault, UndecodableFrame)
         before = fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0]
-        found = Hold(
-            position=before,
-            update_position=max((begin for begin in cut.begins if begin <= before), default=before),
+        if self._quarantine[name].take(self._found(before, cut, fault), now=self._now(), is_frame=is_frame):
+            return Step(name, plan, moved=True)
+        stops.hold(before, cut, fault)
+        return Step(name, plan, error=fault, moved=True)
+
+    def _found(self, position: int, cut: Cut, fault: SilverfoldError) -> Hold:
+        """Return what is to be noted of a fault: the table stands before the update that the position is in."""
+        return Hold(
+            position=position,
+            update_position=max((begin for begin in cut.begins if begin <= position), default=position),
             error_class=fault.error_class,
             reason=str(fault),
             found_at=self._now(),
         )
-        if self._quarantine[name].take(found, now=self._now(), is_frame=isinstance(fault, UndecodableFrame)):
-            return Step(name, plan, moved=True)
-        stops.hold(before, cut, fault)
-        return Step(name, plan, error=fault, moved=True)
 
     def _opened_quarantine(self, name: str) -> Quarantine:
         table = self.feed.tables[name]

@@ -100,7 +100,7 @@ class Quarantine:
         """Return the positions of the cut's frames that are not to be decoded."""
         return tuple(at for at in sorted(self._left_out) if any(first <= at <= last for first, last in cut.spans))
 
-    def take(self, found: Hold, *, now: datetime, is_frame: bool) -> bool:
+    def take(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
         """Note what the table could not take; return whether it may go on without it.
 
         Args:

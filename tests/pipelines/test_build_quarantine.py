@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.errors import ApplyError
 from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
+from pipelines.applying import write
 from pipelines.cuts import last_cuts
 from pipelines.held import quarantined, skip, undo_skip
 from pipelines.rebuild import Rebuild
@@ -171,3 +173,20 @@ def test_after_a_fix_elsewhere_a_build_that_holds_goes_on_where_the_other_ended(
     assert (before["t"].error_class, after) == ("UNDECODABLE_FRAME", {})
     assert shown(built) == {1: ("MSFT", 12), 2: ("SUN", 22), 3: ("ORCL", 30)}
     assert status(built).degraded is False
+
+
+def test_what_spark_refuses_is_told_until_it_is_done(spark: SparkSession, warehouse: Path, monkeypatch: Any):
+    def refuse(*_args: Any, **_settings: Any) -> None:
+        raise ApplyError("Spark: OUT_OF_LUCK", table="t")
+
+    built, history = Built(spark, warehouse, {"t": table()}), LandedHistory({"t": COLUMNS})
+    history.connect()
+    history.snapshot("t", SNAPSHOT)
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "append", refuse)
+        assert built.land_and_build(history)["t"].error_class == "APPLY_ERROR"
+    refused = status(built)
+
+    assert (refused.state, refused.fault and refused.fault.reason) == (TableState.HELD, "t: Spark: OUT_OF_LUCK")
+    assert built.build() == {}
+    assert (status(built).state, status(built).fault, built.holds("t")) == (TableState.SYNCED, None, [])
