@@ -274,12 +274,17 @@ class QueryFailed(SilverfoldError):
 
 
 class ApplyError(SilverfoldError):
-    """A cut could not be applied. The silver table stands as it was."""
+    """A cut could not be applied. The silver table stands as it was.
+
+    Args:
+        since: Position from which on the same is so, as far as the cut goes: one that ends behind it fails too. None
+            where that is not known.
+    """
 
     error_class = "APPLY_ERROR"
 
-    def __init__(self, detail: str, *, table: str) -> None:
-        self.detail, self.table = detail, table
+    def __init__(self, detail: str, *, table: str, since: int | None = None) -> None:
+        self.detail, self.table, self.since = detail, table, since
         super().__init__(f"{table}: {detail}")
 
 

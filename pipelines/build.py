@@ -54,12 +54,15 @@ _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING
 """What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
-"""What a cut cannot be applied for without any of its frames being to blame: its updates are tried by halves."""
+"""What a cut cannot be applied for without any of its frames being to blame: fewer of its updates are tried."""
 
 _OF_SETTINGS = (RebuildNeeded, UnusableExpectation, UnusableKey)
 """What other settings, or a rebuild, put right."""
 
-_HOLDING = (UndecodableFrame, SchemaDrift, SnapshotNeeded, WireError, *_OF_A_CUT, *_OF_SETTINGS)
+HOLDING_LATER = (UndecodableFrame, SnapshotNeeded, WireError, *_OF_A_CUT)
+"""Faults that hold a table at what landed last, not as it is or as its settings are."""
+
+_HOLDING = (SchemaDrift, *HOLDING_LATER, *_OF_SETTINGS)
 """Faults that hold a table. Others are of the moment: the next step tries again."""
 
 _TRIES = 10
@@ -265,14 +268,14 @@ class FeedBuild:
         return InSpark(frames.where(spans & wanted & ~F.col("frame_seq").isin(*left_out)))
 
     def _failed(self, name: str, plan: Plan, fault: SilverfoldError) -> Step:
-        """Stop before what the table cannot take: a frame when it is known, else an update, found by halves.
+        """Stop before what the table cannot take: a frame when it is known, else an update, found by shorter cuts.
 
         A frame that is to be skipped is no stop: the next step leaves it out.
         """
         cut, stops = plan.cut, self._stops[name]
         assert cut is not None
-        halved = isinstance(fault, _OF_A_CUT) and stops.halve(cut) is not None
-        if halved and self._plan(name).cut is not None:
+        shorter = stops.shorten(cut, fault.since) if isinstance(fault, _OF_A_CUT) else None
+        if shorter is not None and self._plan(name).cut is not None:
             return Step(name, plan, moved=True)
         is_frame = isinstance(fault, UndecodableFrame)
         before = fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0]

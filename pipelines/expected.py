@@ -105,7 +105,8 @@ def fold_bronze(
     log = connector.keeps(settings) is Keeps.CHANGES
     told = Told(bronze, reader, through, left_out)
     told.take_controls(chosen[0].begin if chosen else through)
-    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not snapshots)
+    settled = next((update.end for update in chosen if update.snapshot), -1)
+    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not snapshots, settled=settled)
     late: list[PlainChange] = []
     for update, frames in _with_frames(bronze, connector.stream(feed, table), chosen):
         changes = told.changes(update, frames)

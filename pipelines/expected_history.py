@@ -103,7 +103,7 @@ def fold_history(
     landed.need((begins or 0) if snapshots and begun else since)
     told = Told(bronze, reader, through, left_out)
     told.take_controls(chosen[0][0].begin if chosen else through)
-    fold = VersionFold(_Touched(reader.keys, upserts=not snapshots))
+    fold = VersionFold(_Touched(reader.keys, upserts=not snapshots, settled=-1))
     late: list[PlainChange] = []
     held = frozenset(passed_over)
     for snapshot, said in _readable(_with_frames(bronze, stream, chosen), connector, told, held, passes=snapshots):
@@ -189,6 +189,7 @@ class VersionFold:
 
     def replace(self, said: Sequence[_Said], *, settled: int) -> None:
         """Take a snapshot and what overlays it, in order of effect."""
+        self.rows.settled = settled
         self.rows.apply((), snapshot=True)
         last: dict[Key, int] = {}
         for moment, change in said:

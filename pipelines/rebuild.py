@@ -39,7 +39,7 @@ from conf.errors import ApplyError, PositionGap, RebuildNeeded, SchemaDrift
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
-from pipelines.build import FeedBuild
+from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.cuts import (
     HISTORY_BEGINS,
     REBUILT,
@@ -221,7 +221,7 @@ class Rebuild:
         if goal < self._floor():  # what led there was dropped while the table was not in the feed
             goal = -1
         further = goal < 0 or self._is_outgrown()
-        reached, begins = self._built(before=None if further else goal + 1)
+        reached, begins = self._built(before=None if further else goal + 1, least=max(goal, 0))
         if reached < goal or (reached > goal and not further):
             raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:
@@ -277,7 +277,7 @@ class Rebuild:
         known = holds(self._places, self.feed.name, self.table)
         return any(each.error_class in _OUTGROWN for each in known)
 
-    def _built(self, *, before: int | None) -> tuple[int, int | None]:
+    def _built(self, *, before: int | None, least: int) -> tuple[int, int | None]:
         """Build the new table as far as it goes; return the position it has reached, and where its history begins.
 
         A history whose columns or keys changed on the way begins behind the last such change; None for any other.
@@ -287,7 +287,7 @@ class Rebuild:
         while True:
             _copy_skips(self._places, self._side, self.feed.name, self.table)
             try:
-                return self._build(before=before, past=past), None if past is None else past + 1
+                return self._build(before=before, past=past, least=least), None if past is None else past + 1
             except (SchemaDrift, RebuildNeeded):
                 found = holds(self._side, self.feed.name, self.table)
                 begins = min((each.position for each in found if each.error_class in _OUTGROWN), default=0)
@@ -297,8 +297,12 @@ class Rebuild:
                 past = begins - 1
                 self._tidy()
 
-    def _build(self, *, before: int | None, past: int | None) -> int:
-        """Build the new table as far as it goes; return the position it has reached."""
+    def _build(self, *, before: int | None, past: int | None, least: int) -> int:
+        """Build the new table as far as it goes; return the position it has reached.
+
+        Args:
+            least: Position that is far enough: what holds it there or later will hold the table, too.
+        """
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
         build = FeedBuild(
             lambda: self.spark, self.settings, self.connector, feed, places=self._side, before=before, past=past
@@ -306,10 +310,12 @@ class Rebuild:
         build.refresh()
         while True:
             step = build.step(self.table)
-            if step.error is not None and not step.moved:
+            if step.moved:
+                continue
+            reached = build.tables[self.table].position()
+            if step.error is not None and not (isinstance(step.error, HOLDING_LATER) and reached >= least):
                 raise step.error
-            if not step.moved:
-                return build.tables[self.table].position()
+            return reached
 
     def _rows_at(self, place: Place) -> DataFrame:
         return own_session(self.spark).read.format("delta").load(place.url)

@@ -6,6 +6,7 @@ at that key means the displaced one, so that rows can be swapped.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -23,13 +24,17 @@ class TableFold:
     Args:
         own_columns: The source's keys, which each row carries.
         upserts: An update of a row that is not there begins it.
+        settled: Position up to which a snapshot is overlaid. A reader tells an update that moves a row, and has all of
+            it, a second time as an insert, for a snapshot may lack the row that moved; elsewhere, that is no insert.
     """
 
     own_columns: tuple[str, ...]
     upserts: bool = False
+    settled: int = sys.maxsize
     rows: dict[Key, Row] = field(default_factory=dict)
     _displaced: dict[Key, Row] = field(default_factory=dict)
     _frame: int = -1
+    _lost: PlainChange | None = None
 
     def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
         """Apply one whole update."""
@@ -54,11 +59,14 @@ class TableFold:
         """Apply one change."""
         if change.position != self._frame:
             self._frame, self._displaced = change.position, {}
+        lost, self._lost = self._lost, None
         stands = self.rows.get(change.key)
         if change.op == "delete":
             self._delete(change)
         elif change.old_key is not None:
             self._move(change, change.old_key)
+        elif lost == change._replace(op="update", old_key=lost and lost.old_key) and change.position > self.settled:
+            return  # it says again what the update before it said, whose row was not there
         elif change.op == "insert" or (stands is None and self.upserts):
             self.put(change.key, {**self._named_by(change.key), **change.row})
         elif stands is not None:
@@ -76,6 +84,7 @@ class TableFold:
             row = self.rows[old_key]
             self.put(old_key, None)
         if row is None and not self.upserts:
+            self._lost = change
             return
         if change.key in self.rows:
             self._displaced[change.key] = self.rows[change.key]

@@ -22,7 +22,8 @@ def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """Turn completed rows (`transforms.complete_rows`) into rows keyed by ``keys``. Lazy; one shuffle.
 
     Returns:
-        ``key``, ``op``, ``position``, ``after`` and ``claims``: how many rows are at the key after the cut.
+        ``key``, ``op``, ``position``, ``after`` and ``claims``: how many rows are at the key after the cut. Of several
+        rows, ``position`` is the last.
     """
     leaves = F.col("before").isNotNull() & (
         F.col("after").isNull() | ~_key_of("before", keys).eqNullSafe(_key_of("after", keys))
@@ -34,7 +35,7 @@ def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     grouped = (
         rows.select(F.explode(steps).alias("step"))
         .groupBy("step.key")
-        .agg(F.count("step.after").alias("claims"), F.max_by("step", F.col("step.after").isNotNull()).alias("step"))
+        .agg(F.count("step.after").alias("claims"), F.max_by("step", _last_of_those("step")).alias("step"))
     )
     op = F.when(F.col("claims") == 0, F.lit(DELETE)).otherwise(F.lit(INSERT))
     return grouped.select("key", op.alias("op"), "step.position", "step.after", "claims")
@@ -47,9 +48,9 @@ def snapshot_by_keys(net: DataFrame, *, keys: Sequence[str]) -> DataFrame:
         net: ``position`` and ``after``.
     """
     grouped = net.groupBy(_key_of("after", keys).alias("key")).agg(
-        F.count(F.lit(1)).alias("claims"), F.first(F.struct("position", "after")).alias("first")
+        F.count(F.lit(1)).alias("claims"), F.max_by(F.struct("position", "after"), "position").alias("last")
     )
-    return grouped.select("key", F.lit(INSERT).alias("op"), "first.position", "first.after", "claims")
+    return grouped.select("key", F.lit(INSERT).alias("op"), "last.position", "last.after", "claims")
 
 
 def with_taken(rows: DataFrame, table: DataFrame, touched: DataFrame, *, few: bool) -> DataFrame:
@@ -67,6 +68,11 @@ def with_taken(rows: DataFrame, table: DataFrame, touched: DataFrame, *, few: bo
     staying = at_keys.join(touched.select(F.col("key").alias("name")).distinct(), "name", "left_anti")
     found = staying.select("key", F.lit(True).alias("taken")).distinct()
     return rows.join(found, "key", "left").withColumn("taken", F.coalesce("taken", F.lit(False)))
+
+
+def _last_of_those(step: str) -> Column:
+    """Return what orders steps: those that come before those that are gone, then by position."""
+    return F.struct(F.col(f"{step}.after").isNotNull(), F.col(f"{step}.position"))
 
 
 def _key_of(side: str, keys: Sequence[str]) -> Column:

@@ -6,15 +6,16 @@ they may come in any order, and in any number of batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from conf.errors import InvalidValue, WireError
 from connectors.sqlitecloud.change_rows import ERROR, NAMES, error_rows, without
-from connectors.sqlitecloud.values import Column
+from connectors.sqlitecloud_webhooks.columns import ToldColumn
 from connectors.sqlitecloud_webhooks.messages import Addressed, Op, read_webhook
 
 _AT_ONCE: Final = 1 << 13
@@ -38,25 +39,23 @@ class ChangeReader:
 
     Args:
         where: What they say they are of.
-        columns: The silver table's, keys first.
+        columns: The silver table's, keys first. A webhook is read with those told before it.
         keys: Names of its keys.
         insert_absent: `options.WebhookOptions.insert_absent`.
     """
 
     where: Addressed
-    columns: tuple[Column, ...]
+    columns: tuple[ToldColumn, ...]
     keys: tuple[str, ...]
     insert_absent: str
     type: pa.Schema = field(init=False)
     """Of the change rows, as far as `transforms.changes` needs them: the other columns are always NULL."""
-    _names: dict[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        row = pa.struct([(column.name, column.arrow) for column in self.columns])
+        row = pa.struct([(column.name, column.arrow) for column, _ in self.columns])
         key = pa.struct([row.field(name) for name in self.keys])
         own = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", key)]
         object.__setattr__(self, "type", pa.schema([*own, ("row", row), ("present", NAMES), ("error", ERROR)]))
-        object.__setattr__(self, "_names", {column.name.lower(): column.name for column in self.columns})
 
     def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of webhooks; one with ``error`` for each that cannot be read."""
@@ -80,29 +79,37 @@ class ChangeReader:
         where, webhook = read_webhook(body)
         if where != self.where:
             raise InvalidValue(f"it is of {where.table!r:.80} in {where.database!r:.80}", reason="other_table")
-        names = [self._silver_name(name) for name in webhook.columns]
-        op, present = self._meaning(webhook.op, names)
+        known = self._known(position)
+        names = [_silver_name(name, known) for name in webhook.columns]
+        op, present = self._meaning(webhook.op, names, list(known.values()))
         rows = [dict(zip(names, row, strict=True)) for row in webhook.rows]
         for row in rows:
             self._check_key(row)
         return [_Told(position, ordinal, op, row, present) for ordinal, row in enumerate(rows)]
 
-    def _silver_name(self, name: str) -> str:
-        found = self._names.get(name.lower())
-        if found is None:
-            raise InvalidValue(f"column {name!r:.80} was not told before", reason="unknown_column")
-        return found
+    def _known(self, position: int) -> Mapping[str, str]:
+        """Return the columns that had been told before a position: as silver calls them, by their lower case."""
+        return self._all if position > self._complete else _named(told for told in self.columns if told.at < position)
 
-    def _meaning(self, op: Op, names: Sequence[str]) -> tuple[Op, list[str] | None]:
-        """Return what is done to the row by whatever stood there, and which columns are known; None for all."""
-        if op == "delete" or len(names) == len(self.columns):
+    @cached_property
+    def _all(self) -> Mapping[str, str]:
+        return _named(self.columns)
+
+    @cached_property
+    def _complete(self) -> int:
+        """Position at which the last column was told."""
+        return max((told.at for told in self.columns), default=-1)
+
+    def _meaning(self, op: Op, names: Sequence[str], known: Sequence[str]) -> tuple[Op, list[str] | None]:
+        """Return what is done to the row by whatever stood there, and which columns are sent; None for all."""
+        if op == "delete" or len(names) == len(known):
             return op, None
         if op == "insert" and self.insert_absent == "error":
-            absent = sorted({*self._names.values()} - {*names})
+            absent = sorted({*known} - {*names})
             raise InvalidValue(f"an insert lacks {', '.join(absent)}", reason="absent_column")
         if op == "insert" and self.insert_absent == "null":
             return op, None
-        return "update", [column.name for column in self.columns if column.name in names]
+        return "update", [name for name in known if name in names]
 
     def _check_key(self, row: dict[str, Any]) -> None:
         for name in self.keys:
@@ -116,7 +123,7 @@ class ChangeReader:
         deleted = [change.op == "delete" for change in told]
         pairs = list(zip(told, deleted, strict=True))
         cells: dict[str, pa.Array] = {}
-        for column in self.columns:
+        for column, _ in self.columns:
             is_key = column.name in self.keys
             sent = [None if gone and not is_key else each.row.get(column.name) for each, gone in pairs]
             cells[column.name], unfit = column.array(sent, sent=True)
@@ -133,3 +140,14 @@ class ChangeReader:
             pa.nulls(len(told), ERROR),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.type)
+
+
+def _named(columns: Iterable[ToldColumn]) -> Mapping[str, str]:
+    return {column.name.lower(): column.name for column, _ in columns}
+
+
+def _silver_name(name: str, known: Mapping[str, str]) -> str:
+    found = known.get(name.lower())
+    if found is None:
+        raise InvalidValue(f"column {name!r:.80} was not told before", reason="unknown_column")
+    return found

@@ -42,7 +42,7 @@ class WebhookDecoder(UnfoldedDecoder):
         options = self.feed.options
         assert isinstance(options, WebhookOptions)
         assert isinstance(table, WebhookTable)
-        columns = columns_of(context.names(cut.stream), table, options)
+        columns = columns_of(context.of(cut.stream), table, options)
         database, name = options.database, cut.stream.removeprefix(f"{options.database}/")
         return ChangeReader(Addressed(database, name), columns, table.keys, options.insert_absent)
 

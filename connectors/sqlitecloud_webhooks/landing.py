@@ -1,7 +1,7 @@
 """The frames that become of requests, without sockets.
 
 Each body becomes a data frame of its stream, unaltered, also where its table is none of the feed's. Before the first
-that names a column, a control frame of the stream tells it. A body that does not say where it belongs becomes a mark:
+that names a column, a control frame tells it. A body that does not say where it belongs becomes a mark:
 
 ===============  =====================================================================================
 mark             details

@@ -41,9 +41,10 @@ class WebhookPlainReader:
         return tuple(found)
 
     def control(self, frame: ControlFrame) -> None:
-        """Take the columns that a control frame of the stream tells."""
-        if frame.stream == self.stream:
-            self._told += json.loads(frame.body)["columns"]
+        """Take the columns that a control frame tells of the stream."""
+        said = json.loads(frame.body)
+        if said.get("stream", frame.stream) == self.stream:
+            self._told += said["columns"]
 
     def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
         """Return the changes of one webhook; see `connectors.base.PlainReader.changes`."""

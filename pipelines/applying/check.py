@@ -28,7 +28,7 @@ from transforms.merge import OP, POSITION, PRESENT, net_rows
 from transforms.rekey import by_keys, snapshot_by_keys, with_taken
 from transforms.sql import quoted
 
-_NULL, _TWICE = "NULL keys", "doubled keys"
+_NULL, _TWICE, _SINCE = "NULL keys", "doubled keys", "position of the first row refused"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def check_cut(job: CutJob, folded: Folded) -> Checked:
     unjudged = _rows(job, folded)
     try:
         rows = job.cached(judged(unjudged, job.target.rules))
-        counts = counted(rows, {**_claims(rows), **{f"failed.{n}": c for n, c in failures(job.target.rules).items()}})
+        failed = {f"failed.{name}": count for name, count in failures(job.target.rules).items()}
+        counts = counted(rows, {**_claims(rows), **failed, **_since(job, rows)})
     except PySparkException:
         _name_the_rule(job, unjudged)
         raise
@@ -98,22 +99,39 @@ def _snapshot_rows(job: CutJob, net: DataFrame) -> DataFrame:
 
 def _claims(rows: DataFrame) -> dict[str, Column]:
     """Return aggregates that tell whether keys may be refused; none where the source itself names rows by them."""
+    return {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
+
+
+def _refused_keys(rows: DataFrame) -> dict[str, Column]:
     if "claims" not in rows.columns:
         return {}
     null = reduce(or_, (F.col(f"key.{quoted(name)}").isNull() for name in struct_type(rows, "key").names))
     twice = (F.col("claims") > 1) | (F.col("taken") if "taken" in rows.columns else F.lit(False))
-    return {_NULL: F.count_if(null & (F.col("claims") > 0)), _TWICE: F.count_if(~null & twice)}
+    return {_NULL: null & (F.col("claims") > 0), _TWICE: ~null & twice}
+
+
+def _since(job: CutJob, rows: DataFrame) -> dict[str, Column]:
+    """Return the aggregate that tells the position behind which every cut is refused, as far as this one goes.
+
+    A row stays as the cut leaves it from its last change on. Not known where positions are not those of frames.
+    """
+    forbidden = [F.array_contains(FAILED, rule.name) for rule in job.target.rules if rule.action == "fail"]
+    refused = [*_refused_keys(rows).values(), *forbidden]
+    if job.target.connector.sequenced or not refused:
+        return {}
+    return {_SINCE: F.min(F.when(reduce(or_, refused), F.col("position")))}
 
 
 def _refuse(job: CutJob, counts: Mapping[str, int]) -> None:
+    table, since = job.target.name, counts.get(_SINCE)
     if _NULL in counts:
-        raise NullKey("a row of the source has a NULL key", table=job.target.name)
+        raise NullKey("a row of the source has a NULL key", table=table, since=since)
     if _TWICE in counts:
-        raise DuplicateKey("two rows of the source have the same key", table=job.target.name)
+        raise DuplicateKey("two rows of the source have the same key", table=table, since=since)
     forbidden = {rule.name: f"failed.{rule.name}" for rule in job.target.rules if rule.action == "fail"}
     failed = ", ".join(f"{rule}: {counts[name]}" for rule, name in forbidden.items() if name in counts)
     if failed:
-        raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=job.target.name)
+        raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=table, since=since)
 
 
 def _name_the_rule(job: CutJob, rows: DataFrame) -> None:

@@ -320,3 +320,27 @@ def test_a_history_without_snapshots_waits_at_what_cannot_be_read(spark: SparkSe
 
     assert feed.build(stored_as_scd_type=2)[STREAM].error_class == "UNDECODABLE_FRAME"
     assert feed.rows() == {1: ("x", 1)}
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_table_goes_as_far_as_nothing_is_wrong_however_it_is_cut(
+    spark: SparkSession, warehouse: Path, *, follows: bool
+) -> None:
+    built, history = deephaven(spark, warehouse, {"B": "Long"}, expect=rule("B < 100", "fail"))
+    history.snapshot("t", {0: {"B": 0}})
+    built.land(history)
+    running = built.start()
+    assert built.build(running) == {}
+    history.update("t", added={1: {"B": 500}})
+    for key in (1, 2, 3):  # each mends one row, and begins one that fails
+        built.land(history)
+        running = running if follows else built.start()
+        running.refresh()
+        assert built.build(running)["t"].error_class == "EXPECTATION_FAILED"
+        history.update("t", modified={key: {"B": key}})
+        history.update("t", added={key + 1: {"B": 500}})
+    built.land(history)
+    running.refresh()
+
+    assert built.build(running)["t"].error_class == "EXPECTATION_FAILED"
+    assert {key: row["B"] for key, row in built.rows("t").items()} == {0: 0, 1: 1, 2: 2, 3: 3}

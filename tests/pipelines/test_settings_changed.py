@@ -26,6 +26,7 @@ from pipelines.swap import Live
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table
 from tests.support.deaths import Died
+from tests.support.deephaven_vectors import VECTORS
 from tests.support.landed_history import LandedHistory
 from tests.support.sizes import as_if_large
 
@@ -232,3 +233,28 @@ def test_however_much_upkeep_came_after_the_last_cut_its_note_is_found(market: M
 )
 def test_each_connector_says_what_else_makes_other_rows(settings: Table, told: dict[str, object]) -> None:
     assert settings.row_settings == told
+
+
+@pytest.mark.parametrize("fault", ["a rule", "a frame"])
+def test_a_table_whose_settings_changed_is_rebuilt_up_to_what_holds_it_later(
+    spark: SparkSession, warehouse: Path, fault: str
+) -> None:
+    market = Market(spark, warehouse)
+    market.update(1, 11)
+    market.history.update("t", modified={2: {"Qty": 22}})
+    if fault == "a frame":
+        market.history.begin("t")
+        market.history.inside("t", VECTORS["unknown-template"].body)
+        market.history.end("t")
+    else:
+        market.history.update("t", modified={3: {"Qty": 500}})
+    rules = {"few": {"condition": "Qty < 100", "action": "fail"}}
+    market.change(stored_as_scd_type=2, expect=rules)
+    assert market.built.land_and_build(market.history)["t"].error_class == "REBUILD_NEEDED"
+
+    Rebuild(spark, market.built.settings, CONNECTOR, market.built.feed, "t", "again").run()
+
+    assert market.rows() == {"AAPL": 11, "IBM": 22, "MSFT": 20}
+    assert market.is_equal()
+    held = market.built.build()["t"]
+    assert held.error_class == {"a rule": "EXPECTATION_FAILED", "a frame": "UNDECODABLE_FRAME"}[fault]

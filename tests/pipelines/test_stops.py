@@ -1,10 +1,10 @@
-"""Where cuts stop: bad frames for good, other faults found by halves and tried again once more has landed."""
+"""Where cuts stop: bad frames for good, other faults where they begin, tried again once more has landed."""
 
 from __future__ import annotations
 
 from conf.errors import DuplicateKey, SchemaDrift, UndecodableFrame
 from connectors.base import Cut
-from pipelines.stops import Stops
+from pipelines.stops import MOST_TRIES, Stops
 
 TWICE = DuplicateKey("two rows", table="quotes")
 BAD = UndecodableFrame(table="quotes", position=14, cause_class="INVALID_VALUE", reason="range-count")
@@ -51,7 +51,7 @@ def test_of_two_bad_frames_the_later_stops_first_so_that_the_rest_is_planned_ane
 def test_a_fault_of_a_whole_cut_is_looked_for_in_its_first_half():
     stops = Stops()
 
-    half = stops.halve(FOUR)
+    half = stops.shorten(FOUR, None)
 
     assert (half, stops.within(FOUR), stops.within(cut((10, 12), (13, 15)))) == (16, 16, None)
     assert stops.fault is None
@@ -59,7 +59,7 @@ def test_a_fault_of_a_whole_cut_is_looked_for_in_its_first_half():
 
 def test_the_second_half_is_tried_when_the_first_was_good():
     stops = Stops()
-    stops.halve(FOUR)
+    stops.shorten(FOUR, None)
 
     stops.passed(15)
 
@@ -67,12 +67,12 @@ def test_the_second_half_is_tried_when_the_first_was_good():
 
 
 def test_one_update_cannot_be_halved():
-    assert Stops().halve(cut((10, 12))) is None
+    assert Stops().shorten(cut((10, 12)), None) is None
 
 
 def test_an_update_that_made_two_rows_of_one_key_is_tried_again_with_what_lands_later():
     stops = Stops()
-    stops.halve(cut((10, 12), (13, 15)))
+    stops.shorten(cut((10, 12), (13, 15)), None)
 
     stops.hold(10, cut((10, 12)), TWICE)
 
@@ -86,10 +86,38 @@ def test_what_fails_again_with_more_is_not_halved_again():
     stops = Stops()
     stops.hold(10, cut((10, 12)), TWICE)
 
-    half = stops.halve(FOUR)
+    half = stops.shorten(FOUR, None)
     stops.hold(10, FOUR, TWICE)
 
     assert (half, stops.within(FOUR)) == (None, 10)
+
+
+def test_a_fault_that_says_since_when_is_tried_up_to_there():
+    stops = Stops()
+
+    stop = stops.shorten(FOUR, 17)
+
+    assert (stop, stops.within(FOUR), stops.within(cut((10, 12), (13, 15)))) == (16, 16, None)
+    assert stops.shorten(cut((10, 12), (13, 15)), 12) is None, "the first update is to blame"
+
+
+def test_beyond_what_is_known_to_fail_shorter_cuts_are_tried_too():
+    stops = Stops()
+    stops.hold(10, cut((10, 12)), TWICE)
+
+    stop = stops.shorten(FOUR, 19)
+
+    assert (stop, stops.within(cut((10, 12), (13, 15), (16, 18))), stops.within(cut((10, 12)))) == (19, None, 10)
+
+
+def test_after_many_tries_halves_are_tried():
+    long, stops = cut(*((at, at) for at in range(100))), Stops()
+
+    found = [stops.shorten(long, 99) for _ in range(MOST_TRIES + 1)]
+
+    assert found == [*[99] * MOST_TRIES, 50]
+    stops.passed(3)
+    assert stops.shorten(long, 99) == 99
 
 
 def test_what_was_passed_is_forgotten():

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from connectors.base import Feed
+from connectors.base import Feed, PlainChange
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pipelines.bronze_table import SCHEMA
 from pipelines.cuts import CutRow, record
 from pipelines.held import Hold, skip
 from pipelines.places import Places
+from pipelines.table_fold import TableFold
 from pipelines.verify import Difference, TableVerification, Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.written_silver import write_silver
@@ -317,3 +318,16 @@ def test_values_are_expected_in_the_form_silver_has(tmp_path: Path, kind: str):
     found = market.verify()
 
     assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
+
+
+@pytest.mark.parametrize(("settled", "there"), [(-1, False), (4, False), (5, True)])
+def test_a_row_that_moves_and_is_not_there_comes_only_onto_a_snapshot(settled: int, there: bool) -> None:
+    row = {"id": 6, "q": 7}
+    moves = [PlainChange("update", 5, (6,), row, old_key=(5,)), PlainChange("insert", 5, (6,), row)]
+    fold = TableFold(("id",), settled=settled)
+
+    fold.apply(moves)
+
+    assert fold.all_rows() == ([row] if there else [])
+    fold.apply([*moves, moves[-1]])
+    assert fold.all_rows() == [row], "an insert besides is one"

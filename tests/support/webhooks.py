@@ -40,7 +40,9 @@ def feed(address: str = "", *, tables: dict[str, WebhookTable] | None = None, **
 def reader(**settings: Any) -> ChangeReader:
     """Return what decodes the albums; the column Cover was told."""
     of, keys = options(**settings), table().keys
-    return ChangeReader(Addressed("chinook.sqlite", "albums"), columns_of(TOLD, table(), of), keys, of.insert_absent)
+    return ChangeReader(
+        Addressed("chinook.sqlite", "albums"), columns_of(dict.fromkeys(TOLD, 0), table(), of), keys, of.insert_absent
+    )
 
 
 def webhook(op: str, *, name: str = "albums", database: str = "chinook.sqlite", **sent: Any) -> bytes:

@@ -90,6 +90,26 @@ def test_silver_follows_what_is_posted_and_gains_columns_as_they_come_up(spark: 
     assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
 
 
+def test_a_row_that_fails_a_rule_is_mended_whatever_columns_are_told_in_between(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    cheap = {"condition": "Price < 100", "action": "fail"}
+    places, shop = Places(str(warehouse)), feed(tables={"albums": table(expect={"cheap": cheap})})
+    land(places, shop, webhook("insert", AlbumId=1, Price=7), webhook("insert", AlbumId=2, Price=500))
+    assert build(spark, places, shop)["albums"].error_class == "EXPECTATION_FAILED"
+    assert [row["AlbumId"] for row in silver(places, "albums")] == [1]
+
+    land(places, shop, webhook("update", Live=1, Label="new", AlbumId=1), epoch=2)
+    land(places, shop, webhook("update", Price=5, AlbumId=2, Label="x"), webhook("insert", AlbumId=3, Price=9), epoch=3)
+    assert build(spark, places, shop) == {}
+    assert [(row["AlbumId"], row["Price"], row["Label"]) for row in silver(places, "albums")] == [
+        (1, Decimal("7.00"), "new"),
+        (2, Decimal("5.00"), "x"),
+        (3, Decimal("9.00"), None),
+    ]
+    assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
+
+
 def test_one_that_cannot_be_decoded_holds_its_table_until_it_is_skipped(spark: SparkSession, warehouse: Path) -> None:
     places, shop = Places(str(warehouse)), feed()
     last = land(

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from conf.errors import InvalidValue, WireError
 from connectors.base import ControlFrame
+from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import MOST_COLUMNS, columns_of, read_context, telling
-from connectors.sqlitecloud_webhooks.messages import read_webhook
+from connectors.sqlitecloud_webhooks.messages import Addressed, read_webhook
 from connectors.sqlitecloud_webhooks.plain import WebhookPlainReader
 from tests.support.webhooks import STREAM, TOLD, options, reader, table, vectors, webhook
 
@@ -32,7 +33,7 @@ def decoded(body: bytes, **settings: Any) -> list[dict[str, Any]]:
 
 def plain_reader(**settings: Any) -> WebhookPlainReader:
     found = WebhookPlainReader(STREAM, table(), options(**settings))
-    found.control(ControlFrame(0, 1, STREAM, telling(STREAM, TOLD).body))
+    found.control(ControlFrame(0, 1, None, telling(STREAM, TOLD).body))
     return found
 
 
@@ -121,22 +122,41 @@ def test_an_insert_that_lacks_a_column_is_an_error_by_setting() -> None:
 
 def test_columns_are_keys_then_those_with_a_type_then_others_as_they_were_told() -> None:
     control = [
-        ControlFrame(1, 1, STREAM, telling(STREAM, ["Cover", "AlbumId"]).body),
-        ControlFrame(2, 1, "chinook.sqlite/artists", telling("", ["Name"]).body),
-        ControlFrame(3, 1, None, telling("", ["Never"]).body),
-        ControlFrame(4, 2, STREAM, telling(STREAM, ["AlbumId", "COVER", "Label"]).body),
-        ControlFrame(5, 2, STREAM, b"{"),
+        ControlFrame(1, 1, None, telling(STREAM, ["Cover", "AlbumId"]).body),
+        ControlFrame(2, 1, None, telling("chinook.sqlite/artists", ["Name"]).body),
+        ControlFrame(4, 2, None, telling(STREAM, ["AlbumId", "COVER", "Label"]).body),
+        ControlFrame(5, 2, None, b"{"),
+        ControlFrame(6, 2, STREAM, b'{"columns": ["Label", "Old"]}'),
     ]
     columns = columns_of(
-        read_context(control).names(STREAM), table(types={"Title": "string", "AlbumId": "bigint"}), options()
+        read_context(control).of(STREAM), table(types={"Title": "string", "AlbumId": "bigint"}), options()
     )
-    assert [(column.name, column.kind) for column in columns] == [
-        ("AlbumId", "bigint"),
-        ("Title", "string"),
-        ("Cover", "string"),
-        ("Label", "string"),
+    assert [(column.name, column.kind, at) for column, at in columns] == [
+        ("AlbumId", "bigint", -1),
+        ("Title", "string", -1),
+        ("Cover", "string", 1),
+        ("Label", "string", 4),
+        ("Old", "string", 6),
     ]
     assert MOST_COLUMNS == 2_000
+
+
+def test_a_webhook_is_read_with_the_columns_told_before_it() -> None:
+    reading = ChangeReader(
+        Addressed("chinook.sqlite", "albums"),
+        columns_of({"AlbumId": 1, "Cover": 1, "Label": 7}, table(types={"AlbumId": "bigint"}), options()),
+        ("AlbumId",),
+        "error",
+    )
+    early, late = webhook("insert", AlbumId=1, Cover="a"), webhook("insert", AlbumId=2, Cover="b", Label="l")
+    partial, soon = webhook("update", AlbumId=3, Cover="c"), webhook("update", AlbumId=4, Label="m")
+
+    batches = reading.read([5, 6, 8, 9, 4], [early, partial, late, partial, soon])
+
+    told = {row["frame_seq"]: row for batch in batches for row in batch.to_pylist()}
+    assert [told[at]["present"] for at in (5, 6, 8, 9)] == [None, None, None, ["AlbumId", "Cover"]]
+    assert told[5]["row"] == {"AlbumId": 1, "Cover": "a", "Label": None}
+    assert told[4]["error"]["reason"].startswith("unknown_column: column 'Label' was not told before")
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))

@@ -38,7 +38,7 @@ def test_a_body_lands_unaltered_behind_the_columns_that_nobody_named_before() ->
     one = landing()
     first, again = one.frames(ALBUM), one.frames(ALBUM)
     third = one.frames(webhook("update", Price=2, AlbumId=1, Label="x"))
-    assert kinds(first) == [("control", STREAM), ("data", STREAM)]
+    assert kinds(first) == [("control", None), ("data", STREAM)]
     assert (first[-1].body, first[-1].boundary) == (ALBUM, "whole")
     assert kinds(again) == [("data", STREAM)]
     assert told([*first, *third]) == [["AlbumId", "Title"], ["Price", "Label"]]
@@ -63,7 +63,7 @@ def test_a_table_that_the_feed_lacks_lands_too_and_is_told_once() -> None:
     other = webhook("delete", database="other.sqlite", AlbumId=1)
     assert kinds(one.frames(other)) == [
         ("mark", None),
-        ("control", "other.sqlite/albums"),
+        ("control", None),
         ("data", "other.sqlite/albums"),
     ]
     assert kinds(one.frames(other)) == [("data", "other.sqlite/albums")]

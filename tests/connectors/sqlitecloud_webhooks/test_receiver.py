@@ -134,7 +134,7 @@ def test_a_body_is_in_bronze_when_it_is_answered(place: Place) -> None:
     answer, found = in_bronze(place, steps)
     assert answer == (200, "landed")
     assert [(frame.stream, frame.kind, frame.boundary, frame.body) for frame in found] == [
-        (STREAM, "control", "none", b'{"columns": ["AlbumId"]}'),
+        (None, "control", "none", b'{"stream": "chinook.sqlite/albums", "columns": ["AlbumId"]}'),
         (STREAM, "data", "whole", ALBUM),
     ]
 
