@@ -115,8 +115,8 @@ class Checks:
     def _bounds(self, at: Mapping[int, State], restarts: Collection[int]) -> tuple[int, int]:
         """Return between which positions the table must be.
 
-        It must come to what it may not show, if nothing later puts that right; to the end, where it may show that and
-        takes all in one cut.
+        It must come to the last update after which it may be shown; at least to the first after which it may not, where
+        cuts end on their own account, or where the changes' own order hides since when it may not.
         """
         least, stuck = -1, False
         right = [end for end, state in at.items() if not self._is_wrong(state)]
@@ -124,8 +124,7 @@ class Checks:
             stuck = (stuck and end not in restarts) or end not in right
             least = least if stuck else end
         most = max(right, default=-1)
-        tiny = self.settings.cuts == "tiny" and not self._phase.mended
-        return (most if most == max(at, default=-1) and not tiny and not self._grows() else least), most
+        return (least if self._grows() or self.settings.kind == "sequenced" else most), most
 
     def _grows(self) -> bool:
         return self.settings.schema != "same" and not self.settings.snapshots
