@@ -132,6 +132,9 @@ class Story:
             yield self._one_frame(self._fail(first))
             if self._fails:
                 yield from self._may_build(0.8)
+                yield self._one_frame([change for lane in self.lanes for change in lane.mends()])
+                yield self._one_frame(self._fail(first))  # no cut to here may be shown, one to the update before may
+                yield from self._may_build(0.8)
                 yield from self._mended()
         for lane in self.lanes:
             lane.good = lane.good and self._fails
