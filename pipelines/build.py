@@ -197,6 +197,7 @@ class FeedBuild:
             self.settings.build.cut,
             mean_frame_bytes=self._frame_bytes,
             at_least=self._stops[name].longer,
+            beyond=self._stops[name].tried,
         )
         table = self.tables[name].target.table
         passes = table.keeps_history and self.connector.has_snapshots(table)

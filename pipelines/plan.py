@@ -147,6 +147,7 @@ class Planner:
         past: int | None = None,
         mean_frame_bytes: float = 0.0,
         at_least: int = 0,
+        beyond: int = -1,
     ) -> Plan:
         """Return what the table may take, once everything landed so far has been fed.
 
@@ -157,6 +158,7 @@ class Planner:
             mean_frame_bytes: Size of an average frame, to keep the cut under ``limits.max_bytes``: bronze's small
                 columns do not tell sizes. 0 leaves the bound to ``limits.max_frames``.
             at_least: So many frames may be in a cut whatever the limits say.
+            beyond: A cut may go to the first end of an update behind this position, whatever the limits say.
 
         Raises:
             PositionGap: Bronze lacks a position the table has yet to pass. Nothing may be applied.
@@ -168,7 +170,8 @@ class Planner:
         horizon = _horizon(waiting, state.open_since(self._epoch), before)
         usable = waiting[: np.searchsorted(waiting["end"], horizon)]
         choice = state.choose(usable, past)
-        cut = _cut(state.stream, state.applied, choice, max(at_least, _most_frames(limits, mean_frame_bytes)))
+        most = max(at_least, _most_frames(limits, mean_frame_bytes))
+        cut = _cut(state.stream, state.applied, choice, most, beyond)
         return self._plan(state, cut, waiting, choice)
 
     def position(self, table: str) -> int:
@@ -254,11 +257,12 @@ def _most_frames(limits: CutLimits, mean_frame_bytes: float) -> int:
     return min(limits.max_frames, int(limits.max_bytes / mean_frame_bytes))
 
 
-def _cut(stream: str, applied: int, choice: Choice, most_frames: int) -> Cut | None:
+def _cut(stream: str, applied: int, choice: Choice, most_frames: int, beyond: int) -> Cut | None:
     if not len(choice.updates):
         return None
     frames = np.cumsum(choice.updates["last"] - choice.updates["first"] + 1)
-    count = max(int(np.searchsorted(frames, most_frames, side="right")), choice.whole)
+    further = int(np.argmax(choice.updates["end"] > beyond)) + 1  # 1 where none is
+    count = max(int(np.searchsorted(frames, most_frames, side="right")), choice.whole, further if beyond >= 0 else 0)
     taken = choice.updates[:count]
     in_order = taken[np.argsort(taken["begin"], kind="stable")]
     return Cut(

@@ -45,8 +45,16 @@ class Stops:
     @property
     def longer(self) -> int:
         """How many frames a cut may have that is to pass what holds the table, whatever its limits; 0 for no more."""
-        passing = [2 * (stop.tried - at + 1) for at, stop in self._stops.items() if stop.tried < sys.maxsize]
-        return max(passing, default=0)
+        return max((2 * (tried - at + 1) for at, tried in self._passing()), default=0)
+
+    @property
+    def tried(self) -> int:
+        """Behind which position such a cut must end, or it would fail as those before it; -1 for none."""
+        return max((tried for _, tried in self._passing()), default=-1)
+
+    def _passing(self) -> list[tuple[int, int]]:
+        """Return the stops that a longer cut may pass, and the end of the longest that did not."""
+        return [(at, stop.tried) for at, stop in self._stops.items() if stop.tried < sys.maxsize]
 
     def within(self, cut: Cut) -> int | None:
         """Return the last position in the cut that it may not reach; None when it may be applied as it is."""

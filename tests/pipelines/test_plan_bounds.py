@@ -379,3 +379,13 @@ def test_with_history_only_what_cannot_be_taken_is_passed_by_the_next_snapshot(
     cut = fed.plan("quotes", NO_LIMIT, past=past).cut
 
     assert (cut and cut.spans) == spans
+
+
+def test_a_cut_that_is_to_pass_a_position_takes_the_update_behind_it_however_long_that_is():
+    long = ["1 quotes data begin", *["1 quotes data none"] * 9, "1 quotes data end"]
+    fed = planner(LOG, bronze("1 quotes data whole", *long, "1 quotes data whole"))
+    few = CutLimits(max_frames=3)
+
+    cuts = [fed.plan("quotes", few, beyond=beyond).cut for beyond in (-1, 0, 11, 12)]
+
+    assert [cut and cut.last for cut in cuts] == [0, 11, 12, 0]
