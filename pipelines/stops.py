@@ -1,17 +1,17 @@
 """Where the cuts of one table must stop: what it could not take, found by halves and tried again when it may be over.
 
-A bad frame names itself. Any other fault is of a whole cut. Where it tells since when it is so, the cut ends before
-that update next, and so on; else the cut is halved until one update is left. Two rows on one key may be told apart by a
-later update, whichever cut that is in, and a row that fails a rule may be mended by one: once more has landed, all of
-it is tried at once, or twice as much each time where that is more than a cut may have. So a table goes as far as the
-last update after which nothing is wrong, whenever its cuts were made and however long they are; unless that takes more
-than `MOST_TRIES` in a row, for then halves are tried.
+A bad frame names itself. Any other fault is of a whole cut, so shorter ones are tried (`_Search`). Two rows on one key
+may be told apart by a later update, whichever cut that is in, and a row that fails a rule may be mended by one: once
+more has landed, all of it is tried at once, or twice as much each time where that is more than a cut may have. So a
+table goes as far as the last update after which nothing is wrong, whenever its cuts were made and however long they
+are; unless that takes more than `MOST_TRIES` in a row, for then halves are tried.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError
@@ -29,13 +29,47 @@ class _Stop:
 
 
 @dataclass
+class _Search:
+    """The search for the longest cut that can be applied, among those that begin at one update.
+
+    A fault that says since when it is so rules out all cuts from there to the one that failed: the next ends before. Of
+    one that does not say, longer cuts are taken to fail too, and what is between is halved.
+
+    Args:
+        begins: Of the updates of the longest cut that failed.
+        last: Its last position.
+        low: Cuts of up to so many updates fail.
+        high: Cuts of so many updates or more fail.
+        top: Cuts fail from the one that is tried now up to so many updates.
+    """
+
+    begins: Sequence[int]
+    last: int
+    low: int
+    high: int
+    top: int = 0
+    tries: int = 0
+
+    def failed(self, count: int, since: int | None) -> int | None:
+        """Note that a cut of so many updates failed; return how many the next one has, None when none is left."""
+        self.top, self.tries = max(self.top, count), self.tries + 1
+        if since is None or self.tries > MOST_TRIES:
+            self.high, self.top = count, 0
+        elif (shorter := bisect_right(self.begins, since) - 1) > self.low:
+            return shorter
+        else:
+            self.low, self.top = self.top, 0
+        middle = (self.low + self.high) // 2
+        return middle if self.low < middle < self.high else None
+
+
+@dataclass
 class Stops:
     """The positions that cuts of one table may not reach."""
 
     _stops: dict[int, _Stop] = field(default_factory=dict)
     _shorter: int | None = None
-    _longest: int = -1
-    _tries: int = 0
+    _search: _Search | None = None
 
     @property
     def fault(self) -> SilverfoldError | None:
@@ -67,8 +101,9 @@ class Stops:
     def hold(self, position: int, cut: Cut, fault: SilverfoldError) -> None:
         """Stop before a position, for good or until more has landed, as the fault may be."""
         passing = isinstance(fault, DuplicateKey | NullKey | ExpectationFailed)
-        self._stops[position] = _Stop(fault, max(cut.last, self._longest) if passing else sys.maxsize)
-        self._forget_tries()
+        longest = cut.last if self._search is None else self._search.last
+        self._stops[position] = _Stop(fault, longest if passing else sys.maxsize)
+        self._end_search()
 
     def shorten(self, cut: Cut, since: int | None) -> int | None:
         """Note that a whole cut failed; return where the next shorter one stops, or None when none is worth trying.
@@ -76,16 +111,13 @@ class Stops:
         Args:
             since: `conf.errors.ApplyError.since`.
         """
-        first, others = cut.begins[0], [begin for begin in cut.begins if begin > cut.begins[0]]
-        if since is not None and self._tries < MOST_TRIES:
-            stop = max((begin for begin in others if begin <= since), default=None)
-        elif others and not any(first <= at <= cut.last for at in self._stops):
-            stop = others[(len(others) - 1) // 2]
-        else:
-            stop = None
-        if stop is not None:
-            self._longest, self._shorter, self._tries = max(self._longest, cut.last), stop, self._tries + 1
-        return stop
+        if self._search is None or self._search.begins[0] != cut.begins[0]:
+            known = [stop.tried for at, stop in self._stops.items() if cut.begins[0] <= at <= cut.last]
+            failed = sum(end <= max(known, default=-1) for end in cut.ends)
+            self._search = _Search(cut.begins, cut.last, low=failed, high=len(cut.begins) + 1)
+        count = self._search.failed(len(cut.begins), since)
+        self._shorter = None if count is None else self._search.begins[count]
+        return self._shorter
 
     def keep(self, positions: Collection[int]) -> None:
         """Forget the stops at all but some positions: the others are over by what people or other builds did."""
@@ -93,8 +125,8 @@ class Stops:
 
     def passed(self, position: int) -> None:
         """Forget what the table has passed."""
-        self._forget_tries()
+        self._end_search()
         self._stops = {at: stop for at, stop in self._stops.items() if at > position}
 
-    def _forget_tries(self) -> None:
-        self._shorter, self._longest, self._tries = None, -1, 0
+    def _end_search(self) -> None:
+        self._shorter, self._search = None, None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -171,8 +173,16 @@ class _Folding:
             counts = counted(marked, {name: F.sum(count) for name, count in each.items()})
         if counts and self._target.table.on_unexplained == "error":
             listed = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items())
-            raise Unexplained(listed, table=self._target.name)
+            raise Unexplained(listed, table=self._target.name, since=self._unexplained_since(marked))
         return counts
+
+    def _unexplained_since(self, marked: DataFrame) -> int | None:
+        """Return the last change of the first key of which a change is not explained. Runs a Spark job."""
+        if self._by_sequence:
+            return None
+        each = unexplained(F.col(SAID), F.col("stood"), upsert=self._target.upsert).values()
+        first = F.min(F.when(reduce(add, each) > 0, F.col("frame_seq")))
+        return counted(marked, {"since": first}).get("since")
 
 
 def _net(changes: DataFrame, position: str = "frame_seq") -> DataFrame:

@@ -18,6 +18,7 @@ from pipelines.held import quarantined
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
+from tests.support.running import run_once
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ROW, STREAM, ToldConnector
 from transforms.aside import in_force
@@ -344,3 +345,35 @@ def test_a_table_goes_as_far_as_nothing_is_wrong_however_it_is_cut(
 
     assert built.build(running)["t"].error_class == "EXPECTATION_FAILED"
     assert {key: row["B"] for key, row in built.rows("t").items()} == {0: 0, 1: 1, 2: 2, 3: 3}
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("other", ["unexplained", "unjudgeable"])
+def test_a_mended_row_is_passed_though_something_else_is_wrong_behind_it(
+    spark: SparkSession, warehouse: Path, other: str, *, follows: bool
+) -> None:
+    condition = "b < 10" if other == "unexplained" else "b < 10 AND cast(a AS int) > 0"
+    feed, settings = (
+        Told(spark, warehouse, ToldConnector()),
+        {"on_unexplained": "error", "expect": rule(condition, "fail")},
+    )
+    feed.history.begin_snapshot()
+    feed.history.snapshot_rows([change("snapshot", 0, a="1", b=1)])
+    feed.history.end_snapshot()
+    feed.history.update([change("insert", 1, a="1", b=500)])
+    build = feed.started(**settings)
+    if follows:
+        assert run_once(build)[STREAM].error_class == "EXPECTATION_FAILED"
+    for k in (2, 3, 4):
+        feed.history.update([change("insert", k, a="1", b=2)])
+    feed.history.update([change("update", 1, b=1)])
+    feed.history.update([change("insert", 5, a="1", b=2)])
+    feed.history.update([change("delete", 77) if other == "unexplained" else change("insert", 7, a="x", b=2)])
+    feed.history.update([change("insert", 6, a="1", b=2)])
+    feed.history.land()
+    build.refresh()
+
+    held = run_once(build)[STREAM]
+
+    assert sorted(feed.rows()) == [0, 1, 2, 3, 4, 5]
+    assert held.error_class == ("UNEXPLAINED" if other == "unexplained" else "EXPECTATION_FAILED")

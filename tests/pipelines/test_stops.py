@@ -82,14 +82,24 @@ def test_an_update_that_made_two_rows_of_one_key_is_tried_again_with_what_lands_
     assert stops.fault is TWICE
 
 
-def test_what_fails_again_with_more_is_not_halved_again():
+def test_of_what_fails_again_with_more_only_what_is_longer_is_tried():
     stops = Stops()
     stops.hold(10, cut((10, 12)), TWICE)
 
-    half = stops.shorten(FOUR, None)
-    stops.hold(10, FOUR, TWICE)
+    tries = [stops.shorten(FOUR, None), stops.shorten(cut((10, 12), (13, 15)), None)]
+    stops.hold(10, cut((10, 12), (13, 15)), TWICE)
 
-    assert (half, stops.within(FOUR)) == (None, 10)
+    assert (tries, stops.within(FOUR)) == ([16, None], 10)
+
+
+def test_between_what_fails_for_one_reason_and_for_another_cuts_are_tried():
+    stops = Stops()
+
+    half = stops.shorten(FOUR, None)
+    exhausted = stops.shorten(cut((10, 12), (13, 15)), 11)
+
+    assert (half, exhausted, stops.within(cut((10, 12), (13, 15), (16, 18)))) == (16, 19, None)
+    assert stops.shorten(cut((10, 12), (13, 15), (16, 18)), 11) is None
 
 
 def test_a_fault_that_says_since_when_is_tried_up_to_there():

@@ -30,12 +30,17 @@ class Told:
 
     def build(self, **settings: Any) -> Mapping[str, SilverfoldError]:
         """Apply what was told, with these settings of the table."""
+        return run_once(self.started(**settings))
+
+    def started(self, **settings: Any) -> FeedBuild:
+        """Return the build of a process that starts now, with these settings; all that was told has landed."""
         self.history.land()
         table = ToldTable(source="T", **settings)
         feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
         build = FeedBuild(lambda: self.spark, local, self.connector, feed)
-        return run_once(build)
+        build.refresh()
+        return build
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         """Return silver's rows by ``k``."""
