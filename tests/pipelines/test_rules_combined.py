@@ -323,7 +323,7 @@ def test_a_history_without_snapshots_waits_at_what_cannot_be_read(spark: SparkSe
     assert feed.rows() == {1: ("x", 1)}
 
 
-@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("follows", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_table_goes_as_far_as_nothing_is_wrong_however_it_is_cut(
     spark: SparkSession, warehouse: Path, *, follows: bool
 ) -> None:
@@ -347,8 +347,15 @@ def test_a_table_goes_as_far_as_nothing_is_wrong_however_it_is_cut(
     assert {key: row["B"] for key, row in built.rows("t").items()} == {0: 0, 1: 1, 2: 2, 3: 3}
 
 
-@pytest.mark.parametrize("follows", [False, True])
-@pytest.mark.parametrize("other", ["unexplained", "unjudgeable"])
+@pytest.mark.parametrize(
+    ("other", "follows"),
+    [
+        pytest.param("unexplained", False, marks=pytest.mark.nightly),
+        pytest.param("unexplained", True, marks=pytest.mark.nightly),
+        pytest.param("unjudgeable", False, marks=pytest.mark.nightly),
+        ("unjudgeable", True),
+    ],
+)
 def test_a_mended_row_is_passed_though_something_else_is_wrong_behind_it(
     spark: SparkSession, warehouse: Path, other: str, *, follows: bool
 ) -> None:
