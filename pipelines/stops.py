@@ -1,4 +1,4 @@
-"""Where the cuts of one table must stop: what it could not take, found by halves and tried again when it may be over.
+"""Where the cuts of one table must stop: what it could not take, found by shorter cuts, tried again when that may help.
 
 A bad frame names itself. Any other fault is of a whole cut, so shorter ones are tried (`_Search`). Two rows on one key
 may be told apart by a later update, whichever cut that is in, and a row that fails a rule may be mended by one: once

@@ -24,8 +24,9 @@ class TableFold:
     Args:
         own_columns: The source's keys, which each row carries.
         upserts: An update of a row that is not there begins it.
-        settled: Position up to which a snapshot is overlaid. A reader tells an update that moves a row, and has all of
-            it, a second time as an insert, for a snapshot may lack the row that moved; elsewhere, that is no insert.
+        settled: Position up to which a snapshot is overlaid. Of an update that moves a row, and has all of it, a reader
+            tells an insert besides, by its ``old_key``: the snapshot may lack the row that moved. Elsewhere it says
+            nothing.
     """
 
     own_columns: tuple[str, ...]
@@ -34,7 +35,6 @@ class TableFold:
     rows: dict[Key, Row] = field(default_factory=dict)
     _displaced: dict[Key, Row] = field(default_factory=dict)
     _frame: int = -1
-    _lost: PlainChange | None = None
 
     def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
         """Apply one whole update."""
@@ -59,14 +59,13 @@ class TableFold:
         """Apply one change."""
         if change.position != self._frame:
             self._frame, self._displaced = change.position, {}
-        lost, self._lost = self._lost, None
         stands = self.rows.get(change.key)
         if change.op == "delete":
             self._delete(change)
-        elif change.old_key is not None:
+        elif change.op == "update" and change.old_key is not None:
             self._move(change, change.old_key)
-        elif lost == change._replace(op="update", old_key=lost and lost.old_key) and change.position > self.settled:
-            return  # it says again what the update before it said, whose row was not there
+        elif change.op == "insert" and change.old_key is not None and change.position > self.settled:
+            return
         elif change.op == "insert" or (stands is None and self.upserts):
             self.put(change.key, {**self._named_by(change.key), **change.row})
         elif stands is not None:
@@ -84,7 +83,6 @@ class TableFold:
             row = self.rows[old_key]
             self.put(old_key, None)
         if row is None and not self.upserts:
-            self._lost = change
             return
         if change.key in self.rows:
             self._displaced[change.key] = self.rows[change.key]

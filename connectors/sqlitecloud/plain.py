@@ -120,7 +120,7 @@ class SqliteCloudPlainReader:
         moved = old_key is not None and old_key != key
         yield PlainChange("update", position, key, row, old_key=old_key if moved else None)
         if moved and row.keys() == blank.keys():  # also where the old row is not there any more, in a snapshot
-            yield PlainChange("insert", position, key, row)
+            yield PlainChange("insert", position, key, row, old_key=old_key)
 
     def _has(self, name: str) -> bool:
         """Tell whether a column is kept. Raises InvalidValue for one that is not known."""

@@ -96,6 +96,7 @@ def test_the_history_lacks_what_was_passed_over_and_verify_and_rebuild_know(
     assert (told.resolutions(), told.verdicts(), told.versions()) == (*known, before)
 
 
+@pytest.mark.nightly
 def test_a_rebuild_brings_back_what_nothing_holds_any_more(told: Tried) -> None:
     told.tell(change("update", 1, b=500))
     told.again()

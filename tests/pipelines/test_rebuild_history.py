@@ -170,6 +170,7 @@ def test_tombstones_made_anew_or_maintained_keep_late_changes_out_whatever_death
     ]
 
 
+@pytest.mark.nightly
 def test_a_skipped_frame_stays_out_of_the_history_whatever_snapshot_and_rebuild_come_later(
     spark: SparkSession, warehouse: Path
 ):
