@@ -89,14 +89,14 @@ class ChangeReader:
 
     def _known(self, position: int) -> Mapping[str, str]:
         """Return the columns that had been told before a position: as silver calls them, by their lower case."""
-        return self._all if position > self._complete else _named(told for told in self.columns if told.at < position)
+        return self._all if position > self._last_told else _named(told for told in self.columns if told.at < position)
 
     @cached_property
     def _all(self) -> Mapping[str, str]:
         return _named(self.columns)
 
     @cached_property
-    def _complete(self) -> int:
+    def _last_told(self) -> int:
         """Position at which the last column was told."""
         return max((told.at for told in self.columns), default=-1)
 

@@ -59,7 +59,8 @@ def check_cut(job: CutJob, folded: Folded) -> Checked:
     try:
         rows = job.cached(judged(unjudged, job.target.rules))
         failed = {f"failed.{name}": count for name, count in failures(job.target.rules).items()}
-        counts = counted(rows, {**_claims(rows), **failed, **_since(job, rows)})
+        keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
+        counts = counted(rows, {**keys, **failed, **_since(job, rows)})
     except PySparkException:
         _name_the_rule(job, unjudged)
         raise
@@ -97,12 +98,8 @@ def _snapshot_rows(job: CutJob, net: DataFrame) -> DataFrame:
     return net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", F.lit(INSERT).alias("op"), "position", after)
 
 
-def _claims(rows: DataFrame) -> dict[str, Column]:
-    """Return aggregates that tell whether keys may be refused; none where the source itself names rows by them."""
-    return {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
-
-
 def _refused_keys(rows: DataFrame) -> dict[str, Column]:
+    """Return what tells of a row that its key is refused, and why; none where the source itself names rows by them."""
     if "claims" not in rows.columns:
         return {}
     null = reduce(or_, (F.col(f"key.{quoted(name)}").isNull() for name in struct_type(rows, "key").names))

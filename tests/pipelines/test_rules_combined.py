@@ -360,10 +360,8 @@ def test_a_mended_row_is_passed_though_something_else_is_wrong_behind_it(
     spark: SparkSession, warehouse: Path, other: str, *, follows: bool
 ) -> None:
     condition = "b < 10" if other == "unexplained" else "b < 10 AND cast(a AS int) > 0"
-    feed, settings = (
-        Told(spark, warehouse, ToldConnector()),
-        {"on_unexplained": "error", "expect": rule(condition, "fail")},
-    )
+    feed = Told(spark, warehouse, ToldConnector())
+    settings = {"on_unexplained": "error", "expect": rule(condition, "fail")}
     feed.history.begin_snapshot()
     feed.history.snapshot_rows([change("snapshot", 0, a="1", b=1)])
     feed.history.end_snapshot()
