@@ -213,7 +213,7 @@ class StoreUnavailable(SilverfoldError):
 
 
 class SparkUnavailable(SilverfoldError):
-    """Spark cannot start on this machine. The message says what to do."""
+    """Spark cannot start on this machine, or has ended before its work was done. The message says what to do."""
 
     error_class = "SPARK_UNAVAILABLE"
 

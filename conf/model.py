@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from conf.names import folded
 from conf.secrets import Secret, revealed
 
 
@@ -110,11 +111,25 @@ class Table(Strict):
         """Every version of a row is kept, beside the rows that stand."""
         return self.stored_as_scd_type == 2
 
+    @property
+    def reserved_names(self) -> frozenset[str]:
+        """Return the names of columns of ours, which none of the source's may have: in small letters."""
+        aside = ("_reasons", "_since", "_over") if self.expect else ()
+        history = ("__start_at", "__end_at") if self.keeps_history else ()
+        return frozenset(("_op", "_position", "_present", "_last_row_key", "_row_key", *aside, *history))
+
     @model_validator(mode="after")
     def _history_is_of_all_rows(self) -> Self:
         if self.keeps_history and any(rule.action == "quarantine" for rule in self.expect.values()):
             raise ValueError("a rule that quarantines rows cannot go with stored_as_scd_type = 2: use warn or fail")
         return self
+
+    @field_validator("keys")
+    @classmethod
+    def _each_key_once(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(map(folded, keys))) < len(keys):
+            raise ValueError("each column once")
+        return keys
 
     @field_validator("expect")
     @classmethod
@@ -153,6 +168,13 @@ class Settings(Strict):
     feeds: dict[str, FeedSettings] = Field(default_factory=dict)
 
     _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @field_validator("warehouse")
+    @classmethod
+    def _can_be_addressed(cls, warehouse: str) -> str:
+        if "://" not in warehouse and (refused := set(warehouse) & set("[]^|\\%")):
+            raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
+        return warehouse
 
     def storage(self) -> dict[str, str]:
         """Return ``storage_options`` with secrets revealed, read anew at each call: do not log or keep it.

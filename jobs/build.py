@@ -11,7 +11,7 @@ import structlog
 import typer
 from rich.console import Console
 
-from conf.errors import SilverfoldError
+from conf.errors import SilverfoldError, SparkUnavailable
 from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
 from jobs.stopping import stopped_by_signals
@@ -92,6 +92,9 @@ def run(
 
     Returns:
         By names of feed and table.
+
+    Raises:
+        SparkUnavailable: It does not start, or has ended though nobody has stopped the build.
     """
     from pipelines.turns import take_turns  # noqa: PLC0415 - as above
 
@@ -106,6 +109,10 @@ def run(
         poll_seconds=conf.poll_ms / 1000,
     )
     for feed_build, step in turns:
+        if isinstance(step.error, SparkUnavailable):
+            if stop is not None and stop.is_set():
+                continue  # the signal that stops this process has reached Spark's too
+            raise step.error
         name = feed_build.feed.name
         _log(log.bind(feed=name), step, (name, step.table), faults)
     return faults

@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Any
 
 from connectors.base import Connector, Feed, PlainChange
-from pipelines.cuts import app_id
+from pipelines.cuts import app_id, built_otherwise
 from pipelines.expected import Expected
 from pipelines.kept_aside import failing_rows
 from pipelines.places import Place, Places
@@ -62,6 +62,9 @@ def verify_against_source(
     if not silver.exists():
         return unknown(table, None, verdict=Verdict.NOT_BUILT)
     until, keys = clock() + patience, feed.tables[table].keys
+    other = built_otherwise(places, connector, feed, table, keys)
+    if other is not None:
+        return unknown(table, other)
     with connector.watch(feed, table) as watch:
         states = States(watch.keys)
         while True:

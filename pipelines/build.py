@@ -47,6 +47,7 @@ from pipelines.plan import Plan, Planner
 from pipelines.quarantine import Quarantine
 from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
+from pipelines.spark import noticing_its_end
 from pipelines.stops import Stops
 from pipelines.store import naming_the_store
 
@@ -166,7 +167,8 @@ class FeedBuild:
             plan = self._plan(name)
             if plan.cut is None:
                 return Step(name, plan, error=self._stops[name].fault)
-            applied = self._apply(name, plan, plan.cut, began)
+            with noticing_its_end():
+                applied = self._apply(name, plan, plan.cut, began)
             return Step(name, plan, applied, self._stops[name].fault, moved=True)
         except _HOLDING as fault:
             assert plan is not None

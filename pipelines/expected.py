@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import DoubledPositions, PositionGap
+from conf.names import folded
 from connectors.base import Boundary, Connector, Feed, Keeps, Kind, PlainChange, PlainReader
 from pipelines.bronze import read_frames, read_small_columns, read_stream
 from pipelines.bronze_table import retained_from
@@ -63,9 +64,9 @@ class Expected:
 
     def spelt_as(self, names: Iterable[str]) -> Self:
         """Return the same with columns as a table calls them, which keeps the letter case they had at first."""
-        spelt = {name.lower(): name for name in names}
+        spelt = {folded(name): name for name in names}
         told = {*self.keys, *self.columns}.union(*self.rows)
-        other = {name: spelt[name.lower()] for name in told if spelt.get(name.lower(), name) != name}
+        other = {name: spelt[folded(name)] for name in told if spelt.get(folded(name), name) != name}
         if not other:
             return self
         return replace(
@@ -101,7 +102,7 @@ def fold_bronze(
     found = landed_updates(bronze, feed.name, connector.stream(feed, table), through)
     snapshots = connector.has_snapshots(settings)
     chosen = last_state(found.updates, resync=connector.continuity == "resync") if snapshots else sorted(found.updates)
-    found.need(min((update.begin for update in chosen), default=through) if snapshots else since)
+    found.need(min((update.begin for update in chosen), default=min(through, 0)) if snapshots else since)
     log = connector.keeps(settings) is Keeps.CHANGES
     told = Told(bronze, reader, through, left_out)
     told.take_controls(chosen[0].begin if chosen else through)

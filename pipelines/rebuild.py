@@ -220,8 +220,13 @@ class Rebuild:
         goal = max(each.position for each in live)
         if goal < self._floor():  # what led there was dropped while the table was not in the feed
             goal = -1
+        if goal >= 0 and recorded_position(parts[-1].built, parts[-1].app) > goal:
+            self._tidy()  # while there was no table yet, it was built further than builds have come since
         further = goal < 0 or self._is_outgrown()
         reached, begins = self._built(before=None if further else goal + 1, least=max(goal, 0))
+        if reached < 0 <= goal and self._floor():
+            reason = f"frames before position {self._floor()} were dropped while it was not in the feed"
+            raise ApplyError(f"{reason}, its last snapshot among them: the next one makes it whole", table=self.table)
         if reached < goal or (reached > goal and not further):
             raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:

@@ -18,7 +18,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from subprocess import Popen
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, cast
@@ -30,7 +31,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
 
-from conf.errors import SparkUnavailable
+from conf.errors import ApplyError, SparkUnavailable
 from pipelines.java import JvmOutput, check_java
 
 if TYPE_CHECKING:
@@ -165,6 +166,32 @@ def stop_spark(session: SparkSession) -> None:
     gateway.proc.wait()
 
 
+@contextmanager
+def noticing_its_end() -> Iterator[None]:
+    """Say of what is raised inside the block because Spark has ended that this is why.
+
+    A signal to the whole process group, or a lack of memory, ends the JVM before this process.
+
+    Raises:
+        SparkUnavailable: Spark was started in this process, and has ended without it.
+    """
+    try:
+        yield
+    except (ApplyError, Py4JError, OSError) as error:
+        if _has_ended():
+            reason = "Spark has ended before its work was done. Start again: what was not committed is done anew"
+            raise SparkUnavailable(reason) from error
+        raise
+
+
+def _has_ended() -> bool:
+    context = SparkContext._active_spark_context
+    try:
+        return context is not None and bool(cast(Any, context)._jsc.sc().isStopped())
+    except (Py4JError, OSError):  # nobody answers
+        return True
+
+
 def _adapted(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
     """Set those options on a running session that it may change and has otherwise."""
     have = session.conf.getAll
@@ -238,12 +265,21 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         logging4j = gateway.jvm.org.apache.logging.log4j
         for name in _TOLD_TWICE + _TOLD_FOR_NOTHING:
             logging4j.core.config.Configurator.setLevel(name, logging4j.Level.OFF)
-    except (PySparkException, Py4JError, ValueError) as error:
-        told = str(error)  # asks the JVM, which must still be there
+    except (PySparkException, Py4JError, ValueError, OSError) as error:
+        told = _told_by(error)
         gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None  # the next start is not to ask this one
         raise _explained(output.text(), told) from None
     output.pass_on()
     return session
+
+
+def _told_by(error: Exception) -> str:
+    """Return the text of an error that Spark may have raised, for which its JVM is asked."""
+    try:
+        return str(error)
+    except (Py4JError, OSError):
+        return "its JVM has ended"
 
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:

@@ -1,10 +1,10 @@
 """Where the cuts of one table must stop: what it could not take, found by shorter cuts, tried again when that may help.
 
 A bad frame names itself. Any other fault is of a whole cut, so shorter ones are tried (`_Search`). Two rows on one key
-may be told apart by a later update, whichever cut that is in, and a row that fails a rule may be mended by one: once
-more has landed, all of it is tried at once, or twice as much each time where that is more than a cut may have. So a
-table goes as far as the last update after which nothing is wrong, whenever its cuts were made and however long they
-are; unless that takes more than `MOST_TRIES` in a row, for then halves are tried.
+may be told apart by a later update, whichever cut that is in, a row that fails a rule may be mended by one, a column
+that a rule names may come with one: once more has landed, all of it is tried at once, or twice as much each time where
+that is more than a cut may have. So a table goes as far as the last update after which nothing is wrong, whenever its
+cuts were made and however long they are; unless that takes more than `MOST_TRIES` in a row, for then halves are tried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError
+from conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError, UnusableExpectation
 from connectors.base import Cut
 
 MOST_TRIES = 32
@@ -100,7 +100,7 @@ class Stops:
 
     def hold(self, position: int, cut: Cut, fault: SilverfoldError) -> None:
         """Stop before a position, for good or until more has landed, as the fault may be."""
-        passing = isinstance(fault, DuplicateKey | NullKey | ExpectationFailed)
+        passing = isinstance(fault, DuplicateKey | NullKey | ExpectationFailed | UnusableExpectation)
         longest = cut.last if self._search is None else self._search.last
         self._stops[position] = _Stop(fault, longest if passing else sys.maxsize)
         self._end_search()

@@ -27,7 +27,16 @@ from pydantic import BaseModel, ConfigDict
 from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
 from connectors.base import Connector, Feed, Keeps
 from pipelines.compare import Comparison, Key, compare
-from pipelines.cuts import app_id, begins_at, history_begins_at, history_id, last_cuts, position_reached, tombstones_id
+from pipelines.cuts import (
+    app_id,
+    begins_at,
+    built_otherwise,
+    history_begins_at,
+    history_id,
+    last_cuts,
+    position_reached,
+    tombstones_id,
+)
 from pipelines.expected import Expected, fold_bronze
 from pipelines.expected_history import fold_history
 from pipelines.held import PASSED_OVER, quarantined
@@ -134,7 +143,11 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         with naming_the_store(bronze):
             expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out, since=since)
     except (PositionGap, WireError, ProtocolError) as error:
-        return unknown(table, str(error), silver)
+        other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
+        return unknown(table, other or str(error), silver)
+    other = built_otherwise(places, connector, feed, table, expected.keys)
+    if other is not None:
+        return unknown(table, other, silver)
     expected = expected.spelt_as(silver.rows.column_names)
     silver = with_failing(silver, failing, expected.keys)
     placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
@@ -159,6 +172,9 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     if history.position < reached:
         behind = f"it stands at {history.position}, but the table at {reached}: {again}"
         return unknown(name, behind, history, Verdict.DIFFERENT)
+    other = built_otherwise(places, connector, feed, table, settings.keys)
+    if other is not None:
+        return unknown(name, other, history)
     bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
     over = [each.update_position for each in quarantined(places, feed.name, table) if each.resolution == PASSED_OVER]
     since = begins_at(places, connector, feed, table)

@@ -10,6 +10,8 @@ from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from conf.names import folded
+
 _TYPES: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
 
 
@@ -118,8 +120,8 @@ def _name(source: DataFrame, column: str | Column) -> str | None:
         (name,) = source.select(F.col(column) if isinstance(column, str) else column).columns
     except AnalysisException:
         return None
-    spelt = {each.lower(): each for each in source.columns}
-    return spelt.get(name.lower())
+    spelt = {folded(each): each for each in source.columns}
+    return spelt.get(folded(name))
 
 
 def _expression(argument: str, given: Any) -> Column:

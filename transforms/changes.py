@@ -28,6 +28,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from conf.names import folded
 from transforms.sql import quoted
 
 INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
@@ -83,11 +84,11 @@ def complete(changes: DataFrame, *others: str) -> DataFrame:
 
 def typed_as(changes: DataFrame, columns: T.StructType) -> DataFrame:
     """Return the change rows with keys and rows of a table's types, which may be wider than the source's are. Lazy."""
-    kinds = {field.name.lower(): field.dataType for field in columns}
+    kinds = {folded(field.name): field.dataType for field in columns}
 
     def typed(name: str) -> T.StructType:
         kind = struct_type(changes, name)
-        return T.StructType([T.StructField(f.name, kinds.get(f.name.lower(), f.dataType)) for f in kind])
+        return T.StructType([T.StructField(f.name, kinds.get(folded(f.name), f.dataType)) for f in kind])
 
     differing = {name: F.col(name).cast(typed(name)) for name in _STRUCTS if typed(name) != struct_type(changes, name)}
     return changes.withColumns(differing) if differing else changes

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from conf.names import folded
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from transforms.sql import quoted
 
@@ -49,14 +50,14 @@ def row_after(net: DataFrame, row: T.StructType, *, completes: bool = False) -> 
     Args:
         completes: What an update does not carry is that of the struct column ``before``.
     """
-    key = {name.lower(): name for name in struct_type(net, "key").names}
-    source = {name.lower(): name for name in struct_type(net, "row").names}  # as ``present`` spells them
+    key = {folded(name): name for name in struct_type(net, "key").names}
+    source = {folded(name): name for name in struct_type(net, "row").names}  # as ``present`` spells them
     patches = (F.col("op") == UPDATE) & F.col("present").isNotNull()
 
     def cell(name: str) -> Column:
-        if name.lower() in key:
-            return F.col(f"key.{quoted(key[name.lower()])}")
-        sent = source[name.lower()]
+        if folded(name) in key:
+            return F.col(f"key.{quoted(key[folded(name)])}")
+        sent = source[folded(name)]
         value = F.col(f"row.{quoted(sent)}")
         if not completes:
             return value

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
+from conf.names import folded
 from transforms.merge import allow_names, overwrite
 from transforms.sql import path_table, quoted
 
@@ -58,13 +59,13 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
     Raises:
         SchemaDrift: Leave the column out at the source, or in the table's settings; or name other ``keys``.
     """
-    taken = sorted({name.lower() for name in row.names} & {name.lower() for name in reserved})
+    taken = sorted({folded(name) for name in row.names} & {folded(name) for name in reserved})
     if taken:
         raise SchemaDrift(f"the source has a column {taken[0]}, which is a name of ours", table=table)
-    twice = [name for name, count in Counter(name.lower() for name in row.names).items() if count > 1]
+    twice = [name for name, count in Counter(folded(name) for name in row.names).items() if count > 1]
     if twice:
         raise SchemaDrift(f"two columns are called {twice[0]}", table=table)
-    missing = sorted({name.lower() for name in keys} - {name.lower() for name in row.names})
+    missing = sorted({folded(name) for name in keys} - {folded(name) for name in row.names})
     if missing:
         raise SchemaDrift(f"the source lacks the key {missing[0]}", table=table)
 
@@ -78,14 +79,14 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
     Raises:
         SchemaDrift: A column is gone or has a type that cannot be followed.
     """
-    have = {field.name.lower(): field for field in current}
-    gone = [field.name for field in current if field.name.lower() not in {each.name.lower() for each in wanted}]
+    have = {folded(field.name): field for field in current}
+    gone = [field.name for field in current if folded(field.name) not in {folded(each.name) for each in wanted}]
     if gone:
         raise SchemaDrift(f"the source lacks column {gone[0]} now{remedy}", table=table)
-    wanted_types = {field.name.lower(): field.dataType for field in wanted}
+    wanted_types = {folded(field.name): field.dataType for field in wanted}
     added, widened, inside = [], [], list[Inside]()
     for field in wanted:
-        known = have.get(field.name.lower())
+        known = have.get(folded(field.name))
         if known is None:
             added.append(field)
         elif _wider(known.dataType, field.dataType):
@@ -96,7 +97,7 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
             found, expected = field.dataType.simpleString(), known.dataType.simpleString()
             raise SchemaDrift(f"column {field.name} is {found} now, was {expected}{remedy}", table=table)
     changed = {field.name: field.dataType for field in widened}
-    changed |= {each.path[0]: wanted_types[each.path[0].lower()] for each in inside}
+    changed |= {each.path[0]: wanted_types[folded(each.path[0])] for each in inside}
     columns = [T.StructField(field.name, changed.get(field.name, field.dataType)) for field in current]
     return Drift(added, widened, inside, T.StructType([*columns, *added]))
 
@@ -149,10 +150,10 @@ def with_columns(rows: DataFrame, columns: T.StructType, *others: str) -> DataFr
     Args:
         others: Columns to keep besides.
     """
-    have = {field.name.lower(): field.dataType for field in rows.schema}
+    have = {folded(field.name): field.dataType for field in rows.schema}
 
     def typed(field: T.StructField) -> Column:
-        known = have.get(field.name.lower())
+        known = have.get(folded(field.name))
         if known is None:
             return F.lit(None).cast(field.dataType).alias(field.name)
         if known.simpleString() == field.dataType.simpleString():

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from conf.errors import SchemaError
+from conf.names import folded
 from connectors.base import Problem
 from connectors.sbe.layout import Layout, layout_of
 from connectors.sbe.operations import operations
@@ -36,12 +39,14 @@ def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
     known = f"one of {', '.join(names)}"
     if not names:
         yield Problem(f"{key}.template", table.source or None, "a message, or a group, that has at least one element")
-    twice = [each for each, count in Counter(name.lower() for name in names).items() if count > 1]
+    twice = [each for each, count in Counter(folded(name) for name in names).items() if count > 1]
     if twice:
         yield Problem(f"{key}.group", table.group or None, f"columns that differ in more than case, unlike {twice[0]}")
     for column in table.keys:
         if column not in names:
             yield Problem(f"{key}.keys", column, known)
+        elif _cannot_name_rows(layout.row.field(column).type):
+            yield Problem(f"{key}.keys", column, "a column of one value each, and no float: rows are told apart by it")
     if not table.operation:
         return
     source = layout.column(table.operation)
@@ -56,3 +61,7 @@ def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
     if not operations(table, source.values.values()):
         what = "a field with values such as New, Change and Delete, or inserts, updates and deletes"
         yield Problem(f"{key}.operation", table.operation, what)
+
+
+def _cannot_name_rows(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_floating(kind))

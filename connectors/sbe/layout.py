@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from conf.errors import SchemaError
+from conf.names import folded
 from connectors.sbe.options import SbeTable
 from connectors.wire.sbe.columnar.decode import arrow_schema
 from connectors.wire.sbe.columnar.options import ColumnOptions
@@ -117,7 +118,7 @@ def _is_group(body: Body, source: Source) -> bool:
 
 def _enclosing(levels: list[list[Source]], inner: list[Source], names: list[str]) -> Iterator[Source]:
     """Yield the columns of the outer levels, by the names they have in the table; groups are none."""
-    taken = {source.name.lower() for source in inner}
+    taken = {folded(source.name) for source in inner}
     renamed: list[list[Source]] = []
     for level, sources in reversed(list(enumerate(levels))):
         mine = [
@@ -125,14 +126,14 @@ def _enclosing(levels: list[list[Source]], inner: list[Source], names: list[str]
             for source in sources
             if source.end >= 0 or not pa.types.is_list(source.type)
         ]
-        taken |= {source.name.lower() for source in mine}
+        taken |= {folded(source.name) for source in mine}
         renamed.append(mine)
     for mine in reversed(renamed):
         yield from mine
 
 
 def _free(name: str, level: str, taken: set[str]) -> str:
-    return f"{level}_{name}" if name.lower() in taken else name
+    return f"{level}_{name}" if folded(name) in taken else name
 
 
 def _chosen(outer: list[Source], table: SbeTable, message: Message, schema: Schema) -> list[Source]:

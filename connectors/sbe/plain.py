@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from conf.names import folded
 from connectors.base import ControlFrame, PlainChange
 from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unlisted, unnamed
 from connectors.sbe.options import SbeTable
@@ -108,10 +109,10 @@ class SbePlainReader:
             bodies.append(bodies[-1].group(name))
         last = len(bodies) - 1
         inner = [_Column(name, last, bodies[-1], name) for name in self._elements(bodies[-1])]
-        levels, taken = [inner], {column.name.lower() for column in inner}
+        levels, taken = [inner], {folded(column.name) for column in inner}
         for level in range(last - 1, -1, -1):
             levels.insert(0, self._enclosing(level, bodies[level], taken))
-            taken |= {column.name.lower() for column in levels[0]}
+            taken |= {folded(column.name) for column in levels[0]}
         return [column for columns in levels for column in columns if self._wanted(column, last)]
 
     def _elements(self, body: Body) -> list[str]:
@@ -121,7 +122,7 @@ class SbePlainReader:
     def _enclosing(self, level: int, body: Body, taken: set[str]) -> list[_Column]:
         above = body.name
         names = [each.name for part in (body.fields, body.data) for each in part]
-        return [_Column(f"{above}_{n}" if n.lower() in taken else n, level, body, n) for n in names]
+        return [_Column(f"{above}_{n}" if folded(n) in taken else n, level, body, n) for n in names]
 
     def _wanted(self, column: _Column, last: int) -> bool:
         if column.level == last:

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from conf.errors import ConfigError
+from conf.names import folded
 from connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, column_reader
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import Schema
@@ -111,11 +112,11 @@ def _kept(frames: DataFrame, column: str, keep: Sequence[str] | None) -> list[st
 
 def _joined(frames: DataFrame, kept: Sequence[str], fields: Sequence[StructField]) -> StructType:
     """Return the columns of the result; names that differ in case only are one to Spark."""
-    taken = {name.lower() for name in kept}
+    taken = {folded(name) for name in kept}
     for field in fields:
-        if field.name.lower() in taken:
+        if folded(field.name) in taken:
             raise _refused("frames", "keep", field.name, "columns that the result lacks, or the result in a struct")
-        taken.add(field.name.lower())
+        taken.add(folded(field.name))
     return StructType([*(frames.schema[name] for name in kept), *fields])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -44,8 +43,9 @@ class SqliteCloudConnector:
         return _settings(feed.tables[table]).stream(table)
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return those of the table's settings that say which rows it has."""
-        return feed.tables[table].row_settings
+        """Return those of the settings that say which rows the table has; of a channel's messages none does."""
+        settings = _settings(feed.tables[table])
+        return settings.row_settings if settings.is_channel else settings.row_settings | _options(feed).row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address, keys that cannot be those of a stream."""
@@ -58,9 +58,6 @@ class SqliteCloudConnector:
                 yield Problem(
                     f"tables.{name}.keys", list(settings.keys), f"those of {other}, which is of the same source"
                 )
-            twice = [key for key, count in Counter(settings.keys).items() if count > 1]
-            if twice:
-                yield Problem(f"tables.{name}.keys", list(settings.keys), f"each column once, unlike {twice[0]}")
 
     def changed(self, feed: Feed, told: bytes) -> None:
         """Return nothing: each snapshot says of what columns it is, and nothing is resumed without one."""

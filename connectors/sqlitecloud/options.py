@@ -74,6 +74,11 @@ class SqliteCloudOptions(Strict):
     max_rows: int = Field(default=MAX_ROWS, ge=0, le=1_000_000)
     page_rows: int = Field(default=0, ge=0, le=1_000_000_000)
 
+    @property
+    def row_settings(self) -> dict[str, str | list[str]]:
+        """Return what of the settings says which rows the tables have."""
+        return {"update_columns": self.update_columns, "blob": self.blob}
+
     @model_validator(mode="after")
     def _one_kind_of_credentials(self) -> SqliteCloudOptions:
         if (self.user is None) != (self.password is None):

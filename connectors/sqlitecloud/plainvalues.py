@@ -128,7 +128,7 @@ def _double(value: Any) -> float:
 def _truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    return str(_require(value, isinstance(value, Number) and value in ("0", "1"))) == "1"
+    return int(_require(value, isinstance(value, Number) and value.is_whole and int(value) in (0, 1))) == 1
 
 
 def _text(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from conf.errors import InvalidValue, WireError
+from conf.names import folded
 from connectors.sqlitecloud.change_rows import ERROR, NAMES, error_rows, without
 from connectors.sqlitecloud_webhooks.columns import ToldColumn
 from connectors.sqlitecloud_webhooks.messages import Addressed, Op, read_webhook
@@ -143,11 +144,12 @@ class ChangeReader:
 
 
 def _named(columns: Iterable[ToldColumn]) -> Mapping[str, str]:
-    return {column.name.lower(): column.name for column, _ in columns}
+    return {folded(column.name): column.name for column, _ in columns}
 
 
 def _silver_name(name: str, known: Mapping[str, str]) -> str:
-    found = known.get(name.lower())
+    found = known.get(folded(name))
     if found is None:
-        raise InvalidValue(f"column {name!r:.80} was not told before", reason="unknown_column")
+        detail = f"column {name!r:.80} was not told before, or is called as one of silverfold's own"
+        raise InvalidValue(detail, reason="unknown_column")
     return found

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from conf.names import folded
 from connectors.base import ControlFrame, Frame, Kind
 from connectors.sqlitecloud.values import Column
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
@@ -74,10 +75,14 @@ def told_by(frame: ControlFrame) -> tuple[str, list[str]]:
 
 
 def columns_of(told: Mapping[str, int], table: WebhookTable, options: WebhookOptions) -> tuple[ToldColumn, ...]:
-    """Return the silver columns of a table. Of names that differ in case only, the first is the column's."""
+    """Return the silver columns of a table. Of names that differ in case only, the first is the column's.
+
+    One that is called as a column of ours is none of the table's: a webhook that names it cannot be read.
+    """
     names: dict[str, tuple[str, int]] = {}
-    for name, at in (*((name, -1) for name in (*table.keys, *table.types)), *told.items()):
-        names.setdefault(name.lower(), (name, at))
+    possible = ((name, at) for name, at in told.items() if folded(name) not in table.reserved_names)
+    for name, at in (*((name, -1) for name in (*table.keys, *table.types)), *possible):
+        names.setdefault(folded(name), (name, at))
     return tuple(
         ToldColumn(Column(name, table.types.get(name, _OTHERS), options.blob, is_key=name in table.keys), at)
         for name, at in names.values()

@@ -41,8 +41,8 @@ class WebhookConnector:
         return table_at_source(feed, table).stream
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return those of the table's settings that say which rows it has."""
-        return feed.tables[table].row_settings
+        """Return those of the settings that say which rows the table has."""
+        return feed.tables[table].row_settings | _options(feed).row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address."""
@@ -67,14 +67,18 @@ class WebhookConnector:
         """Return a reader of the landed frames of one table's stream."""
         from connectors.sqlitecloud_webhooks.plain import WebhookPlainReader  # noqa: PLC0415 - only verifying needs it
 
-        settings, options = feed.tables[table], feed.options
+        settings = feed.tables[table]
         assert isinstance(settings, WebhookTable)
-        assert isinstance(options, WebhookOptions)
-        return WebhookPlainReader(self.stream(feed, table), settings, options)
+        return WebhookPlainReader(self.stream(feed, table), settings, _options(feed))
 
     def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
         """Refuse: webhooks say what happens, never what is. Raises SourceRefused."""
         raise SourceRefused(code="no-snapshot", text="nobody can be asked by webhooks for what there is")
+
+
+def _options(feed: Feed) -> WebhookOptions:
+    assert isinstance(feed.options, WebhookOptions)
+    return feed.options
 
 
 CONNECTOR: Connector = WebhookConnector()

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from conf.errors import InvalidValue
+from conf.names import folded
 from connectors.sqlitecloud.payload import Members
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
@@ -87,7 +88,7 @@ def column_names(members: dict[str, Json]) -> tuple[str, ...]:
     names = members.get("column")
     if type(names) is not list or not names or not all(map(_is_name, names)):
         _refuse("bad_columns", "column is a list of names")
-    if len({name.lower() for name in names}) < len(names):
+    if len({folded(name) for name in names}) < len(names):
         _refuse("duplicate_column", "column names one twice, which silver could not tell apart")
     return tuple(names)
 

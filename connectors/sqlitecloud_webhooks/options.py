@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from conf.model import Strict, Table
+from conf.names import folded
 from conf.secrets import Secret
 from connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
 from connectors.sqlitecloud_webhooks.signing import Encoding, Scheme, Signing
@@ -54,6 +55,11 @@ class WebhookOptions(Strict):
     blob: BlobForm = "error"
 
     @property
+    def row_settings(self) -> dict[str, str | list[str]]:
+        """Return what of the settings says which rows the tables have."""
+        return {"insert_absent": self.insert_absent, "blob": self.blob}
+
+    @property
     def signing(self) -> Signing | None:
         """How requests are signed; None where anybody's is taken."""
         return None if self.secret is None else Signing(self.header, self.scheme, self.encoding, self.prefix)
@@ -86,7 +92,10 @@ class WebhookTable(Table):
     def _names_its_rows(self) -> WebhookTable:
         if not self.keys:
             raise ValueError("keys: no webhook tells which columns name a row")
-        names = [name.lower() for name in (*self.keys, *(set(self.types) - set(self.keys)))]
+        floats = [name for name in self.keys if self.types.get(name) == "double"]
+        if floats:
+            raise ValueError(f"keys of any type but double, unlike {floats[0]}: 0.0 and -0.0 are one number")
+        names = [folded(name) for name in (*self.keys, *(set(self.types) - set(self.keys)))]
         if len(set(names)) < len(names):
             raise ValueError("keys and types name each column once, and in one spelling")
         untyped = [name for name in self.keys if name not in self.types]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from conf.errors import InvalidValue
+from conf.names import folded
 from connectors.base import ControlFrame, PlainChange
 from connectors.sqlitecloud.plainvalues import Number, Pairs, check_key, sent_value
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
@@ -35,8 +36,9 @@ class WebhookPlainReader:
     def columns(self) -> tuple[str, ...]:
         """The columns of the settings, then those told by control frames so far."""
         found: list[str] = []
-        for name in [*self.table.keys, *self.table.types, *self._told]:
-            if name.lower() not in [each.lower() for each in found]:
+        told = [name for name in self._told if folded(name) not in self.table.reserved_names]
+        for name in [*self.table.keys, *self.table.types, *told]:
+            if folded(name) not in [folded(each) for each in found]:
                 found.append(name)
         return tuple(found)
 
@@ -91,7 +93,7 @@ class WebhookPlainReader:
         return typed
 
     def _name(self, sent: Any) -> str:
-        found = [name for name in self.columns if isinstance(sent, str) and name.lower() == sent.lower()]
+        found = [name for name in self.columns if isinstance(sent, str) and folded(name) == folded(sent)]
         return found[0] if found else _refuse("unknown_column")
 
 

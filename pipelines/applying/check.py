@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import DuplicateKey, ExpectationFailed, NullKey
+from conf.names import folded
 from pipelines.applying.fold import Folded
 from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import counted
@@ -157,10 +158,10 @@ def _aside(job: CutJob, failing: DataFrame, waiting: DataFrame | None, counts: M
 
 def _flat(job: CutJob, rows: DataFrame) -> DataFrame:
     """Return checked rows as net rows with whole rows."""
-    keys = {name.lower(): name for name in struct_type(rows, "key").names}
+    keys = {folded(name): name for name in struct_type(rows, "key").names}
 
     def cell(field: T.StructField) -> Column:
-        key = keys.get(field.name.lower())
+        key = keys.get(folded(field.name))
         after = F.col(f"after.{quoted(field.name)}")
         return (after if key is None else F.coalesce(F.col(f"key.{quoted(key)}"), after)).alias(field.name)
 

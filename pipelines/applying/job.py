@@ -27,10 +27,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import SnapshotNeeded
+from conf.names import folded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
-from pipelines.applying.target import Opened, Target, check_built, differing, settings_of
-from pipelines.cuts import CommitNote, newest_note, position_in
+from pipelines.applying.target import Opened, Target, check_built, settings_of
+from pipelines.cuts import CommitNote, RowSettings, decided, differing, newest_note, position_in
 from pipelines.store import count_rows, mean_row_bytes
 from transforms.aside import in_force
 from transforms.aside_columns import OVER, REASONS, SINCE
@@ -51,9 +52,6 @@ _FEW = 10_000
 
 _FEW_BYTES = 16 << 20
 """The same of bytes: of the changes in memory, and of as many rows of the table, and those aside, in files."""
-
-_RESERVED = (OP, POSITION, PRESENT, LAST_KEY, "_row_key")
-_RESERVED_ASIDE = (REASONS, SINCE, OVER)
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,8 @@ class CutJob:
     current: DataFrame | None
     aside: DataFrame | None
     opened: Opened
-    settings: Mapping[str, str | list[str]]
-    then: Mapping[str, str | list[str]] | None
+    settings: RowSettings
+    then: RowSettings | None
     is_small: bool
     cache: ExitStack
 
@@ -112,7 +110,7 @@ class CutJob:
     @property
     def rekeyed(self) -> bool:
         """The table has other keys than those by which the source names a row."""
-        own = {name.lower() for name in self.key.names} - {name.lower() for name in self.source.names}
+        own = {folded(name) for name in self.key.names} - {folded(name) for name in self.source.names}
         return bool(self.target.table.keys and own)
 
     @property
@@ -170,7 +168,7 @@ class CutJob:
             replaced=cut.replaces,
             updates=len(cut.begins),
             notes=notes,
-            settings=self.settings,
+            settings=decided(self.settings),
             keeps_aside=keeps_aside,
         )
         return Recorded(app_id, cut.last, note.to_json())
@@ -192,6 +190,10 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     check_key(struct_type(changes, "key"), table=target.name)
     opened = target.opened()
     before = position_in(opened.table, target.app_id)
+    known = newest_note(opened.table) if before >= 0 else None
+    settings = settings_of(target, struct_type(changes, "key"))
+    if known is not None:
+        check_built(target, cut, known, settings, opened)
     current = None if opened.table is None else target.read(target.place, opened.table)
     wanted = _COLUMNS[target.keeps](target, struct_type(changes, "key"), source)
     change = None if current is None else drift(current.schema, wanted, table=target.name, remedy=_remedy(target))
@@ -199,10 +201,6 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
         raise SnapshotNeeded(column=change.added[0].name, table=target.name)
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
-    known = newest_note(opened.table) if before >= 0 else None
-    settings = settings_of(target, struct_type(changes, "key"))
-    if known is not None:
-        check_built(target, cut, known, settings, opened)
     is_small = _is_small(opened, decoded, survey)
     aside = _rows_aside(target, opened.aside, columns, before)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
@@ -249,8 +247,8 @@ def _is_small(opened: Opened, changes: ArrowRows, survey: Survey) -> bool:
 
 
 def _reserved(target: Target) -> tuple[str, ...]:
-    aside = _RESERVED_ASIDE if target.rules or target.connector.sequenced else ()
-    return (*_RESERVED, *aside, *((ORDINAL,) if target.keeps is Keeps.ROWS else ()))
+    aside = (REASONS, SINCE, OVER) if target.connector.sequenced else ()
+    return (*target.table.reserved_names, *aside, *((ORDINAL,) if target.keeps is Keeps.ROWS else ()))
 
 
 def _folding_finds_errors(target: Target) -> bool:

@@ -6,7 +6,7 @@ goes on from them only where it replaces all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,17 @@ from pyspark.sql import types as T
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
-from pipelines.cuts import CommitNote, app_id, history_id, newest_note, position_in, position_reached
+from pipelines.cuts import (
+    CommitNote,
+    RowSettings,
+    app_id,
+    differing,
+    history_id,
+    newest_note,
+    otherwise,
+    position_in,
+    position_reached,
+)
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import count_rows, open_table
@@ -134,7 +144,7 @@ def check_built(
     target: Target,
     cut: Cut,
     known: CommitNote,
-    settings: Mapping[str, str | list[str]],
+    settings: RowSettings,
     opened: Opened,
 ) -> None:
     """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them.
@@ -145,10 +155,9 @@ def check_built(
     for what, note in (("the table", known), *_notes_beside(opened)):
         then = settings if note is None or note.settings is None else note.settings
         other = differing(then, settings)
-        anew = cut.replaces and not (target.table.keeps_history and "keys" in other)
+        anew = cut.replaces and not target.table.keeps_history
         if other and not anew:
-            was, now = (_shown(each.get(other[0])) for each in (then, settings))
-            raise RebuildNeeded(f"{other[0]} is {now}, {what} was built with {was}", feed=feed, table=table)
+            raise RebuildNeeded(otherwise(other[0], then, settings, what=what), feed=feed, table=table)
     if target.table.keeps_history:
         reached = position_in(opened.history, history_id(feed, table))
         if reached < known.last_position:
@@ -164,16 +173,3 @@ def _notes_beside(opened: Opened) -> Iterator[tuple[str, CommitNote | None]]:
     yield "its list of deletes", newest_note(opened.tombstones)
     if opened.aside is not None and count_rows(opened.aside) != 0:
         yield "what is kept aside", newest_note(opened.aside)
-
-
-def differing(then: Mapping[str, str | list[str]], now: Mapping[str, str | list[str]]) -> list[str]:
-    """Return which of the settings of today say something else than they did. Lists are in any order."""
-    return [name for name, value in now.items() if name in then and _meant_by(then[name]) != _meant_by(value)]
-
-
-def _meant_by(value: str | list[str]) -> object:
-    return sorted(value) if isinstance(value, list) else value
-
-
-def _shown(value: str | list[str] | None) -> str:
-    return (", ".join(value) if isinstance(value, list) else value) or "not set"

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import Overtaken
+from conf.errors import Overtaken, RebuildNeeded, SchemaDrift
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
@@ -74,14 +74,14 @@ def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], 
     """Return all that is written, in order. Whatever dies between two of them is repeated as a whole."""
     target = job.target
     steps: list[Callable[[], None]] = []
-    if job.drift is not None:
-        steps.append(partial(follow, target.session, target.place.url, job.drift))
     if target.table.keeps_history:
         steps.append(partial(_write_history, job, folded, checked))
     if target.connector.sequenced:
         steps.append(partial(_write_tombstones, job, folded, checked))
     if checked.aside is not None:
         steps.append(partial(_write_aside, job, checked.aside))
+    if job.drift is not None:
+        steps.append(partial(follow, target.session, target.place.url, job.drift))
     return [*steps, partial(_write_table, job, folded, checked)]
 
 
@@ -123,19 +123,24 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
     target, by_decoder = job.target, job.target.connector.net
     changes = _versions(job) if by_decoder else folded.changes
     opened = job.opened.history
-    keep_history(
-        changes,
-        target.history.url,
-        before=None if opened is None else target.read(target.history, opened),
-        recorded=job.recorded(history_id(target.feed.name, target.name), checked.notes),
-        moments=Moments(target.connector.sequenced, job.cut.settled),
-        upsert=target.upsert,
-        moves=folded.moves,
-        ranges=_ranges_of_versions(job) if by_decoder else None,
-        tombstones=job.buried,
-        few=job.is_small,
-        options=_options(job, opened),
-    )
+    app = history_id(target.feed.name, target.name)
+    try:
+        keep_history(
+            changes,
+            target.history.url,
+            before=None if opened is None else target.read(target.history, opened),
+            recorded=job.recorded(app, checked.notes),
+            moments=Moments(target.connector.sequenced, job.cut.settled),
+            upsert=target.upsert,
+            moves=folded.moves,
+            ranges=_ranges_of_versions(job) if by_decoder else None,
+            tombstones=job.buried,
+            few=job.is_small,
+            options=_options(job, opened),
+        )
+    except SchemaDrift as error:  # it was kept before, not since, and the table has changed meanwhile
+        reason = f"its history does not fit the table: {str(error).removeprefix(f'{app}: ')}"
+        raise RebuildNeeded(reason, feed=target.feed.name, table=target.name) from error
 
 
 def _versions(job: CutJob) -> DataFrame:

@@ -62,6 +62,26 @@ def check(capsys: pytest.CaptureFixture[str], tmp_path: Path, **feeds: str) -> t
     return left.value.code, shown.out, shown.err
 
 
+@pytest.mark.parametrize("secret", ["bob:hunter2@", "?apikey=hunter2"])
+def test_what_is_secret_in_an_address_is_not_shown(capsys, tmp_path, secret):
+    address = f"sqlitecloud://{secret}db/x" if "@" in secret else f"sqlitecloud://db/x{secret}"
+    feed = f'connector = "sqlitecloud"\naddress = "{address}"\n[tables.foo]\n'
+    code, out, err = check(capsys, tmp_path, shop=feed)
+    assert (code, "hunter2" in out + err, "shop: sqlitecloud at sqlitecloud://" in out) == (0, False, True)
+
+
+def test_a_key_that_rows_cannot_be_told_apart_by_is_a_mistake(capsys, tmp_path):
+    stream = STREAM.replace('"securityId", "side", "level"', '"price"')
+    code, _, err = check(capsys, tmp_path, stream=stream)
+    assert (code, err.count("tables.book.keys: found 'price', allowed: a column of one value each")) == (2, 1)
+
+
+def test_a_warehouse_that_cannot_be_addressed_is_a_mistake(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "lake [1]")
+    code, _, err = check(capsys, tmp_path, market=GOOD)
+    assert (code, "a folder without [ ] in its path" in err) == (2, True)
+
+
 def test_each_feed_is_listed_with_what_was_found(capsys, tmp_path):
     code, out, err = check(capsys, tmp_path, market=GOOD)
     assert out == (

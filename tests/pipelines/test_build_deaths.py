@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import pipelines.applying.job
 import pipelines.applying.write
 import pipelines.build
 import pipelines.quarantine
+from conf.errors import ApplyError, SparkUnavailable
 from conf.model import Expectation
+from jobs.build import run
+from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
+from pipelines.held import quarantined
 from pipelines.places import Places
 from pipelines.plan import Planner
 from pipelines.silver import SilverTable
+from pipelines.spark import noticing_its_end
 from tests.support.building import FEED, Built, table
 from tests.support.commits import begin_log
 from tests.support.deaths import Died, dying
@@ -108,3 +117,66 @@ def test_tables_whose_first_commits_were_begun_and_never_made_are_made(spark: Sp
 def positions(built: Built) -> dict[int, int]:
     rows = built.with_positions("quotes").select("_row_key", "_position").collect()
     return {row["_row_key"]: row["_position"] for row in rows}
+
+
+class _Jvm:
+    """A Spark context as it is once its JVM has got a signal, or is gone."""
+
+    def __init__(self, stopped: Exception | bool) -> None:
+        self._stopped, self._jsc = stopped, self
+
+    def sc(self) -> _Jvm:
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802 - Java's name
+        if isinstance(self._stopped, Exception):
+            raise self._stopped
+        return self._stopped
+
+
+@pytest.mark.parametrize("answer", [True, ConnectionRefusedError(111, "refused"), Py4JError("gone")], ids=repr)
+def test_whatever_fails_once_spark_has_ended_fails_for_that(
+    monkeypatch: pytest.MonkeyPatch, answer: Exception | bool
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", _Jvm(answer))
+    with pytest.raises(SparkUnavailable, match="Spark has ended before its work was done"), noticing_its_end():
+        raise ConnectionRefusedError
+    monkeypatch.setattr(SparkContext, "_active_spark_context", _Jvm(stopped=False))
+    with pytest.raises(ConnectionRefusedError), noticing_its_end():
+        raise ConnectionRefusedError
+
+
+def test_a_spark_that_ends_first_holds_no_table(spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch):
+    built = Built(spark, warehouse, {"quotes": table()})
+    history = LandedHistory({"quotes": COLUMNS})
+    history.connect()
+    history.snapshot("quotes", SNAPSHOT)
+    built.land(history)
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkContext, "_active_spark_context", _Jvm(stopped=True))
+        patch.setattr(SilverTable, "apply", raising(ApplyError("Spark: NullPointerException", table="quotes")))
+        stopped = threading.Event()
+        with pytest.raises(SparkUnavailable, match="Spark has ended before its work was done"):
+            run([built.start()], stopped)
+        stop_first = built.start()
+        patch.setattr(FeedBuild, "step", stopping(stopped, FeedBuild.step))
+        assert run([stop_first], stopped) == {}
+    assert quarantined(built.places, FEED, "quotes") == []
+    assert built.build() == {}
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+def stopping(stop: threading.Event, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a step during which the signal comes that stops the build."""
+
+    def stopped(*args: object) -> Any:
+        stop.set()
+        return step(*args)
+
+    return stopped

@@ -180,6 +180,28 @@ def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Mark
     assert market.built.rows("quotes")[1]["Qty"] == 8
 
 
+def test_a_build_that_makes_the_table_first_is_not_undone_though_it_comes_less_far(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+):
+    expect = {"other": {"condition": "Qty <> 6", "action": "quarantine"}}
+    market = Market(spark, warehouse, expect=expect)
+    write, calls = Rebuild._write_side_table, iter([True])
+
+    def overtaken(rebuild: Rebuild, *args: Any) -> Any:
+        if next(calls, False):
+            short = Built(spark, warehouse, {"quotes": table(expect=expect)}, max_frames=1)
+            assert short.start().step("quotes").applied is not None
+        return write(rebuild, *args)
+
+    monkeypatch.setattr(Rebuild, "_write_side_table", overtaken)
+
+    done = market.rebuild()
+
+    assert (done.position, market.verdict()) == (6, (Verdict.EQUAL, 6))
+    assert market.built.build() == {}
+    assert market.verdict() == (Verdict.EQUAL, 9)
+
+
 def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -100,6 +100,22 @@ def test_other_keys_hold_a_table_until_it_is_rebuilt(market: Market) -> None:
     assert (market.rows(), market.is_equal()) == ({"AAPL": 11, "IBM": 21, "MSFT": 20}, True)
 
 
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ({"keys": ("nope",)}, "keys is nope, the table was built with _row_key"),
+        ({"mode": "updates_only"}, "mode is updates_only, the table was built with snapshot_with_updates"),
+    ],
+)
+def test_rows_built_under_other_settings_are_not_compared(
+    spark: SparkSession, warehouse: Path, now: dict[str, Any], told: str
+) -> None:
+    market = Market(spark, warehouse, expect={"few": {"condition": "Qty < 15", "action": "quarantine"}})
+    market.change(**now)
+    found = verify_table(market.built.places, CONNECTOR, market.built.feed, "t")
+    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, told)
+
+
 def test_a_snapshot_gives_a_table_other_keys(market: Market) -> None:
     """Rows that had a key of their own before may share one of today's: none is left over."""
     market.change(keys=("Qty",))

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from conf.errors import SparkUnavailable
 from conf.model import Settings
 from pipelines.java import check_java
-from pipelines.spark import _await_server, own_session, start_spark
+from pipelines.spark import _await_server, _told_by, own_session, start_spark
 from tests.support.waiting import wait_until
 
 START = textwrap.dedent("""
@@ -242,3 +242,11 @@ def test_py4j_prints_no_traceback_of_what_is_raised_too(spark, caplog):
     thread.start()
     thread.join()
     assert caplog.records == []
+
+
+def test_an_error_of_a_jvm_that_is_gone_has_a_text():
+    class Unasked(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError(111, "refused")
+
+    assert (_told_by(Unasked()), _told_by(ValueError("so"))) == ("its JVM has ended", "so")

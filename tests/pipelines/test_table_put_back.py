@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.errors import ApplyError
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
 from pipelines.bronze_table import retained_from
@@ -158,3 +159,25 @@ def test_a_log_that_is_put_back_lacks_what_was_dropped_and_says_what_to_do(spark
     )
     assert market.built.build() == {}
     assert (market.verify().verdict, market.status().begins_at_position) == (Verdict.EQUAL, floor)
+
+
+def test_a_table_whose_snapshot_was_dropped_while_it_was_away_cannot_be_compared(spark: SparkSession, warehouse: Path):
+    """It stands behind the floor, and nothing it was built from is left."""
+    market = Market(spark, warehouse, table())
+    market.tell(1)
+    market.history.snapshot("quotes", {1: {"Sym": "AAPL", "Qty": 2}})
+    market.history.update("trades", modified={1: {"Qty": 2}})
+    market.built.land(market.history)
+    assert market.built.build() == {}
+    market.without_trades()
+    floor = market.drop()
+    market.with_trades()
+
+    assert 0 < floor < (market.status().applied_position or 0)
+    assert market.verify().verdict is Verdict.UNKNOWN
+    assert f"lacks positions 0 to {floor - 1}" in str(market.verify().reason)
+    with pytest.raises(ApplyError, match=f"frames before position {floor} were dropped while it was not in the feed"):
+        market.rebuild()
+    market.tell(3)
+    assert market.built.build() == {}
+    assert market.verify().verdict is Verdict.EQUAL

@@ -177,7 +177,7 @@ def modes(*quick: Mode) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("mode", [pytest.param(mode, id=str(mode), marks=marks[mode]) for mode in MODES])
 
 
-@modes(Mode(1), Mode(2), Mode(2, partial=True, tracked=("a", "s")))
+@modes(Mode(1), Mode(2, partial=True, tracked=("a", "s")))
 def test_every_split_of_the_same_changes_comes_to_the_same_table(
     spark: SparkSession, tmp_path: Path, mode: Mode
 ) -> None:

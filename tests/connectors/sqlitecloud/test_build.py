@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connectors.base import Frame
-from pipelines.verify import Verdict
+from connectors.sqlitecloud.connector import CONNECTOR
+from pipelines.verify import Verdict, verify_history
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
 from tests.support.sqlitecloud_notices import described, vectors
 
@@ -136,3 +137,24 @@ def test_a_snapshot_with_a_null_in_a_key_holds_the_table_and_says_so(spark: Spar
     held = feed.build(spark)
 
     assert "NULL_KEY: a key is NULL" in str(held["t"])
+
+
+def test_a_history_is_not_gone_on_with_as_it_is_read_otherwise_though_a_snapshot_comes(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    foo = described("foo", {"id": "INTEGER", "n": "INT", "t": "TEXT"}, ["id"])
+    tables = {"foo": {"stored_as_scd_type": 2}}
+    partial = SqliteCloudFeed(warehouse, tables)
+    moved = notified(
+        {"channel": "foo", "type": "TABLE", "pk": ["id"], "payload": [{"type": "UPDATE", "id": 1, "n": 6}]}
+    )
+    partial.connect(*snapshot_begins(foo), selected(foo, [[1, 5, "x"]]), snapshot_ends(foo), moved)
+    assert partial.build(spark) == {}
+    full = SqliteCloudFeed(warehouse, tables, {"update_columns": "full"}, epoch=1)
+    full.connect(*snapshot_begins(foo), selected(foo, [[1, 6, "x"]]), snapshot_ends(foo))
+
+    told = "update_columns is full, the table was built with partial"
+    assert str(full.build(spark)["foo"]) == f"foo: {told}: run silverfold rebuild {full.feed.name} foo"
+    assert verify_history(full.places, CONNECTOR, full.feed, "foo").reason == told
+    assert partial.build(spark) == {}
+    assert verify_history(partial.places, CONNECTOR, partial.feed, "foo").verdict is Verdict.EQUAL

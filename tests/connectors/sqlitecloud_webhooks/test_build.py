@@ -11,9 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import structlog
 
 from conf.errors import SilverfoldError, UndecodableFrame
+from conf.load import load_settings
+from conf.model import Build, CutLimits
 from connectors.base import Feed, mark
 from connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from connectors.sqlitecloud_webhooks.landing import Landing
@@ -21,6 +24,7 @@ from connectors.sqlitecloud_webhooks.orders import DATABASE
 from connectors.sqlitecloud_webhooks.server import WebhookSource
 from connectors.sqlitecloud_webhooks.signing import Signing
 from pipelines.batch import Batch
+from pipelines.build import FeedBuild
 from pipelines.held import Hold, skip
 from pipelines.places import Places
 from pipelines.receiving import receive
@@ -28,6 +32,7 @@ from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from pipelines.writer import BronzeWriter
 from tests.support.building_once import all_rows, build_once
+from tests.support.running import run_once
 from tests.support.webhooks import FEED, feed, free_port, table, webhook
 
 if TYPE_CHECKING:
@@ -119,11 +124,99 @@ def test_one_that_cannot_be_decoded_holds_its_table_until_it_is_skipped(spark: S
     assert isinstance(held, UndecodableFrame)
     assert (held.position, held.cause_class) == (last - 1, "INVALID_VALUE")
     assert [row["AlbumId"] for row in silver(places, "albums")] == [1]
+    skip_what_holds(places, held)
+    assert build(spark, places, shop) == {}
+    assert silver(places, "albums") == []
+
+
+def skip_what_holds(places: Places, held: SilverfoldError) -> None:
+    """Let the frame that holds the albums be left out."""
+    assert isinstance(held, UndecodableFrame)
     now, at = datetime.now(UTC), held.position
     found = Hold(position=at, update_position=at, error_class=held.cause_class, reason="", found_at=now)
     skip(places, FEED, "albums", found, now=now)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        (
+            {"insert_absent": "null"},
+            {"insert_absent": "error"},
+            "insert_absent is error, the table was built with null",
+        ),
+        pytest.param(
+            {"blob": "base64"},
+            {"blob": "hex"},
+            "blob is hex, the table was built with base64",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_what_is_read_otherwise_from_now_on_holds_the_table_until_it_is_rebuilt(
+    spark: SparkSession, warehouse: Path, then: dict[str, str], now: dict[str, str], told: str
+) -> None:
+    places, tables = Places(str(warehouse)), {"albums": table(types={"AlbumId": "bigint", "Cover": "binary"})}
+    land(places, feed(tables=tables), webhook("insert", AlbumId=1, Cover=None))
+    assert build(spark, places, feed(tables=tables, **dict.fromkeys(then, "error"))) == {}, "nothing waits"
+    land(places, feed(tables=tables), webhook("insert", AlbumId=2, Label="x", Cover=None), epoch=2)
+    assert build(spark, places, feed(tables=tables, **then)) == {}, "no row was read otherwise"
+    land(places, feed(tables=tables), webhook("update", AlbumId=1, Label="y"), epoch=3)
+
+    held = build(spark, places, feed(tables=tables, **now))["albums"]
+
+    assert str(held) == f"albums: {told}: run silverfold rebuild {FEED} albums"
+    assert verify_table(places, CONNECTOR, feed(tables=tables, **now), "albums").reason == told
+    assert build(spark, places, feed(tables=tables, **then)) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("_since", {"expect": {"cheap": {"condition": "Price IS NULL OR Price < 100", "action": "quarantine"}}}),
+        pytest.param("__End_At", {"stored_as_scd_type": 2}, marks=pytest.mark.nightly),
+        pytest.param("_Position", {}, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_column_that_is_called_as_one_of_ours_is_a_body_to_be_skipped(
+    spark: SparkSession, warehouse: Path, name: str, settings: dict[str, Any]
+) -> None:
+    places, shop = Places(str(warehouse)), feed(tables={"albums": table(**settings)})
+    named = webhook("update", **{"AlbumId": 1, name: 7})
+    land(places, shop, webhook("insert", AlbumId=1), named, webhook("insert", AlbumId=2))
+    skip_what_holds(places, build(spark, places, shop)["albums"])
     assert build(spark, places, shop) == {}
-    assert silver(places, "albums") == []
+    assert [row["AlbumId"] for row in silver(places, "albums")] == [1, 2]
+    assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
+
+
+def test_names_that_spark_cannot_tell_apart_are_one_column(spark: SparkSession, warehouse: Path) -> None:
+    places, shop = Places(str(warehouse)), feed()
+    sent = [{"\u017fize": 1}, {"size": 2}, {"\u00b5": 3}, {"\u039c": 4}, {"\u03c2": 5}, {"\u03a3": 6}]
+    land(places, shop, *(webhook("update", AlbumId=1, **each) for each in sent))
+    assert build(spark, places, shop) == {}
+    (row,) = silver(places, "albums")
+    assert list(row.items())[4:] == [("\u017fize", "2"), ("\u00b5", "4"), ("\u03c2", "6")]
+    assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("max_frames", [1, pytest.param(200_000, marks=pytest.mark.nightly)])
+def test_a_rule_on_a_column_that_comes_up_later_holds_until_then(
+    spark: SparkSession, warehouse: Path, max_frames: int
+) -> None:
+    rule = {"condition": "Label IS NULL OR Label <> 'x'", "action": "quarantine"}
+    places, shop = Places(str(warehouse)), feed(tables={"albums": table(expect={"label": rule})})
+    local = load_settings(None, "local", {})
+    settings = local.model_copy(
+        update={"warehouse": places.warehouse, "build": Build(cut=CutLimits(max_frames=max_frames))}
+    )
+    land(places, shop, webhook("insert", AlbumId=1), webhook("insert", AlbumId=2))
+    following = FeedBuild(lambda: spark, settings, CONNECTOR, shop)
+    assert run_once(following)["albums"].error_class == "UNUSABLE_EXPECTATION"
+
+    land(places, shop, webhook("insert", AlbumId=3, Label="y"), webhook("update", AlbumId=1, Label="x"), epoch=2)
+    assert run_once(following) == {}
+    assert [(row["AlbumId"], row["Label"]) for row in silver(places, "albums")] == [(2, None), (3, "y")]
 
 
 def test_what_a_vendor_posts_is_in_silver_whatever_came_twice(
