@@ -55,12 +55,13 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
         SparkUnavailable: Spark does not start; the message says what to do.
     """
     began = time.monotonic()
+    log = cleanup.enter_context((home / "demo.log").open("w", encoding="utf-8"))  # all that is stopped before it logs
     source = cleanup.enter_context(DemoSource(rows=rows, seed=_SEED))
     ours = write_conf(run, home, source.address)
     settings = ours.settings()
     connector, feed = ours.feed(FEED, settings)
     places = ours.places(settings)
-    start_logs(settings.log_level, cleanup.enter_context((home / "demo.log").open("w", encoding="utf-8")))
+    start_logs(settings.log_level, log)
     receiver = cleanup.enter_context(_receive(ours, home, seconds))
     look = partial(_status, places, connector, feed)
     progress = Progress(console, source.tables, look, began=began, phase="starting Spark")

@@ -7,20 +7,22 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from rich.console import Console
 
-from conf.errors import SilverfoldError, StoreUnavailable, UndecodableFrame
+from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
 from connectors.deephaven.tables import LiveTable
 from jobs import cli
 from jobs.context import Invocation
@@ -28,6 +30,7 @@ from jobs.demo_conf import SHORT_RUN, write_conf
 from jobs.demo_follow import Follower
 from jobs.demo_receiver import ReceiverProcess
 from jobs.demo_show import Progress
+from jobs.demo_stage import perform
 from pipelines.build import Step
 from pipelines.plan import Plan, State
 from pipelines.status import FeedStatus, TableState, TableStatus
@@ -138,6 +141,30 @@ def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path, number: int, code: 
     assert out.endswith("stopping receiver, source and Spark\n")
     assert nothing_is_left_of(process, receiver)
     assert list((tmp_path / "tmp").glob("silverfold-*")) == []
+
+
+def test_what_ends_with_the_demo_is_told_to_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    home = tmp_path / "home"
+    home.mkdir()
+    with ExitStack() as clients, ExitStack() as cleanup:
+
+        def connect_and_fail(*_: object, **__: object) -> None:
+            port = re.search(r"a table server on 127\.0\.0\.1:(\d+)", out.getvalue())
+            assert port is not None
+            clients.enter_context(socket.create_connection(("127.0.0.1", int(port[1]))))  # stays to the end
+            wait_until(
+                lambda: (home / "demo.log").read_text().count("client_connected") >= 2, "the client to be served"
+            )
+            raise SparkUnavailable("no Java")
+
+        monkeypatch.setattr("jobs.demo_stage.start_spark", connect_and_fail)
+        with pytest.raises(SparkUnavailable):
+            perform(Invocation(environ={}), home, cleanup, Console(file=out, width=200), seconds=1, rows=10)
+        cleanup.close()
+    left = (home / "demo.log").read_text().count("client_left")
+    structlog.reset_defaults()
+    assert left >= 2  # the receiver, and the one that stayed to the end
 
 
 def test_a_folder_in_use_is_not_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
