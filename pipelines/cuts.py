@@ -21,6 +21,7 @@ from connectors.base import Connector, Feed, Keeps
 from pipelines import ledger
 from pipelines.bronze_table import retained_from
 from pipelines.places import Place, Places
+from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.store import naming_the_store, open_table
 
 SCHEMA = pa.schema(
@@ -44,13 +45,6 @@ SCHEMA = pa.schema(
 )
 
 
-RowSettings: TypeAlias = Mapping[str, str | list[str]]
-"""What says which rows a table has, by name: its keys, its stream, and what its connector names.
-
-Where ``error`` is set, a table has no row that could be read in several ways: it waits.
-"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class CommitNote:
     """What a silver commit says about its cut: JSON in the commit's user metadata.
@@ -60,7 +54,7 @@ class CommitNote:
         ignored: Changes that changed nothing by rule, such as an update of a row that does not exist.
         landed_at: When the cut's last frame was received; None when not known.
         notes: Counts worth telling, by name.
-        settings: With which it was built; None in notes of before there were any.
+        settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
         keeps_aside: Rows are kept aside from then on.
     """
 
@@ -179,22 +173,6 @@ def newest_note(opened: DeltaTable | None) -> CommitNote | None:
     return None
 
 
-def decided(settings: RowSettings) -> RowSettings:
-    """Return those by which a table's rows may have been read: what says ``error`` may be set otherwise later."""
-    return {name: value for name, value in settings.items() if value != "error"}
-
-
-def differing(then: RowSettings, now: RowSettings) -> list[str]:
-    """Return which of the settings of today say something else than they did. Lists are in any order."""
-    return [name for name, value in now.items() if name in then and _meant_by(then[name]) != _meant_by(value)]
-
-
-def otherwise(setting: str, then: RowSettings, now: RowSettings, *, what: str) -> str:
-    """Say how a setting differs from what something was built with."""
-    was, is_now = (_shown(each[setting]) for each in (then, now))
-    return f"{setting} is {is_now}, {what} was built with {was}"
-
-
 def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str, keys: Sequence[str]) -> str | None:
     """Return which setting of today says other rows than a silver table was built with; None where none does.
 
@@ -207,19 +185,9 @@ def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str
     note = newest_note(open_table(places.silver(feed.name, table)))
     if note is None or note.settings is None:
         return None
-    now = {"stream": connector.stream(feed, table), **connector.row_settings(feed, table)}
-    if connector.keeps(feed.tables[table]) is Keeps.STATE and keys:
-        now |= {"keys": list(keys)}
+    now = row_settings(connector, feed, table, keys if connector.keeps(feed.tables[table]) is Keeps.STATE else ())
     other = differing(note.settings, now)
     return otherwise(other[0], note.settings, now, what="the table") if other else None
-
-
-def _meant_by(value: str | list[str]) -> object:
-    return sorted(value) if isinstance(value, list) else value
-
-
-def _shown(value: str | list[str]) -> str:
-    return (", ".join(value) if isinstance(value, list) else value) or "not set"
 
 
 def record(places: Places, feed: str, row: CutRow) -> None:

@@ -7,7 +7,7 @@ types one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -25,7 +25,10 @@ class WebhookPlainReader:
     stream: str
     table: WebhookTable
     options: WebhookOptions
-    _told: list[str] = field(default_factory=list)
+    _columns: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._learn([*self.table.keys, *self.table.types])
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -35,18 +38,17 @@ class WebhookPlainReader:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the settings, then those told by control frames so far."""
-        found: list[str] = []
-        told = [name for name in self._told if folded(name) not in self.table.reserved_names]
-        for name in [*self.table.keys, *self.table.types, *told]:
-            if folded(name) not in [folded(each) for each in found]:
-                found.append(name)
-        return tuple(found)
+        return tuple(self._columns.values())
 
     def control(self, frame: ControlFrame) -> None:
         """Take the columns that a control frame tells of the stream."""
         said = json.loads(frame.body)
         if said.get("stream", frame.stream) == self.stream:
-            self._told += said["columns"]
+            self._learn(name for name in said["columns"] if folded(name) not in self.table.reserved_names)
+
+    def _learn(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._columns.setdefault(folded(name), name)
 
     def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
         """Return the changes of one webhook; see `connectors.base.PlainReader.changes`."""
@@ -93,8 +95,8 @@ class WebhookPlainReader:
         return typed
 
     def _name(self, sent: Any) -> str:
-        found = [name for name in self.columns if isinstance(sent, str) and folded(name) == folded(sent)]
-        return found[0] if found else _refuse("unknown_column")
+        found = self._columns.get(folded(sent)) if isinstance(sent, str) else None
+        return _refuse("unknown_column") if found is None else found
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

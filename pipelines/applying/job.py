@@ -30,8 +30,9 @@ from conf.errors import SnapshotNeeded
 from conf.names import folded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
-from pipelines.applying.target import Opened, Target, check_built, settings_of
-from pipelines.cuts import CommitNote, RowSettings, decided, differing, newest_note, position_in
+from pipelines.applying.target import Opened, Target, check_built
+from pipelines.cuts import CommitNote, newest_note, position_in
+from pipelines.row_settings import RowSettings, decided, differing
 from pipelines.store import count_rows, mean_row_bytes
 from transforms.aside import in_force
 from transforms.aside_columns import OVER, REASONS, SINCE
@@ -191,7 +192,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     opened = target.opened()
     before = position_in(opened.table, target.app_id)
     known = newest_note(opened.table) if before >= 0 else None
-    settings = settings_of(target, struct_type(changes, "key"))
+    settings = target.settings(struct_type(changes, "key").names)
     if known is not None:
         check_built(target, cut, known, settings, opened)
     current = None if opened.table is None else target.read(target.place, opened.table)

@@ -6,29 +6,26 @@ goes on from them only where it replaces all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
 from pipelines.cuts import (
     CommitNote,
-    RowSettings,
     app_id,
-    differing,
     history_id,
     newest_note,
-    otherwise,
     position_in,
     position_reached,
 )
 from pipelines.places import Place, Places
+from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
 from pipelines.store import count_rows, open_table
 from transforms.expectations import Rule
@@ -105,6 +102,10 @@ class Target:
         """The table's rules."""
         return tuple(Rule(name, each.condition, each.action) for name, each in self.table.expect.items())
 
+    def settings(self, source_keys: Sequence[str]) -> RowSettings:
+        """Return what of the settings says which rows the table has. Keys that are not set are the source's own."""
+        return row_settings(self.connector, self.feed, self.name, self.table.keys or source_keys)
+
     def position(self) -> int:
         """Return the position the table has reached, read from its log; -1 for none."""
         return position_reached(self.places, self.feed.name, self.name)
@@ -131,13 +132,6 @@ class Opened:
     history: DeltaTable | None
     tombstones: DeltaTable | None
     aside: DeltaTable | None
-
-
-def settings_of(target: Target, key: T.StructType) -> dict[str, str | list[str]]:
-    """Return what says which rows the table has. Keys that are not set are the source's own."""
-    connector, feed, table = target.connector, target.feed, target.name
-    keys = list(target.table.keys or key.names)
-    return {"keys": keys, "stream": connector.stream(feed, table), **connector.row_settings(feed, table)}
 
 
 def check_built(
