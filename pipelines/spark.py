@@ -81,6 +81,8 @@ SESSION = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
     # A cut compiles some 60 pieces of code, each table others: the default, 100, forgets them from cut to cut.
     "spark.sql.codegen.cache.maxEntries": "5000",
+    # PySpark would ask the JVM six times more at each column function, to name the caller's line in errors.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -112,6 +112,7 @@ def test_a_dry_run_changes_nothing_and_tells_what_would_be(market: Market):
     assert retained_from(market.built.places.bronze(FEED), FEED) == 0
 
 
+@pytest.mark.nightly
 def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(
     market: Market, monkeypatch: pytest.MonkeyPatch
 ):

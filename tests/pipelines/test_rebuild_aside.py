@@ -66,7 +66,8 @@ def split(rows: Mapping[int, tuple[str, int]], low: int, high: int) -> list[dict
     return [{k: row for k, row in rows.items() if (low <= row[1] <= high) is meets} for meets in (True, False)]
 
 
-@pytest.mark.parametrize("step", ["swap_side_table", pytest.param("swap_in", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("step", ["swap_side_table", "swap_in"])
 def test_rows_aside_outlive_the_death_of_a_rebuild_by_another_rule(spark: SparkSession, warehouse: Path, step: str):
     told = Warehouse(spark, warehouse)
     with pytest.MonkeyPatch.context() as patch:

@@ -206,6 +206,7 @@ def test_a_skipped_frame_stays_out_of_the_history_whatever_snapshot_and_rebuild_
     assert (kept.verdicts(), rows_of(kept.history, VERSION), kept.quarantined()) == passed
 
 
+@pytest.mark.nightly
 def test_tombstones_that_hold_nothing_can_be_made_anew(spark: SparkSession, warehouse: Path):
     kept = Kept(spark, warehouse, ToldConnector(snapshots=False, sequenced=True))
     kept.source.connect()

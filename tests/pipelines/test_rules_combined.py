@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from conf.model import Expectation
+from pipelines import build
 from pipelines.applying import write
 from pipelines.applying.check import Checked
 from pipelines.cuts import last_cuts
@@ -82,7 +83,9 @@ def test_a_row_aside_holds_its_key_against_another(spark: SparkSession, warehous
     assert {key: row["K"] for key, row in built.rows("t").items()} == {1: 8, 2: 6, 3: 5}
 
 
-@pytest.mark.parametrize("action", ["warn", "quarantine", "fail"])
+@pytest.mark.parametrize(
+    "action", ["quarantine", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("warn", "fail"))]
+)
 def test_rules_hold_in_cuts_that_are_no_snapshots(spark: SparkSession, warehouse: Path, action: str) -> None:
     feed, rules = told(spark, warehouse), rule("b < 10", action)
     assert feed.build(expect=rules) == {}
@@ -209,6 +212,7 @@ def test_rows_aside_that_another_process_wrote_meanwhile_are_not_overwritten(
         return checked
 
     monkeypatch.setattr(write, "check_cut", meanwhile)
+    monkeypatch.setattr(build, "_TRIES", 2)
     assert "written by another process" in str(feed.build(expect=rules)[STREAM])
     assert feed.rows() == {1: ("x", 1)}
 
@@ -256,7 +260,7 @@ def aside_of(feed: Told) -> str:
     return feed.places.aside(FEED, STREAM).url
 
 
-@pytest.mark.parametrize("action", ["warn", "quarantine"])
+@pytest.mark.parametrize("action", [pytest.param("warn", marks=pytest.mark.nightly), "quarantine"])
 def test_a_rule_that_raises_an_error_of_a_row_holds_before_it_and_names_itself_until_the_row_is_mended(
     spark: SparkSession, warehouse: Path, action: str
 ) -> None:

@@ -135,6 +135,7 @@ def test_keys_that_are_named_or_not_are_the_same_keys(market: Market) -> None:
     assert (market.rows(), market.is_equal()) == ({"IBM": 20, "MSFT": 20}, True)
 
 
+@pytest.mark.nightly
 def test_a_history_that_begins_after_its_table_holds_it_until_it_is_rebuilt(market: Market) -> None:
     market.change(stored_as_scd_type=2)
     held = market.update(1, 11)
@@ -195,9 +196,8 @@ def test_a_rebuild_in_several_cuts_that_ends_with_no_row_aside_asks_for_none(
     assert (market.rows(), market.is_equal()) == ({"AAPL": 6, "IBM": 21, "MSFT": 20}, True)
 
 
-@pytest.mark.parametrize(
-    "settings", [pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly), {"expect": SMALL}]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("settings", [{"stored_as_scd_type": 2}, {"expect": SMALL}])
 def test_what_a_rebuild_that_died_has_put_beside_the_table_holds_the_old_settings(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:

@@ -205,6 +205,7 @@ def rows(state: State) -> list[tuple[Any, ...]]:
     return sorted((tuple(cells[name] for name in COLUMNS) for cells in state.values()), key=repr)
 
 
+@pytest.mark.nightly
 @settings(max_examples=STORIES)
 @given(st.integers(0, 2**32))
 def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, seed: int) -> None:
@@ -247,6 +248,7 @@ RULE = Expectation(condition="b IS NULL OR b < 2", action="quarantine")
 HARMLESS = Expectation(condition="a IS NOT NULL", action="warn")
 
 
+@pytest.mark.nightly
 @settings(max_examples=STORIES)
 @given(st.integers(0, 2**32))
 def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(spark: SparkSession, seed: int) -> None:
@@ -269,7 +271,8 @@ def meeting(state: State) -> State:
     return {key: cells for key, cells in state.items() if cells["b"] is None or cells["b"] < 2}
 
 
-@pytest.mark.parametrize("partial", [pytest.param(True, marks=pytest.mark.nightly), False])
+@pytest.mark.nightly
+@pytest.mark.parametrize("partial", [True, False])
 @settings(max_examples=STORIES)
 @given(st.integers(0, 2**32))
 def test_where_the_source_has_an_order_of_its_own_silver_follows_that(

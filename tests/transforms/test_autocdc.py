@@ -122,6 +122,7 @@ def assert_versions(spark: SparkSession, path: Path, *rows: tuple[Any, ...]) -> 
     assert_df_equality(table(spark, path), spark.createDataFrame(list(rows), VERSION), ignore_row_order=True)
 
 
+@pytest.mark.nightly
 def test_late_versions_end_at_the_delete_that_follows_them(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "users"
     apply(spark, path, 1, (1, None, None, "D", 2), (1, None, None, "D", 4), stored_as_scd_type="2")
@@ -150,6 +151,7 @@ def test_a_late_partial_update_completes_the_versions_after_it(spark: SparkSessi
     assert_versions(spark, path, (1, "Ann", None, 1, 3), (1, "Ann", "Rome", 3, 5), (1, "Anne", "Rome", 5, None))
 
 
+@pytest.mark.nightly
 def test_a_late_partial_update_gives_a_row_what_no_later_one_has_sent(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "users"
     apply(spark, path, 1, (1, "Anne", None, "U", 5), ignore_null_updates=True)

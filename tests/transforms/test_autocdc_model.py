@@ -205,7 +205,7 @@ def test_every_split_of_the_same_changes_comes_to_the_same_table(
         assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
 
 
-@modes(Mode(2, partial=True, tracked=("a", "s")))
+@modes()
 def test_what_is_forgotten_below_the_horizon_is_not_missed(spark: SparkSession, tmp_path: Path, mode: Mode) -> None:
     rng = random.Random(16)
     told: list[Change] = []
