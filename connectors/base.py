@@ -1,9 +1,8 @@
 """What a connector is: the types that cross between a source, bronze and the engine.
 
-A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder`
-turns the landed frames of one `Cut` into change rows (`transforms.changes`). A `PlainReader` reads the same frames
-by another way, and a `Watch` asks the source itself: what silver is verified by. All come from a `Connector`, which
-is found by name in `connectors.registry`.
+A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder` turns the landed
+frames of one `Cut` into change rows (`transforms.changes`). A `PlainReader` reads the same frames by another way, and a
+`Watch` asks the source itself: what silver is verified by. `connectors.registry` finds a `Connector` by name.
 """
 
 from __future__ import annotations
@@ -113,8 +112,7 @@ class Receiver(Protocol):
         """Run one epoch: connect, subscribe, land every frame until the connection ends.
 
         Returns when it ended in order: None when the source ended it, else why. Raises SourceUnavailable or
-        RemoteProtocolError when it broke: the caller counts a new epoch, waits and calls again. Anything else is not
-        to be tried again. Safe to cancel.
+        RemoteProtocolError when it broke: the caller waits, and calls for a new epoch; no other is tried again.
         """
 
 
@@ -154,6 +152,7 @@ class Cut:
         ends: Position of the last frame of each update, beside ``begins``.
         replaces: The cut begins with a snapshot: rows it does not leave in existence are deleted.
         settled: Position of that snapshot's end; what the cut holds up to there is one moment. None without a snapshot.
+        left_out: Positions of frames inside the spans that are not to be decoded, ascending.
     """
 
     stream: str
@@ -165,6 +164,7 @@ class Cut:
     ends: tuple[int, ...]
     replaces: bool
     settled: int | None = None
+    left_out: tuple[int, ...] = ()
 
 
 class Survey(NamedTuple):

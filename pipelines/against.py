@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from connectors.base import Connector, Feed, PlainChange
-from pipelines.cuts import app_id, built_otherwise
+from pipelines.cuts import app_id, built_otherwise, position_in
 from pipelines.expected import Expected
 from pipelines.kept_aside import failing_rows
 from pipelines.places import Place, Places
@@ -99,7 +100,7 @@ class _SilverTable:
         opened = open_table(self._place)
         if opened is None or (self.digest >= 0 and opened.version() == self.seen.version):
             return
-        now = read_silver(self._place, app_id(self._feed, self._table))
+        now = read_silver(self._place, partial(position_in, app=app_id(self._feed, self._table)))
         if now is None:
             return
         found = with_failing(now, failing_rows(self._places, self._feed, self._table, now.position), keys)

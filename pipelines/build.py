@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -40,7 +40,7 @@ from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import CARRYING, files_between, mean_frame_bytes, read_cut, read_frames, read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, history_id, record, recorded_position, restore
+from pipelines.cuts import CutRow, history_reached, record, restore
 from pipelines.held import Hold
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner
@@ -49,7 +49,7 @@ from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
 from pipelines.spark import noticing_its_end
 from pipelines.stops import Stops
-from pipelines.store import naming_the_store
+from pipelines.store import naming_the_store, open_table
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
 """What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
@@ -201,9 +201,17 @@ class FeedBuild:
             at_least=self._stops[name].longer,
             beyond=self._stops[name].tried,
         )
+        past = self.past if self._planner.position(name) < 0 else None
+        bound = self._bound(name)
+        plan = self._unstopped(name, planned, bound, past)
+        if plan.cut is None and bound != self.before:  # the table cannot take what its history was written for
+            plan = self._unstopped(name, planned, self.before, past)
+        return plan
+
+    def _unstopped(self, name: str, planned: Callable[..., Plan], bound: int | None, past: int | None) -> Plan:
+        """Plan a cut below a bound that reaches no stop; a plan without a cut where there is none."""
         table = self.tables[name].target.table
         passes = table.keeps_history and self.connector.has_snapshots(table)
-        bound, past = self._bound(name), self.past if self._planner.position(name) < 0 else None
         plan = planned(before=bound, past=past)
         while plan.cut is not None and (stop := self._stop_within(name, plan.cut)) is not None:
             refused = plan.cut
@@ -219,7 +227,7 @@ class FeedBuild:
         target = self.tables[name].target
         if not target.table.keeps_history:
             return self.before
-        ahead = recorded_position(target.history, history_id(self.feed.name, name))
+        ahead = history_reached(open_table(target.history), self.feed.name, name)
         bounds = [self.before, ahead + 1 if ahead > target.position() else None]
         return min((bound for bound in bounds if bound is not None), default=None)
 
@@ -240,11 +248,11 @@ class FeedBuild:
     def _apply(self, name: str, plan: Plan, cut: Cut, began: float) -> CutRow | None:
         table = self.tables[name]
         context = table.decoder.context(frame for frame in self._control if frame.frame_seq <= cut.last)
-        left_out = self._quarantine[name].left_out(cut)
-        frames = self._frames(table, cut, left_out)
+        cut = replace(cut, left_out=self._quarantine[name].left_out(cut))
+        frames = self._frames(table, cut)
         survey = _surveyed(table, frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
         try:
-            row = table.apply(frames, context, cut, _telling(survey, left_out))
+            row = table.apply(frames, context, cut, _telling(survey, cut))
         except ApplyError:
             if survey is NOT_SURVEYED:
                 _surveyed(table, frames, context, cut)  # names the frame that is to blame, if one is
@@ -252,23 +260,23 @@ class FeedBuild:
         self._reached(name, cut.last)
         self._overtaken[name] = 0
         self._stops[name].passed(cut.last)
-        self._quarantine[name].passed(cut, left_out, now=self._now())
+        self._quarantine[name].passed(cut, now=self._now())
         if row is None:
             return None
         row = replace(row, landed_at=plan.cut_landed_at, seconds=self.clock() - began)
         record(self._places, self.feed.name, row)
         return row
 
-    def _frames(self, table: SilverTable, cut: Cut, left_out: Sequence[int]) -> ArrowRows:
+    def _frames(self, table: SilverTable, cut: Cut) -> ArrowRows:
         """Return the frames of a cut that are to be decoded; a few are read here, without Spark."""
-        few = read_cut(self._bronze, cut, left_out)
+        few = read_cut(self._bronze, cut, cut.left_out)
         if few is not None:
             return InProcess(table.session, few)
         spans = reduce(or_, (F.col("frame_seq").between(first, last) for first, last in cut.spans))
         files = files_between(self._bronze, cut.spans[0][0], cut.spans[-1][1])
         frames = table.session.read.schema(_FRAME).parquet(*files)
         wanted = F.col("kind").isin(*CARRYING) & (F.col("stream") == cut.stream)
-        return InSpark(frames.where(spans & wanted & ~F.col("frame_seq").isin(*left_out)))
+        return InSpark(frames.where(spans & wanted & ~F.col("frame_seq").isin(*cut.left_out)))
 
     def _failed(self, name: str, plan: Plan, fault: SilverfoldError) -> Step:
         """Stop before what the table cannot take: a frame when it is known, else an update, found by shorter cuts.
@@ -310,9 +318,9 @@ class FeedBuild:
         return StreamRules.of(self.connector, self.feed, name, applied=self.tables[name].position())
 
 
-def _telling(survey: Survey, left_out: Sequence[int]) -> Survey:
+def _telling(survey: Survey, cut: Cut) -> Survey:
     """Add to the notes of a cut how many frames are left out of it."""
-    return survey._replace(notes={**survey.notes, _SKIPPED_FRAMES: len(left_out)}) if left_out else survey
+    return survey._replace(notes={**survey.notes, _SKIPPED_FRAMES: len(cut.left_out)}) if cut.left_out else survey
 
 
 def _surveyed(table: SilverTable, frames: ArrowRows, context: Any, cut: Cut) -> Survey:

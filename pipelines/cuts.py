@@ -8,8 +8,8 @@ silver commit and its row, loses nothing: `restore` adds what is missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -54,6 +54,7 @@ class CommitNote:
         ignored: Changes that changed nothing by rule, such as an update of a row that does not exist.
         landed_at: When the cut's last frame was received; None when not known.
         notes: Counts worth telling, by name.
+        left_out: Positions of frames in the cut that were skipped.
         settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
         keeps_aside: Rows are kept aside from then on.
     """
@@ -68,12 +69,17 @@ class CommitNote:
     ignored: int = 0
     landed_at: datetime | None = None
     notes: Mapping[str, int] | None = None
+    left_out: Sequence[int] = ()
     settings: RowSettings | None = None
     keeps_aside: bool = False
 
     def to_json(self) -> str:
         """Return the text for ``userMetadata``; `CommitNote.from_json` reads it back."""
         return json.dumps(asdict(self), sort_keys=True, default=datetime.isoformat)
+
+    def taken_back(self, position: int) -> CommitNote:
+        """Return what the commit says that takes back the cut, and all others behind a position."""
+        return replace(self, first_position=position, last_position=position, updates=0, notes=None, left_out=())
 
     @staticmethod
     def from_json(text: object) -> CommitNote | None:
@@ -163,14 +169,29 @@ def position_in(opened: DeltaTable | None, app: str) -> int:
 
 def newest_note(opened: DeltaTable | None) -> CommitNote | None:
     """Return what the newest cut that a table's log tells of says; None when there is none. Raises StoreUnavailable."""
+    return next(newest_notes(opened), None)
+
+
+def newest_notes(opened: DeltaTable | None) -> Iterator[CommitNote]:
+    """Yield what the cuts that a table's log tells of say, the newest first. Raises StoreUnavailable."""
     if opened is None:
-        return None
-    with naming_the_store(opened.table_uri):
-        for limit in (1, _OVERLAP, None):  # commits of maintenance may be newer
-            notes = (CommitNote.from_json(commit.get("userMetadata")) for commit in opened.history(limit))
-            if (found := next((note for note in notes if note is not None), None)) is not None:
-                return found
-    return None
+        return
+    seen = 0
+    for limit in (1, _OVERLAP, None):  # commits of maintenance may be newer
+        with naming_the_store(opened.table_uri):
+            commits = opened.history(limit)
+        found = (CommitNote.from_json(commit.get("userMetadata")) for commit in commits[seen:])
+        yield from (note for note in found if note is not None)
+        seen = len(commits)
+
+
+def history_reached(opened: DeltaTable | None, feed: str, table: str) -> int:
+    """Return the position that a table's history has reached; -1 for none. Raises StoreUnavailable.
+
+    It is what the newest cut says of itself. The one in the log only ever grows, though a cut be taken back.
+    """
+    note = newest_note(opened)
+    return position_in(opened, history_id(feed, table)) if note is None else note.last_position
 
 
 def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str, keys: Sequence[str]) -> str | None:

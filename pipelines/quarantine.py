@@ -6,7 +6,7 @@ before the commit that leaves the frame out, and the commit itself tells how man
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -117,17 +117,17 @@ class Quarantine:
         hold(self.places, self.feed, self.table, found)
         return False
 
-    def passed(self, cut: Cut, left_out: Collection[int], *, now: datetime) -> None:
+    def passed(self, cut: Cut, *, now: datetime) -> None:
         """Note that the table has taken a cut without some of its frames. Raises StoreUnavailable.
 
         A skip that was undone while the cut was being applied came too late: it is noted again. So did a skip of what
         the cut passed or read: it is over.
         """
-        for position in left_out:
+        for position in cut.left_out:
             skip(self.places, self.feed, self.table, self._left_out[position], now=now)
 
         def resolution(known: Hold) -> str | None:
-            if known.position > cut.last or known.position in left_out:
+            if known.position > cut.last or known.position in cut.left_out:
                 return None
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
                 return self._passed(known, cut.spans[0][0])

@@ -14,9 +14,10 @@ The models here are what ``silverfold verify --json`` prints: their names and me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -32,8 +33,9 @@ from pipelines.cuts import (
     begins_at,
     built_otherwise,
     history_begins_at,
-    history_id,
+    history_reached,
     last_cuts,
+    position_in,
     position_reached,
     tombstones_id,
 )
@@ -133,7 +135,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     Raises:
         StoreUnavailable: A table cannot be read now.
     """
-    silver = read_silver(places.silver(feed.name, table), app_id(feed.name, table))
+    silver = read_silver(places.silver(feed.name, table), partial(position_in, app=app_id(feed.name, table)))
     if silver is None:
         return _not_built(places, feed.name, table)
     failing = failing_rows(places, feed.name, table, silver.position)  # before builds go much further
@@ -163,7 +165,7 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
         StoreUnavailable: A table cannot be read now.
     """
     name, reached, settings = history_of(table), position_reached(places, feed.name, table), feed.tables[table]
-    history = read_silver(places.history(feed.name, table), history_id(feed.name, table))
+    history = read_silver(places.history(feed.name, table), partial(history_reached, feed=feed.name, table=table))
     again = f"run `silverfold rebuild {feed.name} {table}`"
     if history is None and reached < 0:
         return unknown(name, None, verdict=Verdict.NOT_BUILT)
@@ -208,7 +210,8 @@ def _left_out(places: Places, feed: str, table: str) -> set[int]:
 
 def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
     """Return which rows stand though a later delete is remembered; None when none does, or it cannot be told now."""
-    stones = read_silver(places.tombstones(feed.name, table), tombstones_id(feed.name, table))
+    buried_through = partial(position_in, app=tombstones_id(feed.name, table))
+    stones = read_silver(places.tombstones(feed.name, table), buried_through)
     if stones is None or stones.position > silver.position:  # they are written before the table is
         return None
     keys = connector.plain(feed, table).keys
@@ -220,20 +223,20 @@ def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table:
     return f"{len(late)} rows are older than the deletes of their keys, the first {named}" if late else None
 
 
-def read_silver(place: Place, app: str) -> Silver | None:
+def read_silver(place: Place, position_of: Callable[[DeltaTable], int]) -> Silver | None:
     """Return a silver table with its position, both of one version; None when there is none. Raises StoreUnavailable.
 
     Args:
-        app: Whose position it is (`pipelines.cuts.app_id`).
+        position_of: Returns the position of the table as it was opened.
     """
     opened = open_table(place)
     if opened is None:
         return None
+    position = position_of(opened)
     with naming_the_store(place):
-        position = opened.transaction_version(app)
         rows = _all_rows(place, opened)
         plain = pa.schema([each.with_type(_without_views(each.type)) for each in rows.schema])
-        return Silver(-1 if position is None else position, opened.version(), rows.cast(plain))
+        return Silver(position, opened.version(), rows.cast(plain))
 
 
 def with_failing(silver: Silver, failing: pa.Table | None, keys: Sequence[str]) -> Silver:

@@ -118,6 +118,20 @@ def keep_history(
         _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded, options=options)
 
 
+def take_back(session: SparkSession, path: str, *, behind: int, recorded: Recorded) -> None:
+    """Make the history at a path or URL what it was at a position, in one commit. Only in landing order.
+
+    Raises:
+        ApplyError: Spark or Delta refused. The table stands as it was.
+    """
+    statement = f"""
+        MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON FALSE
+        WHEN NOT MATCHED BY SOURCE AND t.{START} > {behind:d} THEN DELETE
+        WHEN NOT MATCHED BY SOURCE AND t.{END} > {behind:d} THEN UPDATE SET t.{END} = NULL
+        """
+    run_once(session.range(0), statement, recorded)
+
+
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
     """Return the history table, with every column of the schema; it is made where there is none.
 

@@ -60,7 +60,7 @@ class Place(NamedTuple):
     root: Key | None
     """Where that row stood before the cut; None for a row that began in it."""
     frame_seq: int
-    """Position of the last change that took a row from there or brought one."""
+    """Position of the last change that took a row from there or brought one, or that no row explains."""
     said: str = ""
     """A letter for each change at the key that no row explains (`transforms.explain`)."""
 
@@ -164,6 +164,7 @@ class Follower:
     def _tell(self, step: Step, key: Key) -> None:
         if step.judged:
             self._unexplained[key] = self._unexplained.get(key, "") + OF_NOTHING[step.op]
+            self._touched[key] = step.frame_seq
 
     def _meet(self, key: Key, stood: bool) -> None:
         """Let a row stand at a key heard of for the first time, if one did before the cut."""

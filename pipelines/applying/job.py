@@ -152,12 +152,15 @@ class CutJob:
         """
         return at_hand(rows) if self.is_small else self.cache.enter_context(cached(rows))
 
-    def recorded(self, app_id: str, notes: Mapping[str, int], *, keeps_aside: bool = False) -> Recorded:
+    def recorded(
+        self, app_id: str, notes: Mapping[str, int], *, keeps_aside: bool = False, behind: int = -1
+    ) -> Recorded:
         """Return what a commit of the cut carries, for the one whose position ``app_id`` names.
 
         Args:
             notes: Counts worth telling, by name.
             keeps_aside: The cut writes the side table.
+            behind: The position that the log records already: a later one where a history's cut was taken back.
         """
         cut = self.cut
         note = CommitNote(
@@ -169,10 +172,11 @@ class CutJob:
             replaced=cut.replaces,
             updates=len(cut.begins),
             notes=notes,
+            left_out=cut.left_out,
             settings=decided(self.settings),
             keeps_aside=keeps_aside,
         )
-        return Recorded(app_id, cut.last, note.to_json())
+        return Recorded(app_id, max(cut.last, behind + 1), note.to_json())
 
 
 def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack) -> CutJob:

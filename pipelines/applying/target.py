@@ -19,9 +19,8 @@ from connectors.base import Connector, Cut, Decoder, Feed, Keeps
 from pipelines.cuts import (
     CommitNote,
     app_id,
-    history_id,
+    history_reached,
     newest_note,
-    position_in,
     position_reached,
 )
 from pipelines.places import Place, Places
@@ -153,7 +152,7 @@ def check_built(
         if other and not anew:
             raise RebuildNeeded(otherwise(other[0], then, settings, what=what), feed=feed, table=table)
     if target.table.keeps_history:
-        reached = position_in(opened.history, history_id(feed, table))
+        reached = history_reached(opened.history, feed, table)
         if reached < known.last_position:
             begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
             reason = f"its history {begun}, the table is at position {known.last_position}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from deltalake import DeltaTable
@@ -19,19 +20,20 @@ from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
 from pipelines.applying.target import Target
-from pipelines.cuts import history_id, tombstones_id
+from pipelines.cuts import REBUILT, CommitNote, history_id, newest_note, newest_notes, position_in, tombstones_id
 from pipelines.kept_aside import is_undecided
 from pipelines.store import is_small, open_table
 from transforms.aside import keep_aside
 from transforms.aside_columns import SINCE
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
-from transforms.history import Moments, keep_history
+from transforms.history import Moments, keep_history, take_back
 from transforms.merge import (
     AT_HAND,
     OP,
     POSITION,
     WHOLE_FILES,
+    Recorded,
     append,
     create_empty,
     merge,
@@ -119,17 +121,21 @@ def _at_hand(job: CutJob) -> Mapping[str, str]:
 
 
 def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Write what every update of the cut makes of its rows."""
+    """Write what every update of the cut makes of its rows, unless a build that died has written just that."""
     target, by_decoder = job.target, job.target.connector.net
-    changes = _versions(job) if by_decoder else folded.changes
-    opened = job.opened.history
     app = history_id(target.feed.name, target.name)
+    opened, newest = job.opened.history, newest_note(job.opened.history)
+    if newest is not None and newest.last_position > job.before:
+        if _has_told(newest, job.cut):
+            return
+        opened = _taken_back(job, newest)
+    changes = _versions(job) if by_decoder else folded.changes
     try:
         keep_history(
             changes,
             target.history.url,
             before=None if opened is None else target.read(target.history, opened),
-            recorded=job.recorded(app, checked.notes),
+            recorded=job.recorded(app, checked.notes, behind=position_in(opened, app)),
             moments=Moments(target.connector.sequenced, job.cut.settled),
             upsert=target.upsert,
             moves=folded.moves,
@@ -141,6 +147,38 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
     except SchemaDrift as error:  # it was kept before, not since, and the table has changed meanwhile
         reason = f"its history does not fit the table: {str(error).removeprefix(f'{app}: ')}"
         raise RebuildNeeded(reason, feed=target.feed.name, table=target.name) from error
+
+
+def _has_told(newest: CommitNote, cut: Cut) -> bool:
+    """Tell whether the newest cut of a history that is ahead of its table has told all that another one has to tell.
+
+    It did not where it took other updates or left out other frames: people may have decided otherwise since, or the
+    table cannot stand where that cut ended, for it has other rules now.
+    """
+    begins_elsewhere = 0 <= cut.after < newest.first_position and cut.spans[0][0] != newest.first_position
+    if cut.last > newest.last_position or begins_elsewhere:
+        return False
+    left_out = [at for at in newest.left_out if cut.after < at <= cut.last]
+    return REBUILT in (newest.notes or {}) or left_out == [at for at in cut.left_out if at >= newest.first_position]
+
+
+def _taken_back(job: CutJob, newest: CommitNote) -> DeltaTable | None:
+    """Take back the newest cut of a history, to which the table never came; return the history as it is then.
+
+    Raises:
+        RebuildNeeded: More than that cut is ahead of the table, or it cannot be told what was before.
+    """
+    target, before = job.target, job.before
+    feed, table = target.feed.name, target.name
+    _, *earlier = islice(newest_notes(job.opened.history), 2)
+    is_alone = earlier[0].last_position <= before if earlier else before < 0
+    if not is_alone or REBUILT in (newest.notes or {}) or target.connector.sequenced:
+        reason = f"its history is at position {newest.last_position} by other decisions, the table at {before}"
+        raise RebuildNeeded(reason, feed=feed, table=table)
+    app = history_id(feed, table)
+    recorded = Recorded(app, position_in(job.opened.history, app) + 1, newest.taken_back(before).to_json())
+    take_back(target.session, target.history.url, behind=before, recorded=recorded)
+    return open_table(target.history)
 
 
 def _versions(job: CutJob) -> DataFrame:

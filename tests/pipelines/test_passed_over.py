@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from conf.load import load_settings
 from connectors.base import Feed
+from pipelines.applying import write
 from pipelines.held import quarantined
 from pipelines.quarantine import Quarantine
 from pipelines.rebuild import Rebuild, Rebuilt
@@ -50,6 +51,13 @@ class Tried(Told):
         self.history.connect()
         self.snapshot(b=7)
         self.history.update([change("update", 2, b=8)])
+
+    def dies_behind_its_history(self, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, Any]) -> None:
+        """Build, and die when the history is written and the table is not."""
+        with monkeypatch.context() as patch:
+            patch.setattr(write, "_write_table", dies)
+            with pytest.raises(Died):
+                self.build(**settings)
 
     def feed(self, settings: Mapping[str, Any]) -> Feed:
         return Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: ToldTable(source="T", **settings)})
@@ -121,6 +129,40 @@ def test_a_process_that_dies_before_it_notes_it_leaves_the_note_to_the_next(
 
     assert told.build(**FAILS) == {}
     assert (told.resolutions(), told.verdicts()) == (["passed over"], {Verdict.EQUAL})
+
+
+def test_what_a_dead_build_wrote_into_the_history_is_no_more_than_what_the_table_comes_to(
+    told: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.tell(change("update", 1, b=500))
+    assert told.build(**FAILS).keys() == {STREAM}
+    told.again()
+    told.dies_behind_its_history(monkeypatch, FAILS)  # it has passed over what failed
+
+    assert told.build(**HISTORY) == {}
+
+    assert (told.resolutions(), told.verdicts()) == (["passed"], {Verdict.EQUAL})
+    assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 500, 7]
+
+
+@pytest.mark.parametrize("rebuilt", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_mends_it(
+    told: Tried, monkeypatch: pytest.MonkeyPatch, rebuilt: bool
+) -> None:
+    told.snapshot(b=1)
+    assert told.build(**HISTORY) == {}
+    told.history.update([change("update", 1, b=500)])
+    told.dies_behind_its_history(monkeypatch, HISTORY)
+    assert told.build(**FAILS).keys() == {STREAM}
+    if rebuilt:
+        told.rebuild(FAILS)
+        assert told.rows() == {1: ("x", 1), 2: ("y", 0)}
+    told.history.update([change("update", 1, b=3)])
+
+    assert told.build(**FAILS) == {}
+
+    assert (told.rows(), told.verdicts()) == ({1: ("x", 3), 2: ("y", 0)}, {Verdict.EQUAL})
+    assert {b: until for k, b, _, until in told.versions() if k == 1} == {1: 4, 500: 5, 3: None}
 
 
 def dies(*_: object, **__: object) -> None:

@@ -93,7 +93,7 @@ def test_a_skip_undone_while_the_cut_was_applied_without_the_frame_counts_again(
     undo_skip(places, "market", "quotes", skipped, now=LATER)
     assert resolutions(places) == [UNDONE]
 
-    quarantine.passed(THROUGH_IT, left_out, now=LATER)
+    quarantine.passed(replace(THROUGH_IT, left_out=left_out), now=LATER)
 
     assert resolutions(places) == [SKIPPED]
 
@@ -105,7 +105,7 @@ def test_a_snapshot_beyond_a_skipped_frame_ends_the_skip_but_a_history_stays_wit
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
     quarantine = opened(places, keeps_history=keeps_history)
 
-    quarantine.passed(SNAPSHOT_AFTER, quarantine.left_out(SNAPSHOT_AFTER), now=LATER)
+    quarantine.passed(replace(SNAPSHOT_AFTER, left_out=quarantine.left_out(SNAPSHOT_AFTER)), now=LATER)
 
     assert resolutions(places) == [resolution]
     assert quarantine.left_out(THROUGH_IT) == ((17,) if keeps_history else ())
@@ -117,7 +117,7 @@ def test_a_skip_that_came_too_late_is_over_with_the_cut_that_read_or_passed_the_
     left_out = quarantine.left_out(cut)
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
 
-    quarantine.passed(cut, left_out, now=LATER)
+    quarantine.passed(replace(cut, left_out=left_out), now=LATER)
 
     assert (resolutions(places), quarantine.left_out(THROUGH_IT)) == ([PASSED], ())
 
@@ -137,7 +137,7 @@ def test_a_snapshot_that_lacks_the_skipped_frame_does_not_end_the_skip(places: P
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
     quarantine = opened(places)
 
-    quarantine.passed(SNAPSHOT_WITH_IT, quarantine.left_out(SNAPSHOT_WITH_IT), now=LATER)
+    quarantine.passed(replace(SNAPSHOT_WITH_IT, left_out=quarantine.left_out(SNAPSHOT_WITH_IT)), now=LATER)
 
     assert resolutions(places) == [SKIPPED]
 

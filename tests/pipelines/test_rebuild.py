@@ -17,10 +17,11 @@ import pipelines.swap
 from conf.errors import ApplyError, PositionGap
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.build import FeedBuild
-from pipelines.cuts import app_id, read_cuts
+from pipelines.cuts import read_cuts
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.spark import own_session
-from pipelines.verify import TableVerification, Verdict, read_silver, verify_table
+from pipelines.swap import version_of
+from pipelines.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
@@ -289,7 +290,7 @@ def test_a_table_may_be_empty_before_and_after(
 
     assert (done.position, done.delta_version, market.verdict()) == (
         last,
-        read_silver(market.built.places.silver(FEED, "quotes"), app_id(FEED, "quotes")).version,
+        version_of(market.built.places.silver(FEED, "quotes")),
         (Verdict.EQUAL, last),
     )
     assert sorted(market.built.rows("quotes")) == list(after)

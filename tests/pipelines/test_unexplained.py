@@ -36,6 +36,24 @@ def test_what_no_row_explains_is_counted_or_stops_the_table_before_its_update(
     assert "Exception" not in capfd.readouterr().err  # the first attempt to write failed, as it was meant to
 
 
+@pytest.mark.parametrize("moved", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_a_table_goes_up_to_the_update_that_nothing_explains_though_its_key_was_left_before(
+    spark: SparkSession, warehouse: Path, moved: bool
+) -> None:
+    told = Told(spark, warehouse, ToldConnector())
+    told.history.begin_snapshot()
+    told.history.snapshot_rows([change("snapshot", 1, a="x", b=1)])
+    told.history.end_snapshot()
+    left = change("update", 2)._replace(old_key=(0, 1)) if moved else change("delete", 1)
+    told.history.update([left])
+    good = told.history.update([change("insert", 3, a="z", b=3)])
+    told.history.update([change("update", 1, b=9)])
+
+    assert told.build(on_unexplained="error").keys() == {STREAM}
+
+    assert last_cuts(told.places, FEED)[STREAM].last_position == good
+
+
 @pytest.mark.nightly
 def test_an_update_that_comes_before_its_row_waits_for_it(spark: SparkSession, warehouse: Path) -> None:
     told = Told(spark, warehouse, ToldConnector(continuity="resume", sequenced=True))
