@@ -54,7 +54,7 @@ class CommitNote:
         ignored: Changes that changed nothing by rule, such as an update of a row that does not exist.
         landed_at: When the cut's last frame was received; None when not known.
         notes: Counts worth telling, by name.
-        left_out: Positions of frames in the cut that were skipped.
+        left_out: Of a history: positions of frames in the cut that were skipped.
         settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
         keeps_aside: Rows are kept aside from then on.
     """

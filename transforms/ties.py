@@ -5,7 +5,8 @@ on when they came, or splits of the same changes into batches would differ:
 
 1. an upsert wins over a delete, for an update is often sent as a delete and an insert;
 2. of two upserts the row with more values that are not NULL wins;
-3. of two as full as each other the larger one: columns compare one by one, in the order of their names, NULL least.
+3. of two as full as each other the larger one: columns compare one by one, in the order of their names in small
+   letters, NULL least.
 
 Texts compare by their bytes; values of types that have no order (maps, variants) by their JSON.
 """

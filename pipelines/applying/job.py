@@ -15,7 +15,7 @@ What a table keeps (`connectors.base.Keeps`) says which columns of ours it has b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,13 +153,20 @@ class CutJob:
         return at_hand(rows) if self.is_small else self.cache.enter_context(cached(rows))
 
     def recorded(
-        self, app_id: str, notes: Mapping[str, int], *, keeps_aside: bool = False, behind: int = -1
+        self,
+        app_id: str,
+        notes: Mapping[str, int],
+        *,
+        keeps_aside: bool = False,
+        left_out: Sequence[int] = (),
+        behind: int = -1,
     ) -> Recorded:
         """Return what a commit of the cut carries, for the one whose position ``app_id`` names.
 
         Args:
             notes: Counts worth telling, by name.
             keeps_aside: The cut writes the side table.
+            left_out: Positions of frames in the cut that were skipped, where the commit is to tell them.
             behind: The position that the log records already: a later one where a history's cut was taken back.
         """
         cut = self.cut
@@ -172,7 +179,7 @@ class CutJob:
             replaced=cut.replaces,
             updates=len(cut.begins),
             notes=notes,
-            left_out=cut.left_out,
+            left_out=left_out,
             settings=decided(self.settings),
             keeps_aside=keeps_aside,
         )

@@ -135,7 +135,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
             changes,
             target.history.url,
             before=None if opened is None else target.read(target.history, opened),
-            recorded=job.recorded(app, checked.notes, behind=position_in(opened, app)),
+            recorded=job.recorded(app, checked.notes, left_out=job.cut.left_out, behind=position_in(opened, app)),
             moments=Moments(target.connector.sequenced, job.cut.settled),
             upsert=target.upsert,
             moves=folded.moves,
