@@ -126,7 +126,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
     app = history_id(target.feed.name, target.name)
     opened, newest = job.opened.history, newest_note(job.opened.history)
     if newest is not None and newest.last_position > job.before:
-        if _has_told(newest, job.cut):
+        if has_told(newest, job.cut):
             return
         opened = _taken_back(job, newest)
     changes = _versions(job) if by_decoder else folded.changes
@@ -149,7 +149,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
         raise RebuildNeeded(reason, feed=target.feed.name, table=target.name) from error
 
 
-def _has_told(newest: CommitNote, cut: Cut) -> bool:
+def has_told(newest: CommitNote, cut: Cut) -> bool:
     """Tell whether the newest cut of a history that is ahead of its table has told all that another one has to tell.
 
     It did not where it took other updates or left out other frames: people may have decided otherwise since, or the

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.load import load_settings
-from connectors.base import Feed
+from connectors.base import Cut, Feed
 from pipelines.applying import write
+from pipelines.cuts import CommitNote
 from pipelines.held import quarantined
 from pipelines.quarantine import Quarantine
 from pipelines.rebuild import Rebuild, Rebuilt
@@ -163,6 +164,29 @@ def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_men
 
     assert (told.rows(), told.verdicts()) == ({1: ("x", 3), 2: ("y", 0)}, {Verdict.EQUAL})
     assert {b: until for k, b, _, until in told.versions() if k == 1} == {1: 4, 500: 5, 3: None}
+
+
+@pytest.mark.parametrize(
+    ("after", "begins", "last", "left_out", "told"),
+    [
+        (9, 10, 20, (15,), True),
+        (9, 10, 14, (), True),  # a shorter cut of the same updates
+        (14, 15, 20, (15,), True),  # and what follows it
+        (9, 10, 21, (15,), False),  # a longer one
+        (9, 10, 20, (), False),  # the skip was undone meanwhile
+        (9, 10, 20, (15, 17), False),  # or there is another
+        (5, 6, 14, (), False),  # what was passed over is not any more
+        (-1, 0, 20, (3, 15), True),  # the table is gone
+    ],
+)
+def test_a_history_ahead_of_its_table_has_told_a_cut_of_the_same_updates(
+    after: int, begins: int, last: int, left_out: tuple[int, ...], told: bool
+) -> None:
+    ahead = CommitNote(
+        feed=FEED, table=STREAM, epoch=1, first_position=10, last_position=20, replaced=False, updates=3, left_out=[15]
+    )
+    cut = Cut(STREAM, 1, after, last, ((begins, last),), (begins,), (last,), replaces=False, left_out=left_out)
+    assert write.has_told(ahead, cut) == told
 
 
 def dies(*_: object, **__: object) -> None:
