@@ -89,7 +89,11 @@ class CommitNote:
             known = {name: found[name] for name in _NOTE if name in found}
             landed_at = known.get("landed_at")
             return CommitNote(
-                **{**known, "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at)}
+                **{
+                    **known,
+                    "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at),
+                    "left_out": tuple(known.get("left_out", ())),
+                }
             )
         except (ValueError, TypeError):
             return None

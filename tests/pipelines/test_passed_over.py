@@ -183,7 +183,7 @@ def test_a_history_ahead_of_its_table_has_told_a_cut_of_the_same_updates(
     after: int, begins: int, last: int, left_out: tuple[int, ...], told: bool
 ) -> None:
     ahead = CommitNote(
-        feed=FEED, table=STREAM, epoch=1, first_position=10, last_position=20, replaced=False, updates=3, left_out=[15]
+        feed=FEED, table=STREAM, epoch=1, first_position=10, last_position=20, replaced=False, updates=3, left_out=(15,)
     )
     cut = Cut(STREAM, 1, after, last, ((begins, last),), (begins,), (last,), replaces=False, left_out=left_out)
     assert write.has_told(ahead, cut) == told
