@@ -112,7 +112,7 @@ class Receiver(Protocol):
         """Run one epoch: connect, subscribe, land every frame until the connection ends.
 
         Returns when it ended in order: None when the source ended it, else why. Raises SourceUnavailable or
-        RemoteProtocolError when it broke: the caller waits, and calls for a new epoch; no other is tried again.
+        RemoteProtocolError when it broke: the caller waits and begins a new epoch. Others end the run. Safe to cancel.
         """
 
 

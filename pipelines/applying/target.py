@@ -16,13 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
-from pipelines.cuts import (
-    CommitNote,
-    app_id,
-    history_reached,
-    newest_note,
-    position_reached,
-)
+from pipelines.cuts import CommitNote, app_id, history_reached, newest_note, position_reached
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
@@ -132,6 +126,11 @@ class Opened:
     tombstones: DeltaTable | None
     aside: DeltaTable | None
 
+    @cached_property
+    def history_note(self) -> CommitNote | None:
+        """What the newest cut of the history says; None where there is none. Read once. Raises StoreUnavailable."""
+        return newest_note(self.history)
+
 
 def check_built(
     target: Target,
@@ -162,7 +161,7 @@ def check_built(
 
 
 def _notes_beside(opened: Opened) -> Iterator[tuple[str, CommitNote | None]]:
-    yield "its history", newest_note(opened.history)
+    yield "its history", opened.history_note
     yield "its list of deletes", newest_note(opened.tombstones)
     if opened.aside is not None and count_rows(opened.aside) != 0:
         yield "what is kept aside", newest_note(opened.aside)

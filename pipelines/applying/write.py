@@ -20,7 +20,7 @@ from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
 from pipelines.applying.target import Target
-from pipelines.cuts import REBUILT, CommitNote, history_id, newest_note, newest_notes, position_in, tombstones_id
+from pipelines.cuts import REBUILT, CommitNote, history_id, newest_notes, position_in, tombstones_id
 from pipelines.kept_aside import is_undecided
 from pipelines.store import is_small, open_table
 from transforms.aside import keep_aside
@@ -124,7 +124,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
     """Write what every update of the cut makes of its rows, unless a build that died has written just that."""
     target, by_decoder = job.target, job.target.connector.net
     app = history_id(target.feed.name, target.name)
-    opened, newest = job.opened.history, newest_note(job.opened.history)
+    opened, newest = job.opened.history, job.opened.history_note
     if newest is not None and newest.last_position > job.before:
         if has_told(newest, job.cut):
             return
