@@ -79,12 +79,12 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Take what would end the process at once for Ctrl-C, which cancels Spark's jobs and unwinds."""
+    """Take what would end the process at once for Ctrl-C, also where a shell that began it makes it ignore Ctrl-C."""
     ended: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         ended.append(number)
-        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
 
     before = {number: signal.signal(number, end) for number in _ENDINGS}
     before[signal.SIGINT] = signal.getsignal(signal.SIGINT)

@@ -120,15 +120,27 @@ def silverfold(*arguments: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=GENEROUS).stdout
 
 
+@pytest.fixture
+def in_the_background() -> Iterator[None]:
+    """Start processes as a script's ``&`` does: they ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("number", "code", "phase"),
-    [
-        (signal.SIGINT, 130, "starting Spark: "),
-        pytest.param(signal.SIGTERM, 143, "first build: ", marks=pytest.mark.nightly),
-    ],
-)
-def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path, number: int, code: int, phase: str) -> None:
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    ended_in_order(tmp_path, signal.SIGINT, 130, "starting Spark: ")
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.usefixtures("in_the_background")
+def test_a_terminated_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    ended_in_order(tmp_path, signal.SIGTERM, 143, "first build: ")
+
+
+def ended_in_order(tmp_path: Path, number: int, code: int, phase: str) -> None:
     with running(folder=tmp_path / "tmp") as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
