@@ -5,7 +5,7 @@ may be told apart by a later update, whichever cut that is in, a row that fails 
 that a rule names may come with one: once more has landed, all of it is tried at once, or twice as much each time where
 that is more than a cut may have. So a table goes as far as the last update after which nothing is wrong, whenever its
 cuts were made and however long they are; unless that takes more than `MOST_TRIES` in a row, or a fault does not say
-since when it is so, as a rule that raises an error of a row does not: then halves are tried.
+since when it is so, as an error of Spark's does not: then halves are tried.
 """
 
 from __future__ import annotations

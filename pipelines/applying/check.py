@@ -6,7 +6,8 @@ is at the source, so that a change of some of its columns, or of the rule, lets 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -24,7 +25,7 @@ from pipelines.applying.statistics import counted
 from transforms.aside_columns import REASONS, UNEXPLAINED
 from transforms.changes import DELETE, INSERT, SNAPSHOT, computed, struct_type
 from transforms.complete_rows import completed, row_after
-from transforms.expectations import FAILED, failures, is_kept_out, judged
+from transforms.expectations import FAILED, Rule, failures, is_kept_out, judged
 from transforms.merge import OP, POSITION, PRESENT, net_rows
 from transforms.rekey import by_keys, snapshot_by_keys, with_taken
 from transforms.sql import quoted
@@ -132,15 +133,32 @@ def _refuse(job: CutJob, counts: Mapping[str, int]) -> None:
         raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=table, since=since)
 
 
-def _name_the_rule(job: CutJob, rows: DataFrame) -> None:
-    """Raise ExpectationFailed if a rule is to blame for rows that cannot be judged. Runs Spark jobs."""
+def _name_the_rule(job: CutJob, unjudged: DataFrame) -> None:
+    """Raise ExpectationFailed if a rule is to blame for rows that cannot be judged. Runs Spark jobs.
+
+    Spark does not tell which row it was: the position of the first one is found by halves, in the rows there are.
+    """
+    rows, rules = job.cached(unjudged), job.target.rules
     computed(rows)  # what else is wrong is raised as it is
-    for rule in job.target.rules:
-        try:
-            computed(judged(rows, [rule]))
-        except PySparkException as error:
+    positions = sorted(line.position for line in rows.select("position").distinct().collect())
+    first = bisect_left(
+        positions, True, key=lambda last: _error(rows.where(F.col("position") <= last), rules) is not None
+    )
+    for rule in rules:
+        error = _error(rows.where(F.col("position") == positions[first]), [rule]) if first < len(positions) else None
+        if error is not None:
             reason = f"rule {rule.name} cannot be judged of a row: {error.getCondition()} (try_cast and such give NULL)"
-            raise ExpectationFailed(reason, table=job.target.name) from error
+            since = None if job.target.connector.sequenced else positions[first]
+            raise ExpectationFailed(reason, table=job.target.name, since=since) from error
+
+
+def _error(rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
+    """Return the error that judging the rows raises, None if it raises none. Runs a Spark job."""
+    try:
+        computed(judged(rows, rules))
+    except PySparkException as error:
+        return error
+    return None
 
 
 def _aside(job: CutJob, failing: DataFrame, waiting: DataFrame | None, counts: Mapping[str, int]) -> DataFrame | None:

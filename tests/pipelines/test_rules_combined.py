@@ -278,6 +278,23 @@ def test_a_rule_that_raises_an_error_of_a_row_holds_before_it_and_names_itself_u
     assert feed.rows() == {1: ("x", 3), 2: ("y", 4)}
 
 
+@pytest.mark.parametrize("max_frames", [pytest.param(1, marks=pytest.mark.nightly), 200_000])
+def test_a_table_goes_to_the_last_update_behind_which_every_row_can_be_judged_however_it_is_cut(
+    spark: SparkSession, warehouse: Path, max_frames: int
+) -> None:
+    history = LandedHistory({"t": {"A": "Long"}})
+    history.connect()
+    history.snapshot("t", {1: {"A": 1}, 2: {"A": 1}})
+    for number in (0, 2, 0):
+        history.update("t", modified={1: {"A": number}})
+    built = Built(spark, warehouse, {"t": table(expect=rule("10 / A > 1", "warn"))}, max_frames=max_frames)
+
+    (held,) = built.land_and_build(history).values()
+
+    assert "rule rule cannot be judged of a row: DIVIDE_BY_ZERO" in str(held)
+    assert built.rows("t") == {1: {"A": 2}, 2: {"A": 1}}
+
+
 def test_what_holds_a_table_is_passed_by_what_mends_it_however_short_its_cuts_are(
     spark: SparkSession, warehouse: Path
 ) -> None:
