@@ -21,6 +21,7 @@ from conf.errors import InvalidValue
 from connectors.sbe.layout import Layout, Source, column_options
 from connectors.sbe.operations import DELETE, INSERT, UPDATE, operations, unlisted, unnamed
 from connectors.sbe.options import SbeTable
+from connectors.wire.sbe.columnar.blocks import ends_in
 from connectors.wire.sbe.columnar.decode import column_reader
 from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION
 from connectors.wire.sbe.model import Schema
@@ -194,8 +195,9 @@ class Rows:
 
 
 def _sent(level: Level, source: Source, column: pa.Array) -> Bools:
-    if source.end < 0:
+    if not source.ends:
         valid: Bools = np.asarray(column.is_valid())
         return valid
-    newer: Bools = level.numbers(VERSION) >= source.since
-    return newer & (level.numbers(BLOCK_LENGTH) >= source.end)
+    version = level.numbers(VERSION)
+    known: Bools = version >= source.since
+    return known & (level.numbers(BLOCK_LENGTH) >= ends_in(source.ends, version))

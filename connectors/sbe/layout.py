@@ -15,9 +15,10 @@ import pyarrow as pa
 from conf.errors import SchemaError
 from conf.names import folded
 from connectors.sbe.options import SbeTable
+from connectors.wire.sbe.blocks import ends_of
 from connectors.wire.sbe.columnar.decode import arrow_schema
 from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.model import Body, Encoding, Enum, Field, Message, Presence, Schema
+from connectors.wire.sbe.model import Body, Encoding, Enum, Message, Schema
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Source:
         level: 0 is the message; further ones are the groups of the table's path.
         element: Name of the field, group or data in its level.
         since: Version from which blocks have it, if it is a field.
-        end: Bytes of the block it needs, if it is a field; -1 for groups and data, which are absent where NULL.
+        ends: Bytes of the block it needs, by version (`ends_of`), if it is a field; none of groups and data, which are
+            absent where NULL.
         type: Of the column.
         values: Names of the values by what is sent for them, if it is an enum field; none of others.
     """
@@ -38,7 +40,7 @@ class Source:
     level: int
     element: str
     since: int
-    end: int
+    ends: tuple[tuple[int, int], ...]
     type: pa.DataType
     values: Mapping[int, str] = field(default_factory=dict)
 
@@ -97,15 +99,11 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
 
 def _sources(body: Body, level: int, kind: Any) -> list[Source]:
     fields = [
-        Source(f.name, level, f.name, f.since_version, _end(f), kind.field(f.name).type, _values(f.encoding))
+        Source(f.name, level, f.name, f.since_version, ends_of(f), kind.field(f.name).type, _values(f.encoding))
         for f in body.fields
     ]
     others = [*(group.name for group in body.groups), *(data.name for data in body.data)]
-    return fields + [Source(name, level, name, 0, -1, kind.field(name).type) for name in others]
-
-
-def _end(field: Field) -> int:
-    return 0 if field.presence is Presence.CONSTANT else field.offset + field.size
+    return fields + [Source(name, level, name, 0, (), kind.field(name).type) for name in others]
 
 
 def _values(encoding: Encoding) -> Mapping[int, str]:
@@ -124,7 +122,7 @@ def _enclosing(levels: list[list[Source]], inner: list[Source], names: list[str]
         mine = [
             replace(source, name=_free(source.name, names[level], taken))
             for source in sources
-            if source.end >= 0 or not pa.types.is_list(source.type)
+            if source.ends or not pa.types.is_list(source.type)
         ]
         taken |= {folded(source.name) for source in mine}
         renamed.append(mine)
@@ -138,7 +136,7 @@ def _free(name: str, level: str, taken: set[str]) -> str:
 
 def _chosen(outer: list[Source], table: SbeTable, message: Message, schema: Schema) -> list[Source]:
     if table.with_ is None:
-        return [source for source in outer if source.end >= 0]
+        return [source for source in outer if source.ends]
     lacking = [name for name in table.with_ if all(source.name != name for source in outer)]
     if lacking:
         known = ", ".join(source.name for source in outer) or "none"

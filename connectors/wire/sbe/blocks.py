@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from conf.errors import InvalidValue
@@ -136,6 +136,18 @@ def end_of(part: Field | Member, version: int) -> int:
         return part.offset + part.encoding.size
     members = [member for member in part.encoding.members if member.since_version <= version]
     return part.offset + max((end_of(member, version) for member in members), default=0)
+
+
+def ends_of(field: Field) -> tuple[tuple[int, int], ...]:
+    """Return from which versions a field needs how many bytes of a block, the oldest first: a composite may grow."""
+    return tuple((age, end_of(field, age)) for age in sorted({0, *_ages(field.encoding)}))
+
+
+def _ages(encoding: Encoding) -> Iterator[int]:
+    """Yield from which versions a composite has its members, and those theirs."""
+    for member in encoding.members if isinstance(encoding, Composite) else ():
+        yield member.since_version
+        yield from _ages(member.encoding)
 
 
 class BlockSource:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conf.errors import InvalidValue
+from connectors.wire.sbe.blocks import end_of, ends_of
 from connectors.wire.sbe.blockwriter import BlockWriter
 from connectors.wire.sbe.model import Body, Data, Group, Message, Presence, Role, Schema
 from connectors.wire.sbe.primitives import TRAITS
@@ -113,7 +114,7 @@ class _BodyWriter:
 
     def __init__(self, body: Body, options: PutOptions) -> None:
         self.block_length = _block_length(body, options.version)
-        self._block = BlockWriter(body.fields, options, self.block_length)
+        self._block = BlockWriter(body.fields, options, body.block_length)
         self.groups = [_GroupWriter(group, options) for group in body.groups if group.since_version <= options.version]
         self.data = [_DataWriter(data, options) for data in body.data if data.since_version <= options.version]
         self._others = frozenset([*(group.name for group in body.groups), *(data.name for data in body.data)])
@@ -122,7 +123,7 @@ class _BodyWriter:
         """Return block, groups and data."""
         if not isinstance(values, Mapping):
             raise refuse("type", f"{values!r} is not a mapping of values by name")
-        parts = [self._block.write(values, others=self._others)]
+        parts = [self._block.write(values, others=self._others)[: self.block_length]]
         parts += [group.write(_entries(values, group.name)) for group in self.groups]
         parts += [data.write(values.get(data.name)) for data in self.data]
         return b"".join(parts)
@@ -141,12 +142,12 @@ def _entries(values: Mapping[str, Any], name: str) -> Iterable[Any]:
 
 
 def _block_length(body: Body, version: int) -> int:
-    """Return the length of a block as a version has it: the whole, or up to the last field that it has."""
+    """Return the length of a block as a version has it: the whole, or up to the end of what it has."""
     wire = [field for field in body.fields if field.presence is not Presence.CONSTANT]
-    present = [field for field in wire if field.since_version <= version]
-    if len(present) == len(wire):
+    newest = max((max(field.since_version, ends_of(field)[-1][0]) for field in wire), default=0)
+    if newest <= version:
         return body.block_length
-    return max((field.offset + field.size for field in present), default=0)
+    return max((end_of(field, version) for field in wire if field.since_version <= version), default=0)
 
 
 class _GroupWriter:

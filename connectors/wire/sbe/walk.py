@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import InvalidValue, TruncatedMessage
+from connectors.wire.sbe.blocks import end_of
 from connectors.wire.sbe.model import (
     Array,
     Body,
@@ -118,10 +119,7 @@ def block_fields(body: Body, *, version: int, wire_block_length: int) -> tuple[F
     A field is absent when it is newer than the acting version, or when the block ends before it does.
     """
     return tuple(
-        field
-        for field in body.fields
-        if field.since_version <= version
-        and (field.presence is Presence.CONSTANT or field.offset + field.size <= wire_block_length)
+        field for field in body.fields if field.since_version <= version and end_of(field, version) <= wire_block_length
     )
 
 

@@ -25,7 +25,7 @@ from connectors.wire.sbe.encode import encode
 from connectors.wire.sbe.model import Body, Schema
 from connectors.wire.sbe.schema import load_schema
 from pipelines.compare import same
-from tests.support.sbe import message_of
+from tests.support.sbe import HEADER, message_of
 from tests.support.sbe_feed import table
 from tests.support.sbe_messages import messages
 from tests.support.sbe_schemas import schemas
@@ -158,6 +158,25 @@ def test_a_field_beyond_the_end_of_a_block_was_not_sent():
     (found,) = changes(ORDER, "Order", table(template="Order", keys=["orderId"]), [short])
 
     assert found["present"] == ["orderId", "qty", "legs", "fees", "note", "memo"]
+
+
+GROWN = """<s:messageSchema xmlns:s="http://fixprotocol.io/2016/sbe" id="1" version="{version}"><types>{header}
+<composite name="pair"><type name="x" primitiveType="int32"/>{member}</composite></types>
+<message name="M" id="1"><field name="k" id="1" type="int32"/><field name="p" id="2" type="pair"/></message>
+</s:messageSchema>"""
+
+
+def test_a_composite_that_has_grown_since_a_message_was_written_was_sent():
+    member = '<type name="z" primitiveType="int16" sinceVersion="1"/>'
+    old = load_schema(GROWN.format(version=0, header=HEADER, member="").encode())
+    new = load_schema(GROWN.format(version=1, header=HEADER, member=member).encode())
+    body = encode(old, "M", {"k": 1, "p": {"x": 7}})
+    assert encode(new, "M", {"k": 1, "p": {"x": 7}}, version=0) == body
+    assert_as_read_plainly(new, "M", table(template="M", keys=["k"]), [body])
+
+    (found,) = changes(new, "M", table(template="M", keys=["k"]), [body])
+
+    assert (found["row"], found["present"]) == ({"k": 1, "p": {"x": 7, "z": None}}, None)
 
 
 def book(*entries: tuple[int, str]) -> bytes:

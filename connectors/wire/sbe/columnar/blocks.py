@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,19 @@ from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets, gather, st
 from connectors.wire.sbe.columnar.state import State
 
 _NEWEST = (1 << 63) - 1
+
+
+def ends_in(ends: Sequence[tuple[int, int]], version: Longs) -> int | Longs:
+    """Return how many bytes a field needs of each block, or of any, by the versions of the blocks' messages.
+
+    Args:
+        ends: `connectors.wire.sbe.blocks.ends_of` the field.
+    """
+    if len(ends) == 1:
+        return ends[0][1]
+    ages, lengths = np.array(ends).T
+    needed: Longs = lengths[np.searchsorted(ages, version, "right") - 1]
+    return needed
 
 
 class Blocks:

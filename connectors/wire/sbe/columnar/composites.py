@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from connectors.wire.sbe.blocks import end_of
-from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.blocks import ends_of
+from connectors.wire.sbe.columnar.blocks import Blocks, ends_in
 from connectors.wire.sbe.columnar.meanings import meant_composite, meant_number
 from connectors.wire.sbe.columnar.names import EnumNames, SetInteger, SetNames
 from connectors.wire.sbe.columnar.numeric import Constant, Number, NumberList, number_type, struct_of
-from connectors.wire.sbe.columnar.octets import Bools, Longs
+from connectors.wire.sbe.columnar.octets import Bools
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.columnar.texts import FixedText
 from connectors.wire.sbe.model import (
@@ -48,30 +46,15 @@ class FieldColumn:
     def __init__(self, field: Field, order: ByteOrder, options: ColumnOptions) -> None:
         self.name = field.name
         self._since = field.since_version
-        self._ages = np.array(sorted({0, *_ages(field.encoding)}))
-        self._ends = np.array([end_of(field, age) for age in self._ages.tolist()])
-        self.end = int(self._ends[-1])
+        self._ends = ends_of(field)
+        self.end = self._ends[-1][1]
         """Bytes of the block it needs; constants need none. Of a composite that grew, older messages may have fewer."""
         self._column = column_of(field, field.offset, order, options, optional=False)
         self.type = self._column.type
 
     def make(self, blocks: Blocks) -> pa.Array:
         """Return the column, NULL where the field is null, too new for the message, or beyond the block's end."""
-        return self._column.make(blocks, blocks.missing(self._since, self._needed(blocks)))
-
-    def _needed(self, blocks: Blocks) -> int | Longs:
-        """Return the bytes it needs of each block, or of any."""
-        if len(self._ages) == 1:
-            return self.end
-        needed: Longs = self._ends[np.searchsorted(self._ages, blocks.version, "right") - 1]
-        return needed
-
-
-def _ages(encoding: Encoding) -> Iterator[int]:
-    """Yield from which versions a composite has its members, and those theirs."""
-    for member in encoding.members if isinstance(encoding, Composite) else ():
-        yield member.since_version
-        yield from _ages(member.encoding)
+        return self._column.make(blocks, blocks.missing(self._since, ends_in(self._ends, blocks.version)))
 
 
 class Struct:
