@@ -114,7 +114,7 @@ class Table(Strict):
     @property
     def reserved_names(self) -> frozenset[str]:
         """Return the names of columns of ours, which none of the source's may have: in small letters."""
-        aside = ("_reasons", "_since", "_over") if self.expect else ()
+        aside = ("_reasons",) if self.expect else ()
         history = ("__start_at", "__end_at") if self.keeps_history else ()
         return frozenset(("_op", "_position", "_present", "_last_row_key", "_row_key", *aside, *history))
 

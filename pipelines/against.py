@@ -103,7 +103,7 @@ class _SilverTable:
         now = read_silver(self._place, partial(position_in, app=app_id(self._feed, self._table)))
         if now is None:
             return
-        found = with_failing(now, failing_rows(self._places, self._feed, self._table, now.position), keys)
+        found = with_failing(now, failing_rows(self._places, self._feed, self._table, now.version), keys)
         names = [name for name in found.rows.column_names if name != "_position"]
         self.seen, self.digest = found, sum(map(row_digest, found.rows.select(names).to_pylist())) % _MOD
 

@@ -56,7 +56,7 @@ class CommitNote:
         notes: Counts worth telling, by name.
         left_out: Of a history: positions of frames in the cut that were skipped.
         settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
-        keeps_aside: Rows are kept aside from then on.
+        aside: Version of the side table that counts from then on; None for none. -1 where it was not told yet.
     """
 
     feed: str
@@ -71,7 +71,7 @@ class CommitNote:
     notes: Mapping[str, int] | None = None
     left_out: Sequence[int] = ()
     settings: RowSettings | None = None
-    keeps_aside: bool = False
+    aside: int | None = None
 
     def to_json(self) -> str:
         """Return the text for ``userMetadata``; `CommitNote.from_json` reads it back."""
@@ -93,6 +93,7 @@ class CommitNote:
                     **known,
                     "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at),
                     "left_out": tuple(known.get("left_out", ())),
+                    "aside": known.get("aside", -1 if found.get("keeps_aside") else None),
                 }
             )
         except (ValueError, TypeError):
@@ -171,20 +172,26 @@ def position_in(opened: DeltaTable | None, app: str) -> int:
     return -1 if found is None else found
 
 
-def newest_note(opened: DeltaTable | None) -> CommitNote | None:
-    """Return what the newest cut that a table's log tells of says; None when there is none. Raises StoreUnavailable."""
-    return next(newest_notes(opened), None)
+def newest_note(opened: DeltaTable | None, *, until: int | None = None) -> CommitNote | None:
+    """Return what the newest cut that a table's log tells of says; None when there is none. Raises StoreUnavailable.
+
+    Args:
+        opened: At its newest version: delta-rs misnames the commits before another one.
+        until: The version that counts as the newest.
+    """
+    return next(newest_notes(opened, until=until), None)
 
 
-def newest_notes(opened: DeltaTable | None) -> Iterator[CommitNote]:
-    """Yield what the cuts that a table's log tells of say, the newest first. Raises StoreUnavailable."""
+def newest_notes(opened: DeltaTable | None, *, until: int | None = None) -> Iterator[CommitNote]:
+    """Yield what the cuts that a table's log tells of say, the newest first, as `newest_note`."""
     if opened is None:
         return
     seen = 0
     for limit in (1, _OVERLAP, None):  # commits of maintenance may be newer
         with naming_the_store(opened.table_uri):
             commits = opened.history(limit)
-        found = (CommitNote.from_json(commit.get("userMetadata")) for commit in commits[seen:])
+        known = (commit for commit in commits[seen:] if until is None or commit["version"] <= until)
+        found = (CommitNote.from_json(commit.get("userMetadata")) for commit in known)
         yield from (note for note in found if note is not None)
         seen = len(commits)
 

@@ -1,52 +1,101 @@
-"""Reads the rows a table keeps aside (`transforms.aside`), without Spark."""
+"""Rows that may not be in a table yet: they fail its rules, or wait for the change that explains them.
+
+They are in a side table, which has the table's columns, ``_position``, and
+
+=============  =====================================================================================
+``_present``   columns of a partial update that waits for its row; NULL for a whole row
+``_reasons``   names of the rules the row fails; `UNEXPLAINED` for an update without row
+=============  =====================================================================================
+
+Each cut looks at all rows that are aside, and writes the side table anew, before the table. Which version of it counts
+is said by the table's own commit (`CommitNote.aside`), so that commit decides for both: what a process has written that
+died, or that another one overtook, counts for nobody, whatever columns it has.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import QueryBuilder
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
 
-from pipelines.places import Places
+from pipelines.cuts import app_id, newest_note, position_in
+from pipelines.places import Place, Places
 from pipelines.store import naming_the_store, open_table
-from transforms.aside_columns import OVER, REASONS, SINCE, UNEXPLAINED
+from transforms.aside_columns import REASONS, UNEXPLAINED
+
+WRITTEN = "WRITE"
+"""What Delta calls a commit that has other rows; what maintenance commits has the same."""
 
 
-def read_aside(places: Places, feed: str, table: str, position: int) -> pa.Table | None:
-    """Return the rows kept aside by a table that stands at a position; None for none.
+def opened_aside(
+    places: Places, feed: str, table: str, silver: DeltaTable | None, *, at: int | None = None
+) -> DeltaTable | None:
+    """Open the side table at the version that counts for a table; None where nothing is aside, or that is gone.
+
+    Args:
+        silver: The table at its newest version; None where there is none.
+        at: The version of the table that is asked about, if it is not the newest.
 
     Raises:
-        StoreUnavailable: They cannot be read now.
+        StoreUnavailable: A log cannot be read now.
     """
-    return _read(places, feed, table, _in_force(position))
+    if silver is None:
+        return None
+    note, place = newest_note(silver, until=at), places.aside(feed, table)
+    if note is None:  # the log does not reach back to a cut any more
+        return open_table(place) if position_in(silver, app_id(feed, table)) >= 0 else None
+    return None if note.aside is None else _at(place, note.aside)
 
 
-def failing_rows(places: Places, feed: str, table: str, position: int) -> pa.Table | None:
+def read_aside(places: Places, feed: str, table: str) -> pa.Table | None:
+    """Return the rows that a table keeps aside; None for none. Raises StoreUnavailable."""
+    return _read(places, feed, table, None, "TRUE")
+
+
+def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Table | None:
     """Return those of the rows kept aside that stand at the source, whole, and fail the table's rules; None for none.
 
+    Args:
+        version: Of the table: they are those kept aside then.
+
     Raises:
         StoreUnavailable: They cannot be read now.
     """
-    return _read(places, feed, table, f"{_in_force(position)} AND NOT array_has({REASONS}, '{UNEXPLAINED}')")
+    return _read(places, feed, table, version, f"NOT array_has({REASONS}, '{UNEXPLAINED}')")
 
 
-def is_undecided(places: Places, feed: str, table: str, position: int) -> bool:
-    """Tell whether a cut has written the side table of a table that stands at a position, and not yet the table.
-
-    Raises:
-        StoreUnavailable: It cannot be read now.
-    """
-    return _read(places, feed, table, f"{SINCE} > {position} OR {OVER} > {position}") is not None
+def is_settled(places: Places, feed: str, table: str) -> bool:
+    """Tell whether no version of the side table counts but the newest. Raises StoreUnavailable."""
+    newest = open_table(places.aside(feed, table))
+    counts = opened_aside(places, feed, table, _silver(places, feed, table))
+    return newest is None or counts is None or counts.version() == newest.version()
 
 
-def _in_force(position: int) -> str:
-    return f"{SINCE} <= {position} AND ({OVER} IS NULL OR {OVER} > {position})"
+def _silver(places: Places, feed: str, table: str) -> DeltaTable | None:
+    return open_table(places.silver(feed, table))
 
 
-def _read(places: Places, feed: str, table: str, where: str) -> pa.Table | None:
-    place = places.aside(feed, table)
+def _at(place: Place, version: int) -> DeltaTable | None:
+    """Open the side table at a version, or at a later one with the same rows; None where it is gone."""
     opened = open_table(place)
+    if opened is None or not 0 <= version <= opened.version():
+        return None
+    if opened.version() > version:
+        with naming_the_store(place):
+            later = opened.history(opened.version() - version)
+        other = [each["version"] for each in later if each["version"] > version and each["operation"] == WRITTEN]
+        try:
+            opened.load_as_version(min(other, default=opened.version() + 1) - 1)
+        except DeltaError:
+            return None
+    return opened
+
+
+def _read(places: Places, feed: str, table: str, version: int | None, where: str) -> pa.Table | None:
+    opened = opened_aside(places, feed, table, _silver(places, feed, table), at=version)
     if opened is None:
         return None
-    with naming_the_store(place):
+    with naming_the_store(places.aside(feed, table)):
         query = f"SELECT * FROM aside WHERE {where}"
         found = pa.table(QueryBuilder().register("aside", opened).execute(query).read_all())
     return found if found.num_rows else None

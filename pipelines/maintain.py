@@ -27,6 +27,7 @@ from conf.errors import ApplyError, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines import ledger
+from pipelines.kept_aside import is_settled
 from pipelines.places import Place, Places
 from pipelines.retention import (
     Retention,
@@ -88,6 +89,8 @@ class Maintenance:
         for name in self.feed.tables:
             for place in self._written_by_spark(name):
                 yield from self._each(place, [partial(self._optimize, name), self._vacuum_silver])
+            aside = self._places.aside(self.feed.name, name)
+            yield from self._each(aside, [partial(self._optimize, name), partial(self._vacuum_aside, name)])
         for place in self._ledgers():
             yield from self._each(place, [self._join_ledger, self._vacuum_ours])
 
@@ -99,7 +102,6 @@ class Maintenance:
         yield self._places.silver(self.feed.name, name)
         yield self._places.history(self.feed.name, name)
         yield self._places.tombstones(self.feed.name, name)
-        yield self._places.aside(self.feed.name, name)
 
     def _ledgers(self) -> Iterator[Place]:
         yield self._places.cuts(self.feed.name)
@@ -181,6 +183,11 @@ class Maintenance:
             return f"{len(found)} files would be removed"
         self._sql(silver, f"VACUUM {path_table(silver.url)} {hours}")
         return "unused files removed"
+
+    def _vacuum_aside(self, name: str, aside: Place) -> str:
+        if is_settled(self._places, self.feed.name, name):
+            return self._vacuum_silver(aside)
+        return "no files removed: a cut has written it and not yet the table, for which older ones count"
 
     def _sql(self, place: Place, statement: str) -> list[Row]:
         session = own_session(self.spark)

@@ -85,7 +85,7 @@ class Places:
         return self._at("_silverfold", feed, "tombstones", table)
 
     def aside(self, feed: str, table: str) -> Place:
-        """Return the place of the rows that may not stand in a table (`transforms.aside`)."""
+        """Return the place of the rows that may not stand in a table (`pipelines.kept_aside`)."""
         return self._at("silver", feed, aside_of(table))
 
     def _at(self, *parts: str) -> Place:

@@ -15,8 +15,7 @@ none of the three what its log records already. A build that died before it wrot
 tombstones ahead of it; then all are built to where those stand, and the table's commit records that position. The next
 rebuild makes all three anew again.
 
-The table's own commit decides. Rows aside are written before it, so that they are right for the old table and for the
-new one, and once more after it, with what the new table needs alone. A death before that harms nothing.
+The table's own commit decides, also which rows are aside from then on (`pipelines.kept_aside`).
 
 Of a history, what bronze no longer tells cannot be made anew: where frames were dropped, a table whose history is there
 is not rebuilt. Without it (removed by hand) history begins anew with the first whole snapshot that is left.
@@ -35,7 +34,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import ApplyError, PositionGap, RebuildNeeded, SchemaDrift
+from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
@@ -54,13 +53,13 @@ from pipelines.cuts import (
     restore,
     tombstones_id,
 )
-from pipelines.expected import Told
 from pipelines.held import LEFT_OUT, PASSED, PASSED_OVER, SKIPPED, Hold, holds, pass_over, quarantined, resolve, skip
+from pipelines.kept_aside import opened_aside
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
-from pipelines.store import count_rows, open_table
-from pipelines.swap import Live, SideTable, TableMoved, rows_of_both, swap_in, swap_side_table, version_of
+from pipelines.store import open_table
+from pipelines.swap import Live, TableMoved, keep_aside, swap_in
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
@@ -234,49 +233,28 @@ class Rebuild:
             raise ApplyError("nothing to build it from has landed", table=self.table)
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached, begins)
-        side = self._write_side_table(live[-1], note)
-        note = replace(note, keeps_aside=side is not None)
         version = -1
         for part, old in zip(parts, live, strict=True):
             if open_table(part.built) is not None:  # no tombstones where no cut had a delete to remember
                 version = swap_in(self._rows_at(part.built), note, old)
-        if side is not None:
-            self._tidy_side_table(live[-1]._replace(position=reached), side, note)
         _copy_resolutions(self._side, self._places, self.feed.name, self.table)
         resolve(self._places, self.feed.name, self.table, partial(_is_done, reached), now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates, begins)
 
-    def _write_side_table(self, live: Live, note: CommitNote) -> SideTable | None:
-        """Write rows aside that are right for the old table and for the new one; None where neither has any."""
-        built, place = (places.aside(self.feed.name, self.table) for places in (self._side, self._places))
-        side = SideTable(place, version_of(place))
-        new, old = (self._rows_at(each) if _has_rows(each) else None for each in (built, place))
-        if old is not None:
-            table = self._rows_at(self._side.silver(self.feed.name, self.table))
-            none = old.limit(0) if new is None else new
-            goal = note.last_position
-            new = rows_of_both(none, old, table, keys=self._keys(goal), position=live.position, goal=goal)
-        return None if new is None else side._replace(version=swap_side_table(new, note, live, side))
-
-    def _tidy_side_table(self, live: Live, side: SideTable, note: CommitNote) -> None:
-        """Remove from the side table what only the old table needed, unless a build has done so.
-
-        Raises:
-            TableMoved: A build that knew only the old table has written it before the new table was there.
-        """
-        if version_of(side.place) != side.version:
-            raise TableMoved
-        built = self._side.aside(self.feed.name, self.table)
-        rows = self._rows_at(side.place).limit(0) if open_table(built) is None else self._rows_at(built)
-        with suppress(TableMoved):
-            swap_side_table(rows, note, live, side)
-
-    def _keys(self, goal: int) -> tuple[str, ...]:
-        """Return the columns by which the source names a row; a control frame may be what says which they are."""
-        reader = self.connector.plain(self.feed, self.table)
-        Told(self._places.bronze(self.feed.name), reader, goal, ()).finish()
-        return reader.keys
+    def _keep_aside(self) -> int | None:
+        """Write what the new table keeps aside; return the version of the side table that has it, None for nothing."""
+        place = self._places.aside(self.feed.name, self.table)
+        silver = open_table(self._side.silver(self.feed.name, self.table))
+        built = opened_aside(self._side, self.feed.name, self.table, silver)
+        if built is None and open_table(place) is None:
+            return None
+        of_built = self._side.aside(self.feed.name, self.table)
+        rows = self._rows_at(place).limit(0) if built is None else self._rows_at(of_built, built.version())
+        try:
+            return keep_aside(rows, place, table=self.table)
+        except Overtaken as error:
+            raise TableMoved from error
 
     def _is_outgrown(self) -> bool:
         """Tell whether the table stands before columns or keys that only a new one can have."""
@@ -323,8 +301,9 @@ class Rebuild:
                 raise step.error
             return reached
 
-    def _rows_at(self, place: Place) -> DataFrame:
-        return own_session(self.spark).read.format("delta").load(place.url)
+    def _rows_at(self, place: Place, version: int | None = None) -> DataFrame:
+        reader = own_session(self.spark).read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(place.url)
 
     def _note(self, reached: int, begins: int | None) -> CommitNote:
         newest = newest_note(open_table(self._side.silver(self.feed.name, self.table)))
@@ -340,12 +319,8 @@ class Rebuild:
             updates=sum(cut.updates for cut in cuts),
             notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
             settings=newest.settings,
+            aside=self._keep_aside(),
         )
-
-
-def _has_rows(place: Place) -> bool:
-    opened = open_table(place)
-    return opened is not None and count_rows(opened) != 0
 
 
 def _copy_skips(source: Places, target: Places, feed: str, table: str) -> None:

@@ -214,7 +214,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
     with naming_the_store(place):
         applied = opened.transaction_version(app_id(feed.name, table))
         position = -1 if applied is None else applied
-        aside = read_aside(places, feed.name, table, position)
+        aside = read_aside(places, feed.name, table)
         return Built(
             True,
             position,

@@ -4,29 +4,27 @@ A table moves by the commits of builds. Before the swap's commit begins, a task 
 table is where it was; from then on, Delta fails whichever of two commits comes second, since the swap reads and
 replaces every file. A cut that changed no row and one appended to a log do not conflict: they are found afterwards.
 
-The side table (`transforms.aside`) is no part of the table's commit. It is written before, so that it is right for the
-old table and for the new one (`rows_of_both`), and once more after it, with what the new table needs alone.
+What the table keeps aside (`pipelines.kept_aside`) is written before; the table's commit says which version counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from conf.errors import ApplyError, Overtaken
 from pipelines.cuts import CommitNote, from_commit
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
-from transforms.aside_columns import OVER, SINCE
 from transforms.faults import named_errors
-from transforms.merge import USER_METADATA, allow_names, plainly_typed, table_properties
-from transforms.sql import path_table, quoted
+from transforms.merge import USER_METADATA, allow_names, overwrite, plainly_typed, table_properties
+from transforms.sql import path_table
 
 _MOVED = "SILVERFOLD_TABLE_MOVED"
 """In the error of a query: the table is not where it was."""
@@ -45,14 +43,6 @@ class Live(NamedTuple):
     """The recorded position, which must still be so; -1 when it has none, or is gone."""
 
 
-class SideTable(NamedTuple):
-    """The side table of a table that is to be replaced."""
-
-    place: Place
-    version: int
-    """Its version, which must still be so; -1 when there is none."""
-
-
 def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
     """Put the rows in the old table's stead, in one commit; return its version. Runs Spark jobs.
 
@@ -69,47 +59,23 @@ def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
     return _found(note, live, before)
 
 
-def swap_side_table(rows: DataFrame, note: CommitNote, live: Live, side: SideTable) -> int:
-    """Let the side table have just these rows, in one commit; return its version. Runs Spark jobs.
+def keep_aside(rows: DataFrame, place: Place, *, table: str) -> int:
+    """Write the rows that a table keeps aside, in one commit; return the version that has them. Runs Spark jobs.
+
+    None of them counts before the table's own commit names that version (`pipelines.kept_aside`).
 
     Raises:
-        TableMoved: The table or its side table was written meanwhile. Nothing was committed.
+        Overtaken: Another process wrote the side table at the same moment.
         ApplyError: Spark or Delta refused. Nothing was committed.
     """
-    with _naming_moves(live.app):
-        guarded = _guarded(rows, _Unmoved(live, side))
-        options = {"overwriteSchema": "true", "userMetadata": note.to_json(), **table_properties(rows.columns)}
-        allow_names(rows.sparkSession, side.place.url, rows.columns)
-        plainly_typed(guarded).write.format("delta").mode("overwrite").options(**options).save(side.place.url)
-    return version_of(side.place)
-
-
-def rows_of_both(
-    new: DataFrame, old: DataFrame, table: DataFrame, *, keys: Sequence[str], position: int, goal: int
-) -> DataFrame:
-    """Return the rows of a side table that is right for two tables: the old one, and the new one in its stead.
-
-    Where both are at one position, rows of either are in force for both: each table's own rows win over rows aside
-    with the same key. Rows that a build has written for a cut it has not committed stay. Runs one Spark job.
-
-    Args:
-        new: The side table of the new table.
-        old: The side table of the old one.
-        table: The new table.
-        keys: Columns by which the source names a row.
-        position: Position of the old table.
-        goal: Position of the new table, not below.
-    """
-    if position < goal:
-        until_then = old.where(F.col(SINCE) < goal).withColumn(OVER, F.least(OVER, F.lit(goal).cast("long")))
-        return new.withColumn(SINCE, F.lit(goal).cast("long")).unionByName(until_then, allowMissingColumns=True)
-    pending = F.col(SINCE) > goal
-    (line,) = old.agg(F.max(F.greatest(SINCE, OVER)).alias("last")).collect()
-    ending = None if line.last is None or line.last <= goal else line.last
-    in_force = (F.col(SINCE) <= goal) & (F.col(OVER).isNull() | (F.col(OVER) > goal))
-    masked = old.where(in_force).join(table.select(*map(quoted, keys)), list(keys), "left_semi")
-    both = new.withColumn(OVER, F.lit(ending).cast("long"))
-    return both.unionByName(masked.unionByName(old.where(pending)), allowMissingColumns=True)
+    ours, before = uuid4().hex, version_of(place)
+    with named_errors(table):
+        overwrite(rows, place.url, metadata=ours)
+    opened = open_table(place)
+    assert opened is not None, "it was written"
+    with naming_the_store(place):
+        commits = opened.history(opened.version() - before)
+    return next(int(each["version"]) for each in commits if each.get("userMetadata") == ours)
 
 
 def version_of(place: Place) -> int:
@@ -120,10 +86,9 @@ def version_of(place: Place) -> int:
 
 @dataclass(frozen=True)
 class _Unmoved:
-    """A part of a query that yields no row, and fails if a table or its side table has moved."""
+    """A part of a query that yields no row, and fails if a table has moved."""
 
     live: Live
-    side: SideTable | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -131,8 +96,6 @@ class _Unmoved:
             found = None if opened is None else opened.transaction_version(self.live.app)
             if (-1 if found is None else found) != self.live.position:
                 raise RuntimeError(f"{_MOVED}: {found}")
-            if self.side is not None and version_of(self.side.place) != self.side.version:
-                raise RuntimeError(f"{_MOVED}: {self.side.place}")
         return iter(())
 
 

@@ -138,7 +138,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     silver = read_silver(places.silver(feed.name, table), partial(position_in, app=app_id(feed.name, table)))
     if silver is None:
         return _not_built(places, feed.name, table)
-    failing = failing_rows(places, feed.name, table, silver.position)  # before builds go much further
+    failing = failing_rows(places, feed.name, table, silver.version)
     bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
     since = begins_at(places, connector, feed, table)
     try:
@@ -242,7 +242,7 @@ def read_silver(place: Place, position_of: Callable[[DeltaTable], int]) -> Silve
 def with_failing(silver: Silver, failing: pa.Table | None, keys: Sequence[str]) -> Silver:
     """Add the rows that are at the source and fail the table's rules: together they are the source's table.
 
-    A row of the table wins over one aside with the same key (`transforms.aside`).
+    A row of the table wins over one aside with the same key.
     """
     if failing is None:
         return silver

@@ -15,12 +15,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.cuts import position_reached
+from pipelines.kept_aside import opened_aside
 from pipelines.places import Place, Places, aside_of
 from pipelines.store import open_table
 from pipelines.travel import AsOf
-from transforms.aside import in_force
-from transforms.aside_columns import SINCE
 from transforms.history import END, START
 
 
@@ -70,7 +68,7 @@ def register_views(
     for name, table in names.items():
         if table in there and table not in missing:
             rows = _read(session, places.silver(*table), versions.get(table))
-            shown = _up_to(rows, until[table]) if table in until else _in_force(rows, places, *table)
+            shown = _up_to(rows, until[table]) if table in until else _that_count(rows, places, *table)
             shown.createOrReplaceTempView(name)
         else:
             session.catalog.dropTempView(name)  # of an earlier call
@@ -92,10 +90,13 @@ def _up_to(versions: DataFrame, position: int) -> DataFrame:
     return versions.where(F.col(START) <= position).withColumn(END, ended)
 
 
-def _in_force(rows: DataFrame, places: Places, feed: str, name: str) -> DataFrame:
-    """Leave out rows that are kept aside no more; of other tables none."""
+def _that_count(rows: DataFrame, places: Places, feed: str, name: str) -> DataFrame:
+    """Return the rows that a table keeps aside now; of other tables all."""
     table = name.removesuffix(aside_of(""))
-    return rows if table == name else in_force(rows, position_reached(places, feed, table)).drop(SINCE)
+    if table == name:
+        return rows
+    opened = opened_aside(places, feed, table, open_table(places.silver(feed, table)))
+    return rows.limit(0) if opened is None else _read(rows.sparkSession, places.silver(feed, name), opened.version())
 
 
 def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, ...]]]:

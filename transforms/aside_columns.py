@@ -1,4 +1,4 @@
-"""Names in tables of rows kept aside (`transforms.aside`), for readers without Spark."""
+"""Names in tables of rows kept aside (`pipelines.kept_aside`), for readers without Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,5 @@ from typing import Final
 from conf.model import UNEXPLAINED
 
 REASONS: Final = "_reasons"
-SINCE: Final = "_since"
-OVER: Final = "_over"
 
-__all__ = ["OVER", "REASONS", "SINCE", "UNEXPLAINED"]
+__all__ = ["REASONS", "UNEXPLAINED"]

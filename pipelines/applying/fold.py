@@ -19,7 +19,7 @@ from conf.errors import ApplyError, Unexplained
 from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import FoldStatistics, counted, statistics_of
 from pipelines.store import skipping_bounds
-from transforms.aside_columns import REASONS, SINCE, UNEXPLAINED
+from transforms.aside_columns import REASONS, UNEXPLAINED
 from transforms.changes import DELETE, UPDATE, as_struct, complete
 from transforms.existing_rows import FEW, by_key, existing, newer, within
 from transforms.explain import SAID, UPDATES_WITHOUT_ROW, letter, unexplained
@@ -198,7 +198,7 @@ def _waiting_changes(job: CutJob) -> DataFrame | None:
     living = waiting if horizon is None else waiting.alias("t").where(f"NOT ({horizon})")
     return complete(
         living.select(
-            F.col(SINCE).alias("frame_seq"),
+            F.lit(job.before).cast("long").alias("frame_seq"),
             F.lit(0).alias("ordinal"),
             F.lit(UPDATE).alias("op"),
             as_struct(job.key).alias("key"),

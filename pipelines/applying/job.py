@@ -1,7 +1,7 @@
 """What one cut of one silver table has to work with: the table, those beside it, and how they are before the cut.
 
 Beside a silver table up to three others are written: its history (`transforms.history`), its tombstones
-(`transforms.tombstones`) and the rows kept aside (`transforms.aside`). The silver table's own commit comes last,
+(`transforms.tombstones`) and the rows kept aside (`pipelines.kept_aside`). The silver table's own commit comes last,
 carries the position, and is what makes the others count.
 
 What a table keeps (`connectors.base.Keeps`) says which columns of ours it has beside the source's:
@@ -31,11 +31,10 @@ from conf.names import folded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.target import Opened, Target, check_built
-from pipelines.cuts import CommitNote, newest_note, position_in
+from pipelines.cuts import CommitNote, position_in
 from pipelines.row_settings import RowSettings, decided, differing
 from pipelines.store import count_rows, mean_row_bytes
-from transforms.aside import in_force
-from transforms.aside_columns import OVER, REASONS, SINCE
+from transforms.aside_columns import REASONS
 from transforms.changes import at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import Drift, check_names, drift, with_columns
 from transforms.expectations import check_rules
@@ -157,7 +156,7 @@ class CutJob:
         app_id: str,
         notes: Mapping[str, int],
         *,
-        keeps_aside: bool = False,
+        aside: int | None = None,
         left_out: Sequence[int] = (),
         behind: int = -1,
     ) -> Recorded:
@@ -165,7 +164,7 @@ class CutJob:
 
         Args:
             notes: Counts worth telling, by name.
-            keeps_aside: The cut writes the side table.
+            aside: Version of the side table that counts from then on.
             left_out: Positions of frames in the cut that were skipped, where the commit is to tell them.
             behind: The position that the log records already: a later one where a history's cut was taken back.
         """
@@ -181,7 +180,7 @@ class CutJob:
             notes=notes,
             left_out=left_out,
             settings=decided(self.settings),
-            keeps_aside=keeps_aside,
+            aside=aside,
         )
         return Recorded(app_id, max(cut.last, behind + 1), note.to_json())
 
@@ -202,7 +201,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     check_key(struct_type(changes, "key"), table=target.name)
     opened = target.opened()
     before = position_in(opened.table, target.app_id)
-    known = newest_note(opened.table) if before >= 0 else None
+    known = opened.note if before >= 0 else None
     settings = target.settings(struct_type(changes, "key").names)
     if known is not None:
         check_built(target, cut, known, settings, opened)
@@ -214,7 +213,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
     is_small = _is_small(opened, decoded, survey)
-    aside = _rows_aside(target, opened.aside, columns, before)
+    aside = _rows_aside(target, opened.aside, columns)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
     check_rules(target.session, rules_of, target.rules, table=target.name)
     return CutJob(
@@ -259,7 +258,7 @@ def _is_small(opened: Opened, changes: ArrowRows, survey: Survey) -> bool:
 
 
 def _reserved(target: Target) -> tuple[str, ...]:
-    aside = (REASONS, SINCE, OVER) if target.connector.sequenced else ()
+    aside = (REASONS,) if target.connector.sequenced else ()
     return (*target.table.reserved_names, *aside, *((ORDINAL,) if target.keeps is Keeps.ROWS else ()))
 
 
@@ -281,11 +280,10 @@ def _guesses(target: Target, cut: Cut) -> bool:
     return target.connector.partial and not target.upsert and not cut.replaces
 
 
-def _rows_aside(target: Target, opened: DeltaTable | None, columns: T.StructType, position: int) -> DataFrame | None:
+def _rows_aside(target: Target, opened: DeltaTable | None, columns: T.StructType) -> DataFrame | None:
     if opened is None or count_rows(opened) == 0:
         return None
-    rows = in_force(target.read(target.aside, opened), position)
-    return with_columns(rows, columns, PRESENT, REASONS, SINCE)
+    return with_columns(target.read(target.aside, opened), columns, PRESENT, REASONS)
 
 
 def _columns_of_state(target: Target, key: T.StructType, row: T.StructType) -> T.StructType:

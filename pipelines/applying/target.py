@@ -17,10 +17,11 @@ from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
 from pipelines.cuts import CommitNote, app_id, history_reached, newest_note, position_reached
+from pipelines.kept_aside import opened_aside
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
-from pipelines.store import count_rows, open_table
+from pipelines.store import open_table
 from transforms.expectations import Rule
 from transforms.sql import path_table
 
@@ -105,11 +106,12 @@ class Target:
 
     def opened(self) -> Opened:
         """Open what there is of the tables that take part. Raises StoreUnavailable."""
+        table = open_table(self.place)
         return Opened(
-            table=open_table(self.place),
+            table=table,
             history=open_table(self.history) if self.table.keeps_history else None,
             tombstones=open_table(self.tombstones) if self.connector.sequenced else None,
-            aside=open_table(self.aside) if self.keeps is Keeps.STATE else None,
+            aside=opened_aside(self.places, self.feed.name, self.name, table) if self.keeps is Keeps.STATE else None,
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
@@ -119,12 +121,21 @@ class Target:
 
 @dataclass(frozen=True)
 class Opened:
-    """A silver table and those beside it as a cut finds them, each opened once; None for one that is not there."""
+    """A silver table and those beside it as a cut finds them, each opened once; None for one that is not there.
+
+    Args:
+        aside: At the version that counts (`pipelines.kept_aside`).
+    """
 
     table: DeltaTable | None
     history: DeltaTable | None
     tombstones: DeltaTable | None
     aside: DeltaTable | None
+
+    @cached_property
+    def note(self) -> CommitNote | None:
+        """What the newest cut of the table says; None where there is none. Read once. Raises StoreUnavailable."""
+        return newest_note(self.table)
 
     @cached_property
     def history_note(self) -> CommitNote | None:
@@ -141,7 +152,7 @@ def check_built(
 ) -> None:
     """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them.
 
-    What is beside the table may be of other settings than itself where a rebuild has died.
+    Its history and deletes may be of other settings than itself where a rebuild has died.
     """
     feed, table = target.feed.name, target.name
     for what, note in (("the table", known), *_notes_beside(opened)):
@@ -156,12 +167,10 @@ def check_built(
             begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
             reason = f"its history {begun}, the table is at position {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
-    if known.keeps_aside and opened.aside is None:
+    if known.aside is not None and opened.aside is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
 
 
 def _notes_beside(opened: Opened) -> Iterator[tuple[str, CommitNote | None]]:
     yield "its history", opened.history_note
     yield "its list of deletes", newest_note(opened.tombstones)
-    if opened.aside is not None and count_rows(opened.aside) != 0:
-        yield "what is kept aside", newest_note(opened.aside)

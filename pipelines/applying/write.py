@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -13,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import Overtaken, RebuildNeeded, SchemaDrift
+from conf.errors import RebuildNeeded, SchemaDrift
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
@@ -21,10 +20,8 @@ from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
 from pipelines.applying.target import Target
 from pipelines.cuts import REBUILT, CommitNote, history_id, newest_notes, position_in, tombstones_id
-from pipelines.kept_aside import is_undecided
 from pipelines.store import is_small, open_table
-from transforms.aside import keep_aside
-from transforms.aside_columns import SINCE
+from pipelines.swap import keep_aside
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history, take_back
@@ -58,9 +55,7 @@ def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey:
             _add(job)
             return
         folded = fold_cut(job)
-        checked = check_cut(job, folded)
-        for write in _writes(job, folded, checked):
-            write()
+        _write(job, folded, check_cut(job, folded))
 
 
 def _add(job: CutJob) -> None:
@@ -72,24 +67,22 @@ def _add(job: CutJob) -> None:
     append(_chosen(rows, job.columns), target.place.url, recorded=job.recorded(target.app_id, job.survey.notes))
 
 
-def _writes(job: CutJob, folded: Folded, checked: Checked) -> list[Callable[[], None]]:
-    """Return all that is written, in order. Whatever dies between two of them is repeated as a whole."""
+def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
+    """Write all, in order. Whatever dies between two of them is repeated as a whole."""
     target = job.target
-    steps: list[Callable[[], None]] = []
     if target.table.keeps_history:
-        steps.append(partial(_write_history, job, folded, checked))
+        _write_history(job, folded, checked)
     if target.connector.sequenced:
-        steps.append(partial(_write_tombstones, job, folded, checked))
-    if checked.aside is not None:
-        steps.append(partial(_write_aside, job, checked.aside))
+        _write_tombstones(job, folded, checked)
+    aside = None if checked.aside is None else _write_aside(job, checked.aside)
     if job.drift is not None:
-        steps.append(partial(follow, target.session, target.place.url, job.drift))
-    return [*steps, partial(_write_table, job, folded, checked)]
+        follow(target.session, target.place.url, job.drift)
+    _write_table(job, folded, checked, aside)
 
 
-def _write_table(job: CutJob, folded: Folded, checked: Checked) -> None:
+def _write_table(job: CutJob, folded: Folded, checked: Checked, aside: int | None) -> None:
     target = job.target
-    recorded = job.recorded(target.app_id, checked.notes, keeps_aside=checked.aside is not None)
+    recorded = job.recorded(target.app_id, checked.notes, aside=aside)
     if job.cut.replaces:
         if job.before < 0:
             append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
@@ -210,29 +203,12 @@ def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
     )
 
 
-def _write_aside(job: CutJob, rows: DataFrame) -> None:
-    """Write the side table, unless a rebuild has written it since the cut looked at it: then nothing of this holds."""
-    opened = open_table(job.target.aside)
-    before = -1 if job.opened.aside is None else job.opened.aside.version()
-    later = [] if opened is None else opened.history(max(opened.version() - before, 0))
-    if any(commit["version"] > before and commit["operation"] == "WRITE" for commit in later):
-        raise Overtaken("the rows aside were written by another process meanwhile; try again", table=job.target.name)
-    if (
-        not job.other_settings
-        and job.is_small
-        and job.aside is not None
-        and _same(job.aside.drop(SINCE), rows)
-        and not _is_undecided(job)
-    ):
-        return  # they stay as they are
-    note = job.recorded(job.target.app_id, {}, keeps_aside=True).metadata
-    keep_aside(job.aside, rows, job.target.aside.url, position=job.cut.last, metadata=note)
-
-
-def _is_undecided(job: CutJob) -> bool:
-    """Tell whether a cut that died has left what would count once the table comes as far."""
-    target = job.target
-    return is_undecided(target.places, target.feed.name, target.name, job.before)
+def _write_aside(job: CutJob, rows: DataFrame) -> int:
+    """Write the rows to be kept aside, unless they stay as they are; return the version of the side table."""
+    before = job.opened.aside
+    if before is not None and job.is_small and job.aside is not None and _same(job.aside, rows):
+        return before.version()
+    return keep_aside(rows, job.target.aside, table=job.target.name)
 
 
 def _same(some: DataFrame, others: DataFrame) -> bool:

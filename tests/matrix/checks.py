@@ -12,6 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from conf.errors import SilverfoldError
 from pipelines.cuts import app_id
+from pipelines.kept_aside import opened_aside
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from tests.matrix.landing import TABLE
@@ -20,7 +21,7 @@ from tests.matrix.oracle import Oracle, State, comparable
 
 START, END = "__START_AT", "__END_AT"
 POSITION, ROW_KEY = "_position", "_row_key"
-ASIDE = ("_since", "_over", "_present", "_reasons", POSITION)
+ASIDE = ("_present", "_reasons", POSITION)
 """Columns of ours beside the rows that are aside."""
 
 HOLDS = {
@@ -152,14 +153,9 @@ class Checks:
         return comparable({**named, **row, **others})
 
     def _compare_aside(self) -> None:
-        """Compare the rows aside; of those with the key of a row in silver that one counts."""
-        opened, silver, at = open_table(self._places.aside(self._feed, TABLE)), open_table(self._place()), self.position
-        assert silver is not None, "it has a position"
-        names = (ROW_KEY,) if self.settings.deephaven else tuple(self.layout.keys)
-        taken = [[row[name] for name in names] for row in self._rows(silver)]
-        rows = [] if opened is None else self._rows(opened, f"_since <= {at} AND (_over IS NULL OR _over > {at})")
-        found = [self._whole(row, leave=ASIDE) for row in rows if [row[name] for name in names] not in taken]
-        self._same("rows aside", found, self._silver(self._state(at), self._judged[-1], aside=True))
+        opened = opened_aside(self._places, self._feed, TABLE, open_table(self._place()))
+        found = [] if opened is None else [self._whole(row, leave=ASIDE) for row in self._rows(opened)]
+        self._same("rows aside", found, self._silver(self._state(self.position), self._judged[-1], aside=True))
 
     def _compare_history(self) -> None:
         if not self.settings.keeps_history:
@@ -180,8 +176,8 @@ class Checks:
     def _found(self, table: DeltaTable) -> list[Any]:
         return [self._whole(row, leave=(POSITION,)) for row in self._rows(table)]
 
-    def _rows(self, table: DeltaTable, where: str = "TRUE") -> list[dict[str, Any]]:
-        query = QueryBuilder().register("t", table).execute(f"SELECT * FROM t WHERE {where}")
+    def _rows(self, table: DeltaTable) -> list[dict[str, Any]]:
+        query = QueryBuilder().register("t", table).execute("SELECT * FROM t")
         rows: list[dict[str, Any]] = pa.table(query.read_all()).to_pylist()
         return rows
 

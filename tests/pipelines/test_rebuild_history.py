@@ -42,7 +42,7 @@ def rebuild_dying_after(kept: Kept, writes: int) -> None:
         return run
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("swap_side_table", "swap_in"):
+        for name in ("keep_aside", "swap_in"):
             patch.setattr(pipelines.rebuild, name, counted(getattr(pipelines.rebuild, name)))
         patch.setattr(Rebuild, "_tidy", lambda self: None)
         with pytest.raises(Died):
@@ -243,6 +243,6 @@ def test_updates_that_wait_for_their_row_outlive_a_rebuild_that_dies_between_any
 
     assert [*verdicts, kept.verdicts()[0]] == [Verdict.EQUAL] * 7
     assert rows_of(kept.table, ("k", "a")) == [(1, "x"), (2, "late"), (3, "late"), (4, "late")]
-    aside = read_aside(kept.places, FEED, STREAM, source.position)
+    aside = read_aside(kept.places, FEED, STREAM)
     assert aside is not None
     assert aside["k"].to_pylist() == [5]

@@ -10,20 +10,19 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from conf.errors import Overtaken
 from conf.model import Expectation
 from pipelines import build
 from pipelines.applying import write
-from pipelines.applying.check import Checked
 from pipelines.cuts import last_cuts
 from pipelines.held import quarantined
+from pipelines.kept_aside import read_aside
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ROW, STREAM, ToldConnector
-from transforms.aside import in_force
-from transforms.merge import overwrite
 
 
 def rule(condition: str, action: str) -> dict[str, Expectation]:
@@ -40,7 +39,7 @@ def deephaven(
 
 def aside(built: Built) -> list[dict[str, Any]]:
     session = built.spark.newSession()
-    rows = session.read.format("delta").load(built.places.aside(built.feed.name, "t").url).where("_over IS NULL")
+    rows = session.read.format("delta").load(built.places.aside(built.feed.name, "t").url)
     return [row.asDict() for row in rows.collect()]
 
 
@@ -198,30 +197,24 @@ def test_a_rule_that_is_gone_lets_its_rows_in(spark: SparkSession, warehouse: Pa
     assert feed.rows() == {2: ("y", 5)}
 
 
-def test_rows_aside_that_another_process_wrote_meanwhile_are_not_overwritten(
+def test_a_build_that_others_overtake_again_and_again_says_so_and_the_next_one_goes_on(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
     assert feed.build(expect=rules) == {}
     feed.history.update([change("update", 1, b=5)])
-    check = write.check_cut
 
-    def meanwhile(*cut: Any) -> Checked:
-        checked = check(*cut)
-        overwrite(spark.read.format("delta").load(aside_of(feed)), aside_of(feed))
-        return checked
+    def overtaken(*_: object, table: str) -> int:
+        raise Overtaken("another process has written the table meanwhile; try again", table=table)
 
-    monkeypatch.setattr(write, "check_cut", meanwhile)
+    monkeypatch.setattr(write, "keep_aside", overtaken)
     monkeypatch.setattr(build, "_TRIES", 2)
-    assert "written by another process" in str(feed.build(expect=rules)[STREAM])
+    assert "try again" in str(feed.build(expect=rules)[STREAM])
     assert feed.rows() == {1: ("x", 1)}
 
     monkeypatch.undo()
     assert feed.build(expect=rules) == {}
-    assert (feed.rows(), feed.shown(feed.places.aside(FEED, STREAM), "_over IS NULL")) == (
-        {},
-        {1: ("x", 5), 2: ("y", 2)},
-    )
+    assert (feed.rows(), feed.shown(feed.places.aside(FEED, STREAM))) == ({}, {1: ("x", 5), 2: ("y", 2)})
 
 
 def test_rows_aside_are_not_written_again_by_a_cut_that_leaves_them_as_they_are(
@@ -251,9 +244,9 @@ def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_o
 
     assert feed.build(expect=rules) == {}
 
-    position = last_cuts(feed.places, FEED)[STREAM].last_position
-    found = in_force(spark.read.format("delta").load(aside_of(feed)), position)
-    assert [(row.k, row.b) for row in found.collect()] == [(2, 2)]
+    found = read_aside(feed.places, FEED, STREAM)
+    assert found is not None
+    assert found.select(["k", "b"]).to_pylist() == [{"k": 2, "b": 2}]
 
 
 def aside_of(feed: Told) -> str:

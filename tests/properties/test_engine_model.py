@@ -27,6 +27,7 @@ from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
+from pipelines.kept_aside import opened_aside
 from pipelines.places import Place, Places
 from pipelines.silver import SilverTable
 from pipelines.store import open_table
@@ -173,11 +174,10 @@ class Engine:
         cuts = [cut for cut in read_cuts(self.places, FEED) if cut.table == table]
         return {cut.last_position: rows_of(place, "true", version=cut.delta_version) for cut in cuts}
 
-    def aside(self, position: int) -> list[tuple[Any, ...]]:
-        """Return the rows kept aside by a table that stands at a position."""
-        in_force = f"_since <= {position} AND (_over IS NULL OR _over > {position})"
-        place = self.places.aside(FEED, STREAM)
-        return [] if open_table(place) is None else rows_of(place, in_force)
+    def aside(self) -> list[tuple[Any, ...]]:
+        """Return the rows that the table keeps aside."""
+        counts = opened_aside(self.places, FEED, STREAM, open_table(self.places.silver(FEED, STREAM)))
+        return [] if counts is None else rows_of(self.places.aside(FEED, STREAM), "true", version=counts.version())
 
     def as_of(self, position: int) -> list[tuple[Any, ...]]:
         """Return the rows that stood at a position, told by the history table."""
@@ -261,7 +261,7 @@ def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(sp
 
         (reached,) = [max(engine.committed())]
         assert engine.committed() == {at: rows(meeting(source.at[at])) for at in engine.committed()}
-        assert engine.aside(reached) == rows(
+        assert engine.aside() == rows(
             {key: cells for key, cells in source.at[reached].items() if key not in meeting(source.at[reached])}
         )
 

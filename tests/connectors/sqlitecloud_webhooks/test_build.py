@@ -173,7 +173,7 @@ def test_what_is_read_otherwise_from_now_on_holds_the_table_until_it_is_rebuilt(
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("_since", {"expect": {"cheap": {"condition": "Price IS NULL OR Price < 100", "action": "quarantine"}}}),
+        ("_reasons", {"expect": {"cheap": {"condition": "Price IS NULL OR Price < 100", "action": "quarantine"}}}),
         pytest.param("__End_At", {"stored_as_scd_type": 2}, marks=pytest.mark.nightly),
         pytest.param("_Position", {}, marks=pytest.mark.nightly),
     ],
