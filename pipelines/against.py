@@ -71,7 +71,7 @@ def verify_against_source(
         while True:
             for update in watch.take(_WAIT):
                 states.take(update.changes, watch.columns, snapshot=update.snapshot)
-            silver.look(keys or watch.keys)
+            silver.look()
             if silver.digest in states.seen:
                 return _equal(table, silver.seen)
             if clock() >= until:
@@ -91,19 +91,15 @@ class _SilverTable:
         """Tell whether there is a table."""
         return open_table(self._place) is not None
 
-    def look(self, keys: Sequence[str]) -> None:
-        """Read what is new.
-
-        Args:
-            keys: Columns that name a row.
-        """
+    def look(self) -> None:
+        """Read what is new."""
         opened = open_table(self._place)
         if opened is None or (self.digest >= 0 and opened.version() == self.seen.version):
             return
         now = read_silver(self._place, partial(position_in, app=app_id(self._feed, self._table)))
         if now is None:
             return
-        found = with_failing(now, failing_rows(self._places, self._feed, self._table, now.version), keys)
+        found = with_failing(now, failing_rows(self._places, self._feed, self._table, now.version))
         names = [name for name in found.rows.column_names if name != "_position"]
         self.seen, self.digest = found, sum(map(row_digest, found.rows.select(names).to_pylist())) % _MOD
 

@@ -14,7 +14,7 @@ The models here are what ``silverfold verify --json`` prints: their names and me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -151,7 +151,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     if other is not None:
         return unknown(table, other, silver)
     expected = expected.spelt_as(silver.rows.column_names)
-    silver = with_failing(silver, failing, expected.keys)
+    silver = with_failing(silver, failing)
     placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
     found = compared(table, expected, silver, placed=placed, reason=_partly(since))
     late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
@@ -239,21 +239,11 @@ def read_silver(place: Place, position_of: Callable[[DeltaTable], int]) -> Silve
         return Silver(position, opened.version(), rows.cast(plain))
 
 
-def with_failing(silver: Silver, failing: pa.Table | None, keys: Sequence[str]) -> Silver:
-    """Add the rows that are at the source and fail the table's rules: together they are the source's table.
-
-    A row of the table wins over one aside with the same key.
-    """
+def with_failing(silver: Silver, failing: pa.Table | None) -> Silver:
+    """Add the rows that are at the source and fail the table's rules: together they are the source's table."""
     if failing is None:
         return silver
-    there = set(_keys_of(silver.rows, keys))
-    outside = pa.array([key not in there for key in _keys_of(failing, keys)], pa.bool_())
-    rows = _like(failing, silver.rows.schema).filter(outside)  # Arrow cannot filter views, which ``failing`` may have
-    return silver._replace(rows=pa.concat_tables([silver.rows, rows]))
-
-
-def _keys_of(rows: pa.Table, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(rows[name].to_pylist() for name in keys), strict=True)
+    return silver._replace(rows=pa.concat_tables([silver.rows, _like(failing, silver.rows.schema)]))
 
 
 def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:

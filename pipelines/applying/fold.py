@@ -214,7 +214,7 @@ def _rows_before(
 ) -> DataFrame:
     """Return the rows at some keys before the cut: ``key``, ``position``, ``row`` if whole, ``outside``. Lazy, cached.
 
-    Where the cut completes rows, those aside are looked at too, all of them. A row of the table wins over one aside.
+    Where the cut completes rows, those aside are looked at too, all of them: a row is in the table, or aside.
     """
     row = job.row if (job.completes if whole is None else whole) else None
     if job.nothing_before:
@@ -230,8 +230,7 @@ def _rows_before(
     inside = job.cached(existing(table, wanted, few=few).withColumn("outside", F.lit(False)))
     if failing is None:
         return inside
-    outside = failing.join(inside.select("key"), "key", "left_anti").withColumn("outside", F.lit(True))
-    return inside.unionByName(outside) if job.is_small else job.cached(inside.unionByName(outside))
+    return inside.unionByName(failing.withColumn("outside", F.lit(True)))
 
 
 def _no_rows(job: CutJob, row: T.StructType | None) -> DataFrame:
