@@ -232,7 +232,7 @@ class Rebuild:
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
         _copy_skips(self._side, self._places, self.feed.name, self.table)
-        note = self._note(reached, begins)
+        note = replace(self._note(reached, begins), aside=self._keep_aside())
         version = -1
         for part, old in zip(parts, live, strict=True):
             if open_table(part.built) is not None:  # no tombstones where no cut had a delete to remember
@@ -243,16 +243,19 @@ class Rebuild:
         return Rebuilt(self.table, reached, version, note.updates, begins)
 
     def _keep_aside(self) -> int | None:
-        """Write what the new table keeps aside; return the version of the side table that has it, None for nothing."""
-        place = self._places.aside(self.feed.name, self.table)
+        """Write what the new table keeps aside; return the version of the side table that has it, None for nothing.
+
+        Raises:
+            TableMoved: A build wrote the side table at the same moment.
+        """
+        new, old = (places.aside(self.feed.name, self.table) for places in (self._side, self._places))
         silver = open_table(self._side.silver(self.feed.name, self.table))
         built = opened_aside(self._side, self.feed.name, self.table, silver)
-        if built is None and open_table(place) is None:
+        if built is None and open_table(old) is None:
             return None
-        of_built = self._side.aside(self.feed.name, self.table)
-        rows = self._rows_at(place).limit(0) if built is None else self._rows_at(of_built, built.version())
+        rows = self._rows_at(old).limit(0) if built is None else self._rows_at(new, built.version())
         try:
-            return keep_aside(rows, place, table=self.table)
+            return keep_aside(rows, old, table=self.table)
         except Overtaken as error:
             raise TableMoved from error
 
@@ -319,7 +322,6 @@ class Rebuild:
             updates=sum(cut.updates for cut in cuts),
             notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
             settings=newest.settings,
-            aside=self._keep_aside(),
         )
 
 
