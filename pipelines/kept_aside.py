@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from pipelines.cuts import app_id, newest_note, position_in
 from pipelines.places import Place, Places
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import count_rows, naming_the_store, open_table
 from transforms.aside_columns import REASONS, UNEXPLAINED
 
 WRITTEN = "WRITE"
@@ -42,7 +42,7 @@ def opened_aside(
     if silver is None:
         return None
     note, place = newest_note(silver, until=at), places.aside(feed, table)
-    if note is None:  # the log does not reach back to a cut any more
+    if note is None:  # the log does not reach back to a cut any more, and a cut leaves the newest version to count
         return open_table(place) if position_in(silver, app_id(feed, table)) >= 0 else None
     return None if note.aside is None else _at(place, note.aside)
 
@@ -64,11 +64,23 @@ def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Tabl
     return _read(places, feed, table, version, f"NOT array_has({REASONS}, '{UNEXPLAINED}')")
 
 
+def is_left(place: Place, counts: DeltaTable | None) -> bool:
+    """Tell whether the side table's newest version has other rows than the one that counts. Raises StoreUnavailable.
+
+    The next cut of the table writes it again: so the newest version counts wherever a cut was the last to write.
+
+    Args:
+        counts: `opened_aside`.
+    """
+    newest = open_table(place)
+    if newest is None:
+        return False
+    return count_rows(newest) != 0 if counts is None else counts.version() != newest.version()
+
+
 def is_settled(places: Places, feed: str, table: str) -> bool:
-    """Tell whether no version of the side table counts but the newest. Raises StoreUnavailable."""
-    newest = open_table(places.aside(feed, table))
-    counts = opened_aside(places, feed, table, _silver(places, feed, table))
-    return newest is None or counts is None or counts.version() == newest.version()
+    """Tell whether nothing is left in the side table that does not count. Raises StoreUnavailable."""
+    return not is_left(places.aside(feed, table), opened_aside(places, feed, table, _silver(places, feed, table)))
 
 
 def _silver(places: Places, feed: str, table: str) -> DeltaTable | None:

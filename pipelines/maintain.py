@@ -52,6 +52,8 @@ _SETTINGS = {
     # How young a file may be removed is our own setting: else Delta goes by a week, and refuses to be told otherwise.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    # It would commit twice a day to tables at rest, until Delta drops what their cuts have noted in the log.
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
     # The one folder of a table is listed in as many tasks: by default 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
-from pipelines.cuts import CommitNote, app_id, history_reached, newest_note, position_reached
-from pipelines.kept_aside import opened_aside
+from pipelines.cuts import CommitNote, app_id, history_reached, newest_note, position_in, position_reached
+from pipelines.kept_aside import is_left, opened_aside
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
@@ -106,12 +106,14 @@ class Target:
 
     def opened(self) -> Opened:
         """Open what there is of the tables that take part. Raises StoreUnavailable."""
-        table = open_table(self.place)
+        table, is_state = open_table(self.place), self.keeps is Keeps.STATE
+        aside = opened_aside(self.places, self.feed.name, self.name, table) if is_state else None
         return Opened(
             table=table,
             history=open_table(self.history) if self.table.keeps_history else None,
             tombstones=open_table(self.tombstones) if self.connector.sequenced else None,
-            aside=opened_aside(self.places, self.feed.name, self.name, table) if self.keeps is Keeps.STATE else None,
+            aside=aside,
+            leftovers=is_state and is_left(self.aside, aside),
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
@@ -125,12 +127,14 @@ class Opened:
 
     Args:
         aside: At the version that counts (`pipelines.kept_aside`).
+        leftovers: The side table has other rows than those, which a process has written that died or is at work.
     """
 
     table: DeltaTable | None
     history: DeltaTable | None
     tombstones: DeltaTable | None
     aside: DeltaTable | None
+    leftovers: bool
 
     @cached_property
     def note(self) -> CommitNote | None:
@@ -167,6 +171,8 @@ def check_built(
             begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
             reason = f"its history {begun}, the table is at position {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
+    if known.last_position != position_in(opened.table, target.app_id) and not cut.replaces:
+        raise RebuildNeeded("a rebuild was committed over a cut, which had rows put aside", feed=feed, table=table)
     if known.aside is not None and opened.aside is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
 

@@ -74,7 +74,7 @@ def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
         _write_history(job, folded, checked)
     if target.connector.sequenced:
         _write_tombstones(job, folded, checked)
-    aside = None if checked.aside is None else _write_aside(job, checked.aside)
+    aside = _write_aside(job, checked.aside)
     if job.drift is not None:
         follow(target.session, target.place.url, job.drift)
     _write_table(job, folded, checked, aside)
@@ -203,12 +203,16 @@ def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
     )
 
 
-def _write_aside(job: CutJob, rows: DataFrame) -> int:
-    """Write the rows to be kept aside, unless they stay as they are; return the version of the side table."""
-    before = job.opened.aside
+def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:
+    """Write the rows to be kept aside, unless they stay as they are; return the version of the side table, if any."""
+    target, before = job.target, job.opened.aside
+    if rows is None:
+        if not job.opened.leftovers:
+            return None
+        rows = target.session.read.format("delta").load(target.aside.url).limit(0)
     if before is not None and job.is_small and job.aside is not None and _same(job.aside, rows):
         return before.version()
-    return keep_aside(rows, job.target.aside, table=job.target.name)
+    return keep_aside(rows, target.aside, table=target.name)
 
 
 def _same(some: DataFrame, others: DataFrame) -> bool:

@@ -12,14 +12,17 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 import pipelines.rebuild
+import pipelines.swap
 from conf.model import Expectation
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
 from pipelines.applying.job import CutJob
-from pipelines.cuts import CommitNote, app_id
+from pipelines.cuts import CommitNote, app_id, newest_note
 from pipelines.kept_aside import failing_rows, is_settled, read_aside
 from pipelines.places import Places
 from pipelines.rebuild import Rebuild
+from pipelines.store import count_rows, open_table
+from pipelines.swap import version_of
 from pipelines.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
@@ -170,3 +173,44 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
     assert built.rows("t") == {1: {"v": "001", "s": "a"}, 2: {"v": "007", "s": "now"}}
     assert kept(built) == {3: "x"}
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
+
+
+def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: SparkSession, warehouse: Path) -> None:
+    built, history = market(spark, warehouse)
+    history.update("t", modified={2: {"s": "b"}})
+    assert built.land_and_build(history) == {}
+    history.update("t", modified={1: {"s": None}})
+    built.land(history)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write, "_write_aside", dying(write._write_aside, after=True))
+        with pytest.raises(Died):
+            built.build()
+    was = is_settled(built.places, FEED, "t")
+    history.update("t", modified={1: {"s": "again"}})
+
+    assert built.land_and_build(history) == {}
+
+    side = DeltaTable(built.places.aside(FEED, "t").url)
+    assert (was, is_settled(built.places, FEED, "t"), count_rows(side)) == (False, True, 0)
+    assert built.rows("t") == {1: {"v": 1, "s": "again"}, 2: {"v": 2, "s": "b"}}
+
+
+def test_a_table_that_a_rebuild_committed_over_a_cut_holds_until_it_is_rebuilt(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    """The cut changed no row, only what is aside: Delta lets the rebuild's commit pass, and then the process dies."""
+    built, history = market(spark, warehouse)
+    silver = built.places.silver(FEED, "t")
+    before = newest_note(open_table(silver))
+    assert before is not None
+    history.update("t", added={3: {"v": 3, "s": None}})
+    assert built.land_and_build(history) == {}
+    pipelines.swap._note(spark.newSession(), before, silver, version_of(silver))
+    history.update("t", modified={1: {"v": 5}})
+
+    (held,) = built.land_and_build(history).values()
+
+    assert str(held).endswith("which had rows put aside: run silverfold rebuild market t")
+    Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
+    assert built.build() == {}
+    assert (built.rows("t"), kept(built)) == ({1: {"v": 5, "s": "a"}}, {2: 2, 3: 3})

@@ -93,6 +93,9 @@ def test_everything_goes_on_after_a_round(market: Market):
     assert done[0].told == "dropped frames 0 to 21: quotes stands on the snapshot at 22"
     assert [frame.frame_seq for frame in landed(market.built.places)][:5] == [18, 19, 20, 21, 22]
     assert (market.verdicts(), read_cuts(market.built.places, FEED)) == ({Verdict.EQUAL}, cuts)
+    _, *silver, _ = market.versions()
+    market.maintain()
+    assert market.versions()[1:-1] == silver, "at rest nothing is committed: else Delta drops the cuts' notes in time"
     market.rebuild("keyed")
     shutil.rmtree(market.warehouse / "silver" / FEED / "quotes")
     market.rebuild("quotes")
