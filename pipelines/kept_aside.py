@@ -64,7 +64,7 @@ def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Tabl
     return _read(places, feed, table, version, f"NOT array_has({REASONS}, '{UNEXPLAINED}')")
 
 
-def is_left(place: Place, counts: DeltaTable | None) -> bool:
+def has_leftovers(place: Place, counts: DeltaTable | None) -> bool:
     """Tell whether the side table's newest version has other rows than the one that counts. Raises StoreUnavailable.
 
     The next cut of the table writes it again: so the newest version counts wherever a cut was the last to write.
@@ -80,7 +80,7 @@ def is_left(place: Place, counts: DeltaTable | None) -> bool:
 
 def is_settled(places: Places, feed: str, table: str) -> bool:
     """Tell whether nothing is left in the side table that does not count. Raises StoreUnavailable."""
-    return not is_left(places.aside(feed, table), opened_aside(places, feed, table, _silver(places, feed, table)))
+    return not has_leftovers(places.aside(feed, table), opened_aside(places, feed, table, _silver(places, feed, table)))
 
 
 def _silver(places: Places, feed: str, table: str) -> DeltaTable | None:

@@ -124,14 +124,9 @@ class CutJob:
         return bool(self.target.rules) or self.aside is not None or self.rekeyed
 
     @property
-    def other_settings(self) -> list[str]:
-        """Which settings say other rows than when the table was last written."""
-        return [] if self.then is None else differing(self.then, self.settings)
-
-    @property
     def renames(self) -> bool:
         """The rows before the cut are named by other keys than those after it."""
-        return "keys" in self.other_settings
+        return self.then is not None and "keys" in differing(self.then, self.settings)
 
     @property
     def buried(self) -> DataFrame | None:

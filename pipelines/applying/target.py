@@ -17,7 +17,7 @@ from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
 from pipelines.cuts import CommitNote, app_id, history_reached, newest_note, position_in, position_reached
-from pipelines.kept_aside import is_left, opened_aside
+from pipelines.kept_aside import has_leftovers, opened_aside
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
@@ -113,7 +113,7 @@ class Target:
             history=open_table(self.history) if self.table.keeps_history else None,
             tombstones=open_table(self.tombstones) if self.connector.sequenced else None,
             aside=aside,
-            leftovers=is_state and is_left(self.aside, aside),
+            leftovers=is_state and has_leftovers(self.aside, aside),
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
@@ -171,7 +171,8 @@ def check_built(
             begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
             reason = f"its history {begun}, the table is at position {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
-    if known.last_position != position_in(opened.table, target.app_id) and not cut.replaces:
+    is_over_a_cut = known.last_position != position_in(opened.table, target.app_id)
+    if is_over_a_cut and (known.aside is not None or opened.leftovers) and not cut.replaces:
         raise RebuildNeeded("a rebuild was committed over a cut, which had rows put aside", feed=feed, table=table)
     if known.aside is not None and opened.aside is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)

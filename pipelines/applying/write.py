@@ -205,14 +205,18 @@ def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
 
 def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:
     """Write the rows to be kept aside, unless they stay as they are; return the version of the side table, if any."""
-    target, before = job.target, job.opened.aside
+    target, opened = job.target, job.opened
     if rows is None:
-        if not job.opened.leftovers:
+        if not opened.leftovers:
             return None
         rows = target.session.read.format("delta").load(target.aside.url).limit(0)
-    if before is not None and job.is_small and job.aside is not None and _same(job.aside, rows):
-        return before.version()
+    elif opened.aside is not None and not opened.leftovers and _stay(job, rows):
+        return opened.aside.version()
     return keep_aside(rows, target.aside, table=target.name)
+
+
+def _stay(job: CutJob, rows: DataFrame) -> bool:
+    return job.is_small and job.aside is not None and _same(job.aside, rows)
 
 
 def _same(some: DataFrame, others: DataFrame) -> bool:
