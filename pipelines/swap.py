@@ -2,7 +2,8 @@
 
 A table moves by the commits of builds. Before the swap's commit begins, a task of the commit itself looks whether the
 table is where it was; from then on, Delta fails whichever of two commits comes second, since the swap reads and
-replaces every file. A cut that changed no row and one appended to a log do not conflict: they are found afterwards.
+replaces every file. A cut that changed no row and one appended to a log do not conflict: they are found afterwards, and
+until the rebuild has come to where they are, a table that keeps rows aside holds (`pipelines.applying.target`).
 
 What the table keeps aside (`pipelines.kept_aside`) is written before; the table's commit says which version counts.
 """
