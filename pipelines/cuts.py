@@ -93,10 +93,10 @@ class CommitNote:
                     **known,
                     "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at),
                     "left_out": tuple(known.get("left_out", ())),
-                    "aside": known.get("aside", -1 if "keeps_aside" in found and found["keeps_aside"] else None),
+                    "aside": known.get("aside", -1 if found.get("keeps_aside") else None),
                 }
             )
-        except (ValueError, TypeError):
+        except (AttributeError, TypeError, ValueError):
             return None
 
 
