@@ -14,17 +14,46 @@ died, or that another one overtook, counts for nobody, whatever columns it has.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from pipelines.cuts import app_id, newest_note, position_in
+from pipelines.cuts import CommitNote, app_id, newest_note, position_in
 from pipelines.places import Place, Places
 from pipelines.store import count_rows, naming_the_store, open_table
 from transforms.aside_columns import REASONS, UNEXPLAINED
 
-WRITTEN = "WRITE"
+_WRITTEN = "WRITE"
 """What Delta calls a commit that has other rows; what maintenance commits has the same."""
+
+
+class Aside(NamedTuple):
+    """The side table of a table."""
+
+    counts: DeltaTable | None
+    """At the version that counts; None where nothing is aside, or that is gone."""
+    is_settled: bool
+    """Its newest version has no other rows. Else the next cut writes it again, so that the newest one counts."""
+
+
+def find_aside(place: Place, note: CommitNote | None, *, built: bool) -> Aside:
+    """Open a side table. Raises StoreUnavailable.
+
+    Args:
+        note: What the newest cut of the table says; None where its log does not reach back to one.
+        built: The table has reached a position.
+    """
+    opened = open_table(place)
+    if opened is None:
+        return Aside(None, True)
+    newest, counts = opened.version(), None
+    if note is None:  # a cut leaves the newest version to count
+        counts = opened if built else None
+    elif note.aside is not None:
+        counts = _at(place, opened, note.aside)
+    return Aside(counts, count_rows(opened) == 0 if counts is None else counts.version() == newest)
 
 
 def opened_aside(
@@ -39,12 +68,7 @@ def opened_aside(
     Raises:
         StoreUnavailable: A log cannot be read now.
     """
-    if silver is None:
-        return None
-    note, place = newest_note(silver, until=at), places.aside(feed, table)
-    if note is None:  # the log does not reach back to a cut any more, and a cut leaves the newest version to count
-        return open_table(place) if position_in(silver, app_id(feed, table)) >= 0 else None
-    return None if note.aside is None else _at(place, note.aside)
+    return _found(places, feed, table, silver, at).counts
 
 
 def read_aside(places: Places, feed: str, table: str) -> pa.Table | None:
@@ -64,38 +88,28 @@ def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Tabl
     return _read(places, feed, table, version, f"NOT array_has({REASONS}, '{UNEXPLAINED}')")
 
 
-def has_leftovers(place: Place, counts: DeltaTable | None) -> bool:
-    """Tell whether the side table's newest version has other rows than the one that counts. Raises StoreUnavailable.
-
-    The next cut of the table writes it again: so the newest version counts wherever a cut was the last to write.
-
-    Args:
-        counts: `opened_aside`.
-    """
-    newest = open_table(place)
-    if newest is None:
-        return False
-    return count_rows(newest) != 0 if counts is None else counts.version() != newest.version()
-
-
 def is_settled(places: Places, feed: str, table: str) -> bool:
     """Tell whether nothing is left in the side table that does not count. Raises StoreUnavailable."""
-    return not has_leftovers(places.aside(feed, table), opened_aside(places, feed, table, _silver(places, feed, table)))
+    return _found(places, feed, table, _silver(places, feed, table), None).is_settled
+
+
+def _found(places: Places, feed: str, table: str, silver: DeltaTable | None, at: int | None) -> Aside:
+    built = position_in(silver, app_id(feed, table)) >= 0
+    return find_aside(places.aside(feed, table), newest_note(silver, until=at), built=built)
 
 
 def _silver(places: Places, feed: str, table: str) -> DeltaTable | None:
     return open_table(places.silver(feed, table))
 
 
-def _at(place: Place, version: int) -> DeltaTable | None:
-    """Open the side table at a version, or at a later one with the same rows; None where it is gone."""
-    opened = open_table(place)
-    if opened is None or not 0 <= version <= opened.version():
+def _at(place: Place, opened: DeltaTable, version: int) -> DeltaTable | None:
+    """Load the side table at a version, or at a later one with the same rows; None where it is gone."""
+    if not 0 <= version <= opened.version():
         return None
     if opened.version() > version:
         with naming_the_store(place):
             later = opened.history(opened.version() - version)
-        other = [each["version"] for each in later if each["version"] > version and each["operation"] == WRITTEN]
+        other = [each["version"] for each in later if each["version"] > version and each["operation"] == _WRITTEN]
         try:
             opened.load_as_version(min(other, default=opened.version() + 1) - 1)
         except DeltaError:

@@ -144,8 +144,8 @@ def _name_the_rule(job: CutJob, unjudged: DataFrame) -> None:
     first = bisect_left(
         positions, True, key=lambda last: _error(rows.where(F.col("position") <= last), rules) is not None
     )
-    for rule in rules:
-        error = _error(rows.where(F.col("position") == positions[first]), [rule]) if first < len(positions) else None
+    for rule in rules if first < len(positions) else ():
+        error = _error(rows.where(F.col("position") == positions[first]), [rule])
         if error is not None:
             reason = f"rule {rule.name} cannot be judged of a row: {error.getCondition()} (try_cast and such give NULL)"
             since = None if job.target.connector.sequenced else positions[first]

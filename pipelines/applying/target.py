@@ -17,7 +17,7 @@ from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
 from pipelines.cuts import CommitNote, app_id, history_reached, newest_note, position_in, position_reached
-from pipelines.kept_aside import has_leftovers, opened_aside
+from pipelines.kept_aside import Aside, find_aside
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
@@ -106,14 +106,15 @@ class Target:
 
     def opened(self) -> Opened:
         """Open what there is of the tables that take part. Raises StoreUnavailable."""
-        table, is_state = open_table(self.place), self.keeps is Keeps.STATE
-        aside = opened_aside(self.places, self.feed.name, self.name, table) if is_state else None
+        table = open_table(self.place)
+        note = newest_note(table)
+        built = position_in(table, self.app_id) >= 0
         return Opened(
             table=table,
+            note=note,
             history=open_table(self.history) if self.table.keeps_history else None,
             tombstones=open_table(self.tombstones) if self.connector.sequenced else None,
-            aside=aside,
-            leftovers=is_state and has_leftovers(self.aside, aside),
+            side=find_aside(self.aside, note, built=built) if self.keeps is Keeps.STATE else Aside(None, True),
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
@@ -126,20 +127,20 @@ class Opened:
     """A silver table and those beside it as a cut finds them, each opened once; None for one that is not there.
 
     Args:
-        aside: At the version that counts (`pipelines.kept_aside`).
-        leftovers: The side table has other rows than those, which a process has written that died or is at work.
+        note: What the newest cut of the table says; None where there is none.
+        side: The rows kept aside. What does not count of them, a process has written that died or is at work.
     """
 
     table: DeltaTable | None
+    note: CommitNote | None
     history: DeltaTable | None
     tombstones: DeltaTable | None
-    aside: DeltaTable | None
-    leftovers: bool
+    side: Aside
 
-    @cached_property
-    def note(self) -> CommitNote | None:
-        """What the newest cut of the table says; None where there is none. Read once. Raises StoreUnavailable."""
-        return newest_note(self.table)
+    @property
+    def aside(self) -> DeltaTable | None:
+        """The side table at the version that counts."""
+        return self.side.counts
 
     @cached_property
     def history_note(self) -> CommitNote | None:
@@ -172,7 +173,7 @@ def check_built(
             reason = f"its history {begun}, the table is at position {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
     is_over_a_cut = known.last_position != position_in(opened.table, target.app_id)
-    if is_over_a_cut and (known.aside is not None or opened.leftovers) and not cut.replaces:
+    if is_over_a_cut and (known.aside is not None or not opened.side.is_settled) and not cut.replaces:
         raise RebuildNeeded("a rebuild was committed over a cut, which had rows put aside", feed=feed, table=table)
     if known.aside is not None and opened.aside is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)

@@ -207,10 +207,10 @@ def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:
     """Write the rows to be kept aside, unless they stay as they are; return the version of the side table, if any."""
     target, opened = job.target, job.opened
     if rows is None:
-        if not opened.leftovers:
+        if opened.side.is_settled:
             return None
         rows = target.session.read.format("delta").load(target.aside.url).limit(0)
-    elif opened.aside is not None and not opened.leftovers and _stay(job, rows):
+    elif opened.aside is not None and opened.side.is_settled and _stay(job, rows):
         return opened.aside.version()
     return keep_aside(rows, target.aside, table=target.name)
 
