@@ -8,12 +8,29 @@ from sqlglot.errors import SqlglotError
 
 _DIALECT = "spark"
 
+_UNFIT = {
+    "says something else from call to call": (
+        "rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id",
+        "spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length",
+    ),
+    "depends on when it is asked, and by whom": (
+        "now", "current_timestamp", "current_date", "curdate", "current_time", "localtimestamp", "current_timezone",
+        "current_user", "user", "session_user", "current_catalog", "current_database", "current_schema", "version",
+    ),
+    "is not of one row": (
+        "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple",
+    ),
+    "runs a program": ("java_method", "reflect", "try_reflect"),
+}  # fmt: skip
+"""Functions of Spark by which no row may be judged. Silver would depend on how its updates are split into cuts."""
+
 
 def check_condition(condition: str) -> str:
     """Return the condition, if it is one that can be judged row by row.
 
     Raises:
-        ValueError: It cannot be read, or is a query or an aggregate.
+        ValueError: It cannot be read, or does not say the same of a row whenever it is asked: it is a query, an
+            aggregate or a window, or calls a function that depends on more than the row.
     """
     try:
         tree = sqlglot.parse_one(condition, dialect=_DIALECT)
@@ -21,4 +38,14 @@ def check_condition(condition: str) -> str:
         raise ValueError(f"a condition in SQL: {str(error).splitlines()[0]}") from error
     if isinstance(tree, exp.Query | exp.Block | exp.Command) or tree.find(exp.AggFunc, exp.Subquery, exp.Query):
         raise ValueError("a condition on the columns of one row, without queries and aggregates")
+    if tree.find(exp.Window):
+        raise ValueError("a condition on the columns of one row, without windows")
+    called = set(map(_name, tree.find_all(exp.Func)))
+    for why, functions in _UNFIT.items():
+        for function in called.intersection(functions):
+            raise ValueError(f"a condition without {function}(), which {why}")
     return condition
+
+
+def _name(function: exp.Func) -> str:
+    return (function.name if isinstance(function, exp.Anonymous) else function.sql_names()[0]).lower()

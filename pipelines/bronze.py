@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from pyarrow.parquet import FileMetaData, ParquetFile
+from pyarrow.parquet import ParquetFile
 
 from connectors.base import ControlFrame, Cut, Kind
 from pipelines.bronze_table import SCHEMA, actions, app_id
+from pipelines.frame_sizes import FrameSizes
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 
@@ -32,8 +33,6 @@ _FEW_FRAMES, _FEW_BYTES = 20_000, 1 << 20
 
 _FEW_BYTES_READ = 16 << 20
 """The same of the bytes that its own frames take in memory."""
-
-_FILES_TO_MEASURE = 8
 
 _BYTES_AT_ONCE, _FRAMES_AT_ONCE = 1 << 20, 256
 """How to read a file that may hold hundreds of megabytes of bodies for the sake of its first few."""
@@ -66,14 +65,17 @@ def last_told(place: Place) -> bytes | None:
     return told
 
 
-def read_small_columns(place: Place, after: int = -1) -> Iterator[pa.RecordBatch]:
+def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None = None) -> Iterator[pa.RecordBatch]:
     """Yield `SMALL_COLUMNS` of every frame with a position above ``after``, in order. No body is read.
 
     Files that end at or before ``after`` are not opened. Empty when the table does not exist yet.
+
+    Args:
+        sizes: Takes in the files that are opened.
     """
     table = open_table(place)
     if table is not None:
-        yield from _in_order(table, SMALL_COLUMNS, ds.field("frame_seq") > after)
+        yield from _in_order(table, SMALL_COLUMNS, ds.field("frame_seq") > after, sizes)
 
 
 def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[ControlFrame]:
@@ -153,16 +155,6 @@ def _bytes_between(place: Place, first: int, last: int) -> float:
     return float(sum(shares))
 
 
-def mean_frame_bytes(place: Place) -> float:
-    """Return about how many bytes a newly landed body has, from the newest files' footers; 0.0 when nothing landed."""
-    table = open_table(place)
-    if table is None:
-        return 0.0
-    footers = [file.fragment.metadata for file in _files(table, ds.scalar(True))[-_FILES_TO_MEASURE:]]
-    frames = sum(footer.num_rows for footer in footers)
-    return sum(map(_body_bytes, footers)) / frames if frames else 0.0
-
-
 def _few_frames(fragment: ds.ParquetFileFragment, wanted: pc.Expression) -> Iterator[ControlFrame]:
     """Yield the wanted frames of one file, reading no more bodies than lie before the last of them, and some."""
     left = fragment.to_table(columns=["frame_seq"], filter=wanted).num_rows
@@ -183,9 +175,14 @@ class _File(NamedTuple):
     fragment: ds.ParquetFileFragment
 
 
-def _in_order(table: DeltaTable, columns: Sequence[str], wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
+def _in_order(
+    table: DeltaTable, columns: Sequence[str], wanted: pc.Expression, sizes: FrameSizes | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the wanted rows by position, file after file, so that memory holds about one file's columns."""
     for files in _overlapping(_files(table, wanted)):
+        if sizes is not None:
+            for file in files:
+                sizes.see(file.first, file.fragment.metadata)
         yield from (batch for batch in _sorted(files, columns, wanted) if batch.num_rows)
 
 
@@ -194,11 +191,6 @@ def _files(table: DeltaTable, wanted: pc.Expression) -> list[_File]:
     bounds = {path: (first, last) for path, first, last in zip(*(c.to_pylist() for c in stated), strict=True)}
     fragments = table.to_pyarrow_dataset().get_fragments(filter=wanted)
     return sorted((_File(*bounds[fragment.path], fragment) for fragment in fragments), key=itemgetter(0))
-
-
-def _body_bytes(footer: FileMetaData) -> int:
-    groups = map(footer.row_group, range(footer.num_row_groups))
-    return sum(group.column(SCHEMA.get_field_index("body")).total_uncompressed_size for group in groups)
 
 
 def _overlapping(files: Sequence[_File]) -> Iterator[list[_File]]:

@@ -38,9 +38,10 @@ from conf.errors import (
 from conf.model import Settings
 from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
-from pipelines.bronze import CARRYING, files_between, mean_frame_bytes, read_cut, read_frames, read_small_columns
+from pipelines.bronze import CARRYING, files_between, read_cut, read_frames, read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, history_reached, record, restore
+from pipelines.frame_sizes import FrameSizes
 from pipelines.held import Hold
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner
@@ -125,7 +126,7 @@ class FeedBuild:
         self._control: list[ControlFrame] = []
         self._stops = {name: Stops() for name in self.tables}
         self._overtaken = dict.fromkeys(self.tables, 0)
-        self._frame_bytes = 0.0
+        self._sizes = FrameSizes()
         restore(self._places, self.feed.name, list(self.tables))
         self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
 
@@ -138,10 +139,9 @@ class FeedBuild:
         """Take in what has landed since the last time."""
         after = self._control[-1].frame_seq if self._control else -1
         with self._lock, naming_the_store(self._bronze):
-            for batch in read_small_columns(self._bronze, after=self._planner.start - 1):
+            for batch in read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes):
                 self._planner.advance(batch)
             self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
-            self._frame_bytes = self._frame_bytes or mean_frame_bytes(self._bronze)
 
     def step(self, table: str) -> Step:
         """Apply at most one cut to a table; return what came of it. Runs Spark jobs."""
@@ -166,7 +166,7 @@ class FeedBuild:
         try:
             plan = self._plan(name)
             if plan.cut is None:
-                return Step(name, plan, error=self._stops[name].fault)
+                return Step(name, plan, error=self._held(name))
             with noticing_its_end():
                 applied = self._apply(name, plan, plan.cut, began)
             return Step(name, plan, applied, self._stops[name].fault, moved=True)
@@ -180,8 +180,19 @@ class FeedBuild:
             return Step(name, plan, error=None if again else error, moved=again)
         except SilverfoldError as error:
             if isinstance(error, ApplyError) and plan is not None and plan.cut is not None:
-                self._quarantine[name].take(self._found(plan.cut.begins[0], plan.cut, error), now=self._now())
+                self._noted(name, plan.cut, error)
             return Step(name, plan, error=error)
+
+    def _held(self, name: str) -> SilverfoldError | None:
+        """Return what holds a table for which there is no cut; a history that is ahead of it is taken back."""
+        fault = self._stops[name].fault
+        if fault is None or self._bound(name) == self.before:
+            return fault
+        try:
+            self.tables[name].take_back_history()
+        except RebuildNeeded as error:
+            return error
+        return fault
 
     def _plan(self, name: str) -> Plan:
         with self._lock:
@@ -197,7 +208,7 @@ class FeedBuild:
             self._planner.plan,
             name,
             self.settings.build.cut,
-            mean_frame_bytes=self._frame_bytes,
+            sizes=self._sizes,
             at_least=self._stops[name].longer,
             beyond=self._stops[name].tried,
         )
@@ -288,22 +299,33 @@ class FeedBuild:
         shorter = stops.shorten(cut, fault.since) if isinstance(fault, _OF_A_CUT) else None
         if shorter is not None and self._plan(name).cut is not None:
             return Step(name, plan, moved=True)
-        is_frame = isinstance(fault, UndecodableFrame)
-        before = fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0]
-        if self._quarantine[name].take(self._found(before, cut, fault), now=self._now(), is_frame=is_frame):
+        if self._noted(name, cut, fault):
             return Step(name, plan, moved=True)
-        stops.hold(before, cut, fault)
+        stops.hold(fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0], cut, fault)
         return Step(name, plan, error=fault, moved=True)
 
-    def _found(self, position: int, cut: Cut, fault: SilverfoldError) -> Hold:
-        """Return what is to be noted of a fault: the table stands before the update that the position is in."""
-        return Hold(
+    def _noted(self, name: str, cut: Cut, fault: SilverfoldError) -> bool:
+        """Note what the table could not take; return whether it may go on without it.
+
+        A fault of a whole cut is noted at its first update, unless that is a frame which is left out: the quarantine
+        knows one thing of a position, and is not to forget that.
+        """
+        quarantine, is_frame = self._quarantine[name], isinstance(fault, UndecodableFrame)
+        if isinstance(fault, UndecodableFrame):
+            position = fault.position
+        else:
+            left_out = quarantine.left_out(cut)
+            position = next((begin for begin in cut.begins if begin not in left_out), -1)
+        if position < 0:
+            return False
+        found = Hold(
             position=position,
             update_position=max((begin for begin in cut.begins if begin <= position), default=position),
             error_class=fault.error_class,
             reason=str(fault),
             found_at=self._now(),
         )
+        return quarantine.take(found, now=self._now(), is_frame=is_frame)
 
     def _opened_quarantine(self, name: str) -> Quarantine:
         table = self.feed.tables[name]

@@ -13,9 +13,9 @@ All rows are held in memory, at about a kilobyte each.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -114,12 +114,12 @@ def fold_bronze(
         if connector.sequenced:
             late += changes
         else:
-            fold.apply(changes, reader.columns, snapshot=update.snapshot)
-    fold.apply(in_sequence(late), reader.columns)
+            fold.apply(changes, told.columns, snapshot=update.snapshot)
+    fold.apply(in_sequence(late), told.columns)
     told.finish()
     names = settings.keys or (LOG_KEYS if log else reader.keys)
     begins = min((update.begin for update in chosen), default=None)
-    return Expected(names, tuple(dict.fromkeys((*fold.own_columns, *reader.columns))), fold.all_rows(), begins)
+    return Expected(names, tuple(dict.fromkeys((*fold.own_columns, *told.columns))), fold.all_rows(), begins)
 
 
 def in_sequence(changes: Iterable[PlainChange]) -> list[PlainChange]:
@@ -139,12 +139,22 @@ class Told:
         frames = (frame for frame in read_frames(bronze, kind=Kind.CONTROL) if frame.frame_seq <= through)
         self._reader, self._through, self._left_out = reader, through, left_out
         self._controls = sorted(frames, reverse=True)
+        self._first: dict[str, str] = {}
+        self._other: dict[str, str] = {}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The source's columns, as they were called at first: letter case that changes makes no other column."""
+        return tuple(self._other.get(name, name) for name in self._reader.columns)
 
     def changes(self, update: Landed, frames: Iterable[Body]) -> Sequence[PlainChange]:
         """Return the changes of a whole update. Raises WireError, ProtocolError."""
         self.take_controls(update.begin)
         told = [frame for frame in frames if frame[1] and frame[0] not in self._left_out]
-        return self._reader.changes(update.epoch, told)
+        changes = self._reader.changes(update.epoch, told)
+        if not self._other:
+            return changes
+        return [change._replace(row=self._as_at_first(change.row)) for change in changes]
 
     def finish(self) -> None:
         """Take the control frames that are left."""
@@ -154,6 +164,13 @@ class Told:
         """Let the reader take the control frames before a position: it may need them to name its keys."""
         while self._controls and self._controls[-1].frame_seq < before:
             self._reader.control(self._controls.pop())
+            for name in (*self._reader.keys, *self._reader.columns):
+                first = self._first.setdefault(folded(name), name)
+                if first != name:
+                    self._other[name] = first
+
+    def _as_at_first(self, row: Mapping[str, Any]) -> Row:
+        return {self._other.get(name, name): value for name, value in row.items()}
 
 
 def whole_updates(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[Landed]:

@@ -115,7 +115,7 @@ def fold_history(
             fold.take(said)
     fold.take([(change.sequence, change) for change in in_sequence(late)])
     told.finish()
-    columns = dict.fromkeys((*reader.keys, *reader.columns, START, END))
+    columns = dict.fromkeys((*reader.keys, *told.columns, START, END))
     settled = chosen[0][0].end if chosen and snapshots and begun else None
     return ExpectedHistory((*reader.keys, START), tuple(columns), fold.versions(), begins, settled)
 

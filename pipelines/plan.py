@@ -29,12 +29,14 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from conf.errors import DoubledPositions, PositionGap
 from conf.model import CutLimits
 from connectors.base import Cut
 from pipelines.choice import Choice, TableStream
+from pipelines.frame_sizes import FrameSizes
 from pipelines.rules import StreamRules
 from pipelines.updates import Frames, Updates, by_stream, read_frames, spans_of
 
@@ -145,7 +147,7 @@ class Planner:
         *,
         before: int | None = None,
         past: int | None = None,
-        mean_frame_bytes: float = 0.0,
+        sizes: FrameSizes | None = None,
         at_least: int = 0,
         beyond: int = -1,
     ) -> Plan:
@@ -155,8 +157,7 @@ class Planner:
             limits: Bounds of the cut, counted in frames of the table's stream.
             before: Hold before this position: the cut ends at the last update that ended before the one it lies in.
             past: With ``every_update``: a position the table cannot take. The cut is of the first snapshot behind it.
-            mean_frame_bytes: Size of an average frame, to keep the cut under ``limits.max_bytes``: bronze's small
-                columns do not tell sizes. 0 leaves the bound to ``limits.max_frames``.
+            sizes: Of frames, to keep the cut under ``limits.max_bytes``; without, only ``limits.max_frames`` counts.
             at_least: So many frames may be in a cut whatever the limits say.
             beyond: A cut may go to the first end of an update behind this position, whatever the limits say.
 
@@ -170,8 +171,8 @@ class Planner:
         horizon = _horizon(waiting, state.open_since(self._epoch), before)
         usable = waiting[: np.searchsorted(waiting["end"], horizon)]
         choice = state.choose(usable, past)
-        most = max(at_least, _most_frames(limits, mean_frame_bytes))
-        cut = _cut(state.stream, state.applied, choice, most, beyond)
+        count = max(_within(limits, choice.updates, sizes), _of_frames(at_least, choice.updates))
+        cut = _cut(state.stream, state.applied, choice, count, beyond)
         return self._plan(state, cut, waiting, choice)
 
     def position(self, table: str) -> int:
@@ -251,18 +252,30 @@ def _horizon(waiting: Updates, open_since: int | None, before: int | None) -> in
     return int(across.min()) if len(across) else nearest
 
 
-def _most_frames(limits: CutLimits, mean_frame_bytes: float) -> int:
-    if mean_frame_bytes <= 0:
-        return limits.max_frames
-    return min(limits.max_frames, int(limits.max_bytes / mean_frame_bytes))
+def _within(limits: CutLimits, updates: Updates, sizes: FrameSizes | None) -> int:
+    """Return how many of the updates, from the first, the limits of a cut allow."""
+    count = _of_frames(limits.max_frames, updates)
+    if sizes is None:
+        return count
+    landed = np.cumsum(_frames(updates) * sizes.of(updates["end"]))
+    return min(count, int(np.searchsorted(landed, limits.max_bytes, side="right")))
 
 
-def _cut(stream: str, applied: int, choice: Choice, most_frames: int, beyond: int) -> Cut | None:
+def _of_frames(most: int, updates: Updates) -> int:
+    """Return how many of the updates, from the first, have so many frames at most."""
+    return int(np.searchsorted(np.cumsum(_frames(updates)), most, side="right"))
+
+
+def _frames(updates: Updates) -> npt.NDArray[np.int64]:
+    frames: npt.NDArray[np.int64] = updates["last"] - updates["first"] + 1
+    return frames
+
+
+def _cut(stream: str, applied: int, choice: Choice, count: int, beyond: int) -> Cut | None:
     if not len(choice.updates):
         return None
-    frames = np.cumsum(choice.updates["last"] - choice.updates["first"] + 1)
     further = int(np.argmax(choice.updates["end"] > beyond)) + 1  # 1 where none is
-    count = max(int(np.searchsorted(frames, most_frames, side="right")), choice.whole, further if beyond >= 0 else 0)
+    count = max(count, choice.whole, further if beyond >= 0 else 0)
     taken = choice.updates[:count]
     in_order = taken[np.argsort(taken["begin"], kind="stable")]
     return Cut(

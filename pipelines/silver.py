@@ -17,7 +17,7 @@ from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.applying.target import Target
-from pipelines.applying.write import apply_cut
+from pipelines.applying.write import apply_cut, take_back_history
 from pipelines.cuts import CutRow, from_commit
 from pipelines.places import Place, Places
 from pipelines.store import open_table
@@ -112,6 +112,11 @@ class SilverTable:
         with named_errors(self.name):
             apply_cut(self.target, frames, context, cut, survey)
         return self._read_back(cut)
+
+    def take_back_history(self) -> None:
+        """Let the history go no further than the table. Safe to repeat. Raises RebuildNeeded where it cannot."""
+        with named_errors(self.name):
+            take_back_history(self.target)
 
     def _read_back(self, cut: Cut) -> CutRow | None:
         opened = open_table(self.place)

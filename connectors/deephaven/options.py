@@ -40,7 +40,8 @@ class DeephavenTable(Table):
         columns: Columns to subscribe; none means all.
         filter: Rows to subscribe, as an expression of the source; empty means all.
         every: Seconds from the end of one snapshot to asking for the next, with ``snapshot_only``.
-        apply: With ``updates_only``: append each change to a ``log``, or ``upsert`` rows.
+        apply: With ``updates_only``: append each change to a ``log``, or ``upsert`` rows by their row keys, which must
+            outlive connections then: no snapshot ever corrects a row.
         decimals: Scale of BigDecimal columns that are to be decimal(38, scale); others become text.
     """
 
@@ -80,8 +81,8 @@ class DeephavenTable(Table):
             missing = [name for name in names if self.columns and name not in self.columns]
             if missing:
                 raise ValueError(f"{setting} among columns, which lack {', '.join(missing)}")
-        if self.keys and self.keeps_log:
-            raise ValueError("keys with apply = upsert: a log has none")
+        if self.keys and self.mode is SubscribeMode.UPDATES_ONLY:
+            raise ValueError("keys with a mode that has snapshots: updates alone name rows by their row keys")
         if self.keeps_history and self.keeps_log:
             raise ValueError("stored_as_scd_type = 2 with apply = upsert: a log is a history already")
         if self.keeps_history and self.keys:

@@ -18,7 +18,7 @@ from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
-from pipelines.applying.target import Target
+from pipelines.applying.target import Opened, Target
 from pipelines.cuts import REBUILT, CommitNote, history_id, newest_notes, position_in, tombstones_id
 from pipelines.store import is_small, open_table
 from pipelines.swap import keep_aside
@@ -121,7 +121,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
     if newest is not None and newest.last_position > job.before:
         if has_told(newest, job.cut):
             return
-        opened = _taken_back(job, newest)
+        opened = _taken_back(target, job.opened, job.before, newest)
     changes = _versions(job) if by_decoder else folded.changes
     try:
         keep_history(
@@ -155,21 +155,32 @@ def has_told(newest: CommitNote, cut: Cut) -> bool:
     return REBUILT in (newest.notes or {}) or left_out == [at for at in cut.left_out if at >= newest.first_position]
 
 
-def _taken_back(job: CutJob, newest: CommitNote) -> DeltaTable | None:
+def take_back_history(target: Target) -> None:
+    """Take back the cut by which a history is ahead of its table, if it is: the table cannot take that one now.
+
+    Raises:
+        RebuildNeeded: As of `_taken_back`.
+    """
+    opened = target.opened()
+    before, newest = position_in(opened.table, target.app_id), opened.history_note
+    if newest is not None and newest.last_position > before:
+        _taken_back(target, opened, before, newest)
+
+
+def _taken_back(target: Target, opened: Opened, before: int, newest: CommitNote) -> DeltaTable | None:
     """Take back the newest cut of a history, to which the table never came; return the history as it is then.
 
     Raises:
         RebuildNeeded: More than that cut is ahead of the table, or it cannot be told what was before.
     """
-    target, before = job.target, job.before
     feed, table = target.feed.name, target.name
-    _, *earlier = islice(newest_notes(job.opened.history), 2)
+    _, *earlier = islice(newest_notes(opened.history), 2)
     is_alone = earlier[0].last_position <= before if earlier else before < 0
     if not is_alone or REBUILT in (newest.notes or {}) or target.connector.sequenced:
         reason = f"its history is at position {newest.last_position} by other decisions, the table at {before}"
         raise RebuildNeeded(reason, feed=feed, table=table)
     app = history_id(feed, table)
-    recorded = Recorded(app, position_in(job.opened.history, app) + 1, newest.taken_back(before).to_json())
+    recorded = Recorded(app, position_in(opened.history, app) + 1, newest.taken_back(before).to_json())
     take_back(target.session, target.history.url, behind=before, recorded=recorded)
     return open_table(target.history)
 

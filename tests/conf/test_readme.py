@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from conf.model import FeedSettings, Settings, Table
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
@@ -42,6 +43,8 @@ def shown(default: Any) -> str:
         *settings_of(Settings),
         *settings_of(FeedSettings),
         *settings_of(Table, "tables.<table>."),
+        *settings_of(DeephavenOptions, "options."),
+        *settings_of(DeephavenTable, "tables.<table>.", beside=Table),
         *settings_of(SbeOptions, "options."),
         *settings_of(SbeTable, "tables.<table>.", beside=Table),
         *settings_of(SqliteCloudOptions, "options."),

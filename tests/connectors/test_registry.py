@@ -110,7 +110,10 @@ def test_all_mistakes_are_told_at_once_with_their_file(settings, tmp_path):
         ('columns = ["A", "A"]', "each of columns once"),
         ('columns = ["A"]\nkeys = ["B"]', "keys among columns, which lack B"),
         ('columns = ["A"]\ndecimals = { B = 2 }', "decimals among columns, which lack B"),
-        ('mode = "updates_only"\nkeys = ["A"]', "keys with apply = upsert: a log has none"),
+        (
+            'mode = "updates_only"\nkeys = ["A"]',
+            "keys with a mode that has snapshots: updates alone name rows by their row keys",
+        ),
         (
             'mode = "updates_only"\nstored_as_scd_type = 2',
             "stored_as_scd_type = 2 with apply = upsert: a log is a history already",

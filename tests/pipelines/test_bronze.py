@@ -4,6 +4,7 @@ import contextlib
 import resource
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -13,11 +14,11 @@ from conf.errors import ConfigError, Fenced, StoreUnavailable
 from connectors.base import ControlFrame, Kind
 from pipelines.bronze import (
     last_position,
-    mean_frame_bytes,
     read_frames,
     read_small_columns,
 )
 from pipelines.bronze_table import SCHEMA
+from pipelines.frame_sizes import FrameSizes
 from pipelines.places import Place
 from pipelines.writer import BronzeWriter, compact
 
@@ -264,10 +265,15 @@ def test_frames_of_one_kind_come_with_their_bodies(place):
     assert list(read_frames(place, kind=Kind.CONTROL, after=0)) == [ControlFrame(4, 2, "quotes", b"second")]
 
 
-def test_the_size_of_a_mean_frame_is_read_from_footers(place):
-    assert mean_frame_bytes(place) == 0.0
-    writer(place).append(rows(0, 100, body=b"x" * 1000))
-    assert 1000 <= mean_frame_bytes(place) <= 1010
+def test_the_size_of_a_frame_is_the_mean_of_its_file(place):
+    one, sizes = writer(place), FrameSizes()
+    one.append(rows(0, 100, body=b"x" * 1000))
+    one.append(rows(100, 10, body=b"x" * 50_000))
+
+    list(read_small_columns(place, sizes=sizes))
+
+    small, large = sizes.of(np.array([99, 100]))
+    assert (round(small, -1), round(large, -3)) == (1000, 50_000)
 
 
 def test_a_feed_that_never_landed_reads_as_empty(place):

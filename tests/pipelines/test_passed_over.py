@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from conf.load import load_settings
 from connectors.base import Cut, Feed
 from pipelines.applying import write
 from pipelines.cuts import CommitNote
-from pipelines.held import quarantined
+from pipelines.held import quarantined, skip
 from pipelines.quarantine import Quarantine
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.verify import Verdict, verify_history, verify_table
@@ -155,6 +156,7 @@ def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_men
     told.history.update([change("update", 1, b=500)])
     told.dies_behind_its_history(monkeypatch, HISTORY)
     assert told.build(**FAILS).keys() == {STREAM}
+    assert [b for k, b, *_ in told.versions() if k == 1] == [1], "a version that the table never had is taken back"
     if rebuilt:
         told.rebuild(FAILS)
         assert told.rows() == {1: ("x", 1), 2: ("y", 0)}
@@ -164,6 +166,23 @@ def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_men
 
     assert (told.rows(), told.verdicts()) == ({1: ("x", 3), 2: ("y", 0)}, {Verdict.EQUAL})
     assert {b: until for k, b, _, until in told.versions() if k == 1} == {1: 4, 500: 5, 3: None}
+
+
+def test_a_skip_outlives_whatever_else_holds_the_table_there(told: Tried) -> None:
+    told.snapshot(b=1)
+    bad = told.history.raw(b"no JSON")
+    told.history.update([change("update", 1, b=3)])
+    assert told.build(**HISTORY)[STREAM].error_class == "UNDECODABLE_FRAME"
+    (hold,) = quarantined(told.places, FEED, STREAM)
+    skip(told.places, FEED, STREAM, hold, now=datetime.now(UTC))
+    unusable = {"unusable": {"condition": "c > 0", "action": "warn"}}
+    assert told.build(**HISTORY, expect=unusable)[STREAM].error_class == "UNUSABLE_EXPECTATION"
+
+    assert told.build(**HISTORY) == {}
+
+    assert (told.rows()[1], told.verdicts()) == (("x", 3), {Verdict.EQUAL})
+    known = {each.position: each.resolution for each in quarantined(told.places, FEED, STREAM)}
+    assert known == {bad: "skipped", bad + 1: "passed"}
 
 
 @pytest.mark.parametrize(

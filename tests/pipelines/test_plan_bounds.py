@@ -10,6 +10,7 @@ import pytest
 from conf.errors import DoubledPositions, PositionGap
 from conf.model import CutLimits
 from connectors.base import Cut
+from pipelines.frame_sizes import FrameSizes
 from pipelines.plan import Plan, Planner, State
 from pipelines.rules import StreamRules
 from tests.support.bronze_rows import bronze
@@ -155,13 +156,16 @@ def test_the_rest_of_a_bounded_cut_comes_in_the_next_one():
     assert (planned.applied, planned.backlog_updates) == (4, 2)
 
 
-def test_bytes_bound_a_cut_through_the_mean_size_of_a_frame():
+@pytest.mark.parametrize(
+    ("sizes", "last"), [({0: 1000.0}, 3), ({0: 100.0, 3: 2000.0}, 4), ({0: 5000.0, 1: 1.0}, 0)], ids=str
+)
+def test_bytes_bound_a_cut_by_the_sizes_of_its_own_frames(sizes: dict[int, float], last: int):
     fed = planner(LOG, bronze(*["1 quotes data whole"] * 10))
 
-    cut = fed.plan("quotes", CutLimits(max_bytes=4096), mean_frame_bytes=1000.0).cut
+    cut = fed.plan("quotes", CutLimits(max_bytes=4400), sizes=FrameSizes(sizes)).cut
 
     assert cut is not None
-    assert cut.last == 3
+    assert cut.last == last
 
 
 @pytest.mark.parametrize(

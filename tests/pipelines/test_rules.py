@@ -156,6 +156,36 @@ def test_a_new_column_of_a_partial_source_waits_for_a_snapshot(spark: SparkSessi
         (ToldTable, {"expect": {"r": {"condition": "a > > 0 (", "action": "warn"}}}, "a condition in SQL"),
         (ToldTable, {"expect": {"r": {"condition": "max(a) > 0", "action": "warn"}}}, "without queries and aggregates"),
         (ToldTable, {"expect": {"r": {"condition": "a IN (SELECT 1)", "action": "warn"}}}, "without queries"),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "row_number() OVER (ORDER BY a) < 3", "action": "warn"}}},
+            "without windows",
+        ),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "a > 0 AND RAND() < 0.5", "action": "warn"}}},
+            r"without rand\(\), which says",
+        ),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "a < unix_timestamp()", "action": "warn"}}},
+            r"without current_timestamp\(\), which dep",
+        ),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "b <= now()", "action": "warn"}}},
+            r"without now\(\), which depends on when",
+        ),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "explode(array(true))", "action": "warn"}}},
+            "which is not of one row",
+        ),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "reflect('java.lang.Math', 'random') > 0", "action": "warn"}}},
+            "runs a program",
+        ),
         (ToldTable, {"expect": {"no-name": rule("a > 0", "warn")}}, "should match pattern"),
         (ToldTable, {"expect": {"unexplained": rule("a > 0", "warn")}}, "no rule can be called unexplained"),
         (DeephavenTable, {"mode": "updates_only", "expect": {"r": rule("a > 0", "warn")}}, "a log has changes"),

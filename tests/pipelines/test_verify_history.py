@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import types as T
 
 from pipelines.bronze_table import SCHEMA, retention_id
 from pipelines.verify import Difference, Verdict, verify_table
 from tests.support.change_model import Change
-from tests.support.told import FEED, STREAM, ToldConnector, gone, put
+from tests.support.told import FEED, KEY, STREAM, ToldConnector, gone, put
 from tests.support.written_history import Version, WrittenHistory
 
 SEQUENCED = ToldConnector(snapshots=False, sequenced=True)
@@ -79,6 +80,22 @@ def test_a_snapshot_ends_what_it_does_not_name_and_leaves_what_is_equal(tmp_path
     versions: list[Version] = [(0, "x", 3, None), (1, "y", 3, 8), (1, "new", 8, None), (2, "z", 3, 9)]
     assert told.verdict([*versions, (4, "early", 1, None)], 9) is Verdict.EQUAL
     assert told.verdict([*versions, (4, "early", 1, 6), (4, "early", 6, None)], 9) is Verdict.DIFFERENT
+
+
+def test_letter_case_that_changes_makes_no_version(tmp_path: Path):
+    told = WrittenHistory(tmp_path)
+    source = told.source
+    for named in ("a", "A"):
+        source.columns(T.StructType([*KEY, T.StructField(named, T.StringType()), T.StructField("b", T.LongType())]))
+        source.connect()
+        source.begin_snapshot()
+        source.snapshot_rows([Change(0, "snapshot", (0, 1), {"lane": 0, "k": 1, named: "x", "b": 0})])  # 3 and 8
+        source.end_snapshot()
+    source.update([Change(0, "update", (0, 1), {"A": "y"})])  # 10
+    source.land()
+
+    assert told.verdict([(1, "x", 3, 10), (1, "y", 10, None)], 10) is Verdict.EQUAL
+    assert told.verdict([(1, "x", 3, 8), (1, "x", 8, 10), (1, "y", 10, None)], 10) is Verdict.DIFFERENT
 
 
 def test_an_altered_version_is_named_by_key_and_where_it_begins(told: WrittenHistory):

@@ -64,10 +64,7 @@ SPACE = Space(
             "a log has neither keys, rules nor history",
             lambda c: c["mode"] != "log" or (c["keys"], c["rules"], c["history"]) == ("none", "none", "1"),
         ),
-        (
-            "of rows that nobody told, updates do not bring the key",
-            lambda c: (c["mode"], c["start"]) != ("upsert", "filled") or c["keys"] == "none",
-        ),
+        ("updates alone name rows by their row keys", lambda c: c["mode"] != "upsert" or c["keys"] == "none"),
         (
             "what a frame's length counts is learned of the schema that ships here",
             lambda c: c["schema"] == "builtin" or c["calibrate"] == "told",
