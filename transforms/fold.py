@@ -40,7 +40,8 @@ def check_key(key: T.StructType, *, table: str) -> None:
     """
     for field in key:
         if isinstance(field.dataType, _REFUSED):
-            raise UnusableKey(f"{field.name} is {field.dataType.simpleString()}, which cannot be a key", table=table)
+            kind = field.dataType.simpleString()
+            raise UnusableKey(f"{field.name} is {kind}, which cannot be a key: set another key, or type", table=table)
 
 
 def fold(

@@ -120,6 +120,9 @@ class SqliteCloudTable(Table):
 
     @model_validator(mode="after")
     def _fits_together(self) -> SqliteCloudTable:
+        floats = [name for name in self.keys if self.types.get(name) == "double"]
+        if floats:
+            raise ValueError(f"keys of any type but double, unlike {floats[0]}: 0.0 and -0.0 are one number")
         if not self.channel:
             return self
         if self.source or self.types or self.keys or self.key_collation != "binary":

@@ -47,6 +47,7 @@ def test_a_table_is_a_state_and_a_channel_a_log_of_what_was_said() -> None:
         {"channel": "c", "expect": {"said": {"condition": "payload IS NOT NULL", "action": "warn"}}},
         {"key_collation": "rtrim"},
         {"keys": ["id", "ID"]},
+        {"keys": ["id"], "types": {"id": "double"}},
     ],
     ids=str,
 )
