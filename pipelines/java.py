@@ -21,8 +21,8 @@ SUPPORTED = (17, 21)
 _INSTALL = "Install Java 17 or 21 and set JAVA_HOME to it, or put its java first on the PATH."
 
 
-def check_java(environ: Mapping[str, str]) -> None:
-    """Pass if the Java that Spark will run is a supported one.
+def check_java(environ: Mapping[str, str]) -> str:
+    """Pass if the Java that Spark will run is a supported one; return what it says of its version.
 
     Raises:
         SparkUnavailable: There is no Java, it does not run, or its version is not in `SUPPORTED`.
@@ -37,6 +37,7 @@ def check_java(environ: Mapping[str, str]) -> None:
         raise SparkUnavailable(f"{java} does not tell its version. {_INSTALL}")
     if int(found[1]) not in SUPPORTED:
         raise SparkUnavailable(f"{java} is Java {found[1]}, which Spark 4.2 does not run on. {_INSTALL}")
+    return shown.stderr + shown.stdout
 
 
 def _find_java(environ: Mapping[str, str]) -> str:

@@ -32,33 +32,12 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
 
 from conf.errors import ApplyError, SparkUnavailable
+from pipelines.class_archive import archive_path, using_archive
+from pipelines.jars import DELTA, jar_options
 from pipelines.java import JvmOutput, check_java
 
 if TYPE_CHECKING:
     from conf.model import Settings
-
-DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
-"""Maven coordinate of the Delta JARs that fit the pinned pyspark."""
-
-SHIPPED_WITH_SPARK = (
-    "com.fasterxml.jackson.core:*",
-    "com.fasterxml.jackson.datatype:*",
-    "com.github.luben:zstd-jni",
-    "com.google.code.findbugs:jsr305",
-    "commons-logging:*",
-    "commons-pool:*",
-    "io.airlift:aircompressor",
-    "javax.annotation:javax.annotation-api",
-    "org.apache.hadoop:hadoop-client-api",
-    "org.apache.hadoop:hadoop-client-runtime",
-    "org.apache.logging.log4j:*",
-    "org.apache.parquet:*",
-    "org.locationtech.jts:*",
-    "org.roaringbitmap:*",
-    "org.slf4j:*",
-    "org.xerial.snappy:*",
-)
-"""Dependencies of `DELTA` not to fetch again: Spark has them, and newer. 13 of 87 MB are left."""
 
 EXACT = {
     "spark.sql.session.timeZone": "UTC",
@@ -133,7 +112,7 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
     except PySparkRuntimeError:
         if "spark.remote" in options:
             return _connect(options["spark.remote"], options)
-        return _start({**options, **_jars(options), "spark.app.name": app})
+        return _start({**options, **jar_options(options), "spark.app.name": app})
     return _adapted(own_session(running), options)
 
 
@@ -226,24 +205,13 @@ def _await_server(remote: str) -> None:
             raise SparkUnavailable(f"no Spark Connect server answers at {remote}") from None
 
 
-def _jars(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that make Spark fetch the Delta JARs, unless the settings bring them."""
-    packages, jars = options.get("spark.jars.packages", ""), options.get("spark.jars", "")
-    if "delta-spark" in packages + jars:
-        return {}
-    excludes = [*SHIPPED_WITH_SPARK, *filter(None, [options.get("spark.jars.excludes")])]
-    return {
-        "spark.jars.packages": ",".join(filter(None, [DELTA, packages])),
-        "spark.jars.excludes": ",".join(excludes),
-    }
-
-
 def _start(options: Mapping[str, str]) -> SparkSession:
     """Start a JVM and a session in it, holding back what the JVM prints until the session stands."""
     # Without it, Spark looks for "python3" on the PATH: another interpreter, without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
-        check_java(os.environ)
+        java = check_java(os.environ)
+        options = {**options, **using_archive(options, archive_path(options, java, os.environ))}
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
     for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):

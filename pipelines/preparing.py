@@ -1,0 +1,95 @@
+"""Makes a machine ready for jobs that start Spark: Delta's JARs are fetched, and Spark's classes archived."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from conf.errors import StoreUnavailable
+from pipelines.class_archive import archive_path, making_archive, using_archive
+from pipelines.jars import CLASS_PATH, jar_options
+from pipelines.java import check_java
+from pipelines.spark import SESSION, own_session, start_spark, stop_spark
+from transforms.changes import from_arrow
+from transforms.merge import AT_HAND, OP, POSITION, Recorded, append, merge
+from transforms.sql import path_table
+
+if TYPE_CHECKING:
+    from conf.model import Settings
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What preparing came to.
+
+    Args:
+        archive: Where the classes are.
+        size: Of the archive, in bytes.
+        seconds: In which Spark has started with it.
+    """
+
+    archive: Path
+    size: int
+    seconds: float
+
+
+def prepare(settings: Settings) -> Prepared:
+    """Fetch what is not there yet, and make the archive anew. Starts Spark two or three times. Safe to repeat.
+
+    The archive counts once a Spark has started with it. Jobs that run meanwhile go on with the one they have.
+
+    Raises:
+        SparkUnavailable: Spark does not start, without the archive or with it.
+        StoreUnavailable: The archive cannot be written.
+    """
+    options = {**SESSION, **settings.spark}
+    if CLASS_PATH not in jar_options(options):
+        _started(settings, {})
+    options |= jar_options(options)
+    archive = archive_path(options, check_java(os.environ), os.environ)
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix="new-") as folder:
+            made = Path(folder, archive.name)
+            _started(settings, making_archive(settings.spark, made))
+            seconds = _started(settings, using_archive(settings.spark, made))
+            size = made.stat().st_size
+            made.replace(archive)
+    except OSError as error:
+        raise StoreUnavailable(f"{archive.parent}: {error}") from error
+    return Prepared(archive, size, seconds)
+
+
+def _started(settings: Settings, options: dict[str, str]) -> float:
+    """Start Spark with more options, let it apply a few rows, and end it; return the seconds of the start."""
+    began = monotonic()
+    session = start_spark(
+        settings.model_copy(update={"spark": {**settings.spark, **options}}), app="silverfold prepare"
+    )
+    seconds = monotonic() - began
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            _apply_a_few_rows(own_session(session), f"{folder}/t")
+    finally:
+        stop_spark(session)
+    return seconds
+
+
+def _apply_a_few_rows(session: SparkSession, path: str) -> None:
+    """Do what a small cut does: the classes of it are those that count."""
+    rows = pa.table({OP: ["insert"], POSITION: [1], "k": [1], "v": ["a"]})
+    kind = from_arrow_schema(rows.schema)
+    append(from_arrow(session, rows, kind).drop(OP), path, recorded=Recorded("prepare", 1))
+    for position in (2, 3):
+        newer = rows.set_column(1, POSITION, pa.array([position]))
+        recorded = Recorded("prepare", position)
+        merge(from_arrow(session, newer, kind), path_table(path), keys=["k"], recorded=recorded, options=AT_HAND)
+    session.read.format("delta").load(path).collect()
