@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from conf.names import folded
 from connectors.base import Connector, Feed
 
 RowSettings: TypeAlias = Mapping[str, str | list[str]]
@@ -31,8 +32,11 @@ def decided(settings: RowSettings) -> RowSettings:
 
 
 def differing(then: RowSettings, now: RowSettings) -> list[str]:
-    """Return which of the settings of today say something else than they did. Lists are in any order."""
-    return [name for name, value in now.items() if name in then and _meant_by(then[name]) != _meant_by(value)]
+    """Return which of the settings of today say something else than they did.
+
+    Lists are in any order, and keys in any letter case, as columns are.
+    """
+    return [name for name, value in now.items() if name in then and _meant(name, then[name]) != _meant(name, value)]
 
 
 def otherwise(setting: str, then: RowSettings, now: RowSettings, *, what: str) -> str:
@@ -41,8 +45,10 @@ def otherwise(setting: str, then: RowSettings, now: RowSettings, *, what: str) -
     return f"{setting} is {is_now}, {what} was built with {was}"
 
 
-def _meant_by(value: str | list[str]) -> object:
-    return sorted(value) if isinstance(value, list) else value
+def _meant(name: str, value: str | list[str]) -> object:
+    if not isinstance(value, list):
+        return value
+    return sorted(map(folded, value) if name == "keys" else value)
 
 
 def _shown(value: str | list[str]) -> str:

@@ -20,6 +20,7 @@ from connectors.sbe.options import SbeTable
 from connectors.sqlitecloud.options import SqliteCloudTable
 from pipelines.cuts import CommitNote, newest_note
 from pipelines.rebuild import Rebuild
+from pipelines.row_settings import differing
 from pipelines.status import read_status
 from pipelines.store import open_table
 from pipelines.swap import Live
@@ -274,3 +275,8 @@ def test_a_table_whose_settings_changed_is_rebuilt_up_to_what_holds_it_later(
     assert market.is_equal()
     held = market.built.build()["t"]
     assert held.error_class == {"a rule": "EXPECTATION_FAILED", "a frame": "UNDECODABLE_FRAME"}[fault]
+
+
+def test_keys_are_the_same_in_any_order_and_letter_case() -> None:
+    assert differing({"keys": ["id", "b"]}, {"keys": ["B", "ID"]}) == []
+    assert differing({"deletes": ["Cancel"]}, {"deletes": ["cancel"]}) == ["deletes"]
