@@ -14,7 +14,7 @@ def prepare(ctx: typer.Context) -> None:
     """Fetch Delta's JARs, and archive the classes that Spark loads, so that it starts in half the time.
 
     Worth it on a machine that runs scheduled jobs, and in an image, which needs no network for JARs then. The archive
-    takes some 150 MB in `~/.cache/silverfold` (`$XDG_CACHE_HOME/silverfold`) and is used by every job of this user
+    takes some 200 MB in `~/.cache/silverfold` (`$XDG_CACHE_HOME/silverfold`) and is used by every job of this user
     that starts Spark; it can be removed at any time. Run this again after an update of Java, Spark or silverfold.
 
     Exit code 3 when Spark does not start.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -186,12 +187,9 @@ class FeedBuild:
     def _held(self, name: str) -> SilverfoldError | None:
         """Return what holds a table for which there is no cut; a history that is ahead of it is taken back."""
         fault = self._stops[name].fault
-        if fault is None or self._bound(name) == self.before:
-            return fault
-        try:
-            self.tables[name].take_back_history()
-        except RebuildNeeded as error:
-            return error
+        if fault is not None and self._bound(name) != self.before:
+            with suppress(RebuildNeeded):  # where it cannot be, the next cut says so
+                self.tables[name].take_back_history()
         return fault
 
     def _plan(self, name: str) -> Plan:
@@ -311,12 +309,10 @@ class FeedBuild:
         knows one thing of a position, and is not to forget that.
         """
         quarantine, is_frame = self._quarantine[name], isinstance(fault, UndecodableFrame)
-        if isinstance(fault, UndecodableFrame):
-            position = fault.position
-        else:
-            left_out = quarantine.left_out(cut)
-            position = next((begin for begin in cut.begins if begin not in left_out), -1)
-        if position < 0:
+        left_out = quarantine.left_out(cut)
+        begins = (begin for begin in cut.begins if begin not in left_out)
+        position = fault.position if isinstance(fault, UndecodableFrame) else next(begins, None)
+        if position is None:
             return False
         found = Hold(
             position=position,

@@ -17,7 +17,7 @@ from pipelines.jars import CLASS_PATH
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 _USED, _MADE = "-XX:SharedArchiveFile=", "-XX:ArchiveClassesAtExit="
-_QUIET = "-Xlog:disable"
+_QUIET = "-Xlog:cds*=off"
 """Java would list every class that cannot be archived, and say so of an archive that does not fit."""
 
 

@@ -42,7 +42,7 @@ def test_each_java_and_each_class_path_has_an_archive_of_its_own(tmp_path: Path)
 
 def test_an_archive_that_is_there_is_used_beside_other_options(archive: Path) -> None:
     used = using_archive({JVM: "-Xint"}, archive)
-    assert used == {JVM: f"-Xint -XX:SharedArchiveFile={archive} -Xlog:disable"}
+    assert used == {JVM: f"-Xint -XX:SharedArchiveFile={archive} -Xlog:cds*=off"}
 
 
 def test_no_archive_is_used_that_is_not_there_or_beside_one_that_the_options_name(archive: Path) -> None:
