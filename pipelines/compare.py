@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal, localcontext
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -19,6 +21,8 @@ Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[Any, ...]
 
 RANGE_ROWS: Final = 65_536
+_MOST_DIGITS: Final = 100
+
 SHOWN: Final = 10
 """How many differences are kept to be shown, and as many ranges."""
 
@@ -87,6 +91,47 @@ def compare(keys: Sequence[str], columns: Sequence[str], expected: Sequence[Row]
         if differing or left.keys[mine] != right.keys[theirs]:
             _look_closer(result, left, right, (mine, theirs), differing)
     return result
+
+
+def as_held(rows: Sequence[Row], schema: pa.Schema) -> list[Row]:
+    """Return the rows with numbers and days as columns of another width have them, where they have them exactly.
+
+    A column stays as wide as it was once, and is not yet as wide as a setting says that has just been changed.
+    """
+    held = {field.name: _HELD[kind] for field in schema for kind in _HELD if kind(field.type)}
+    scales = {field.name: field.type.scale for field in schema if pa.types.is_decimal(field.type)}
+    return [
+        {name: held[name](value, scales.get(name, 0)) if name in held else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def _as_decimal(value: Any, scale: int) -> Any:
+    if type(value) not in (int, Decimal):
+        return value
+    with localcontext(prec=_MOST_DIGITS):
+        scaled = Decimal(value).quantize(Decimal(1).scaleb(-scale))
+    return scaled if scaled == value else value
+
+
+def _as_whole(value: Any, _scale: int) -> Any:
+    return int(value) if isinstance(value, Decimal) and value == int(value) else value
+
+
+def _as_double(value: Any, _scale: int) -> Any:
+    return float(value) if type(value) is int and abs(value) < 1 << 31 else value
+
+
+def _as_moment(value: Any, _scale: int) -> Any:
+    return datetime.combine(value, time()) if type(value) is date else value
+
+
+_HELD: Final[Mapping[Callable[[pa.DataType], bool], Callable[[Any, int], Any]]] = {
+    pa.types.is_decimal: _as_decimal,
+    pa.types.is_integer: _as_whole,
+    pa.types.is_float64: _as_double,
+    pa.types.is_timestamp: _as_moment,
+}
 
 
 class _Side:

@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 
 from connectors.base import Connector, Feed, Keeps
 from pipelines import ledger
-from pipelines.bronze_table import retained_from
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.store import naming_the_store, open_table
@@ -277,38 +276,6 @@ def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
     known = [row for row in read_cuts(places, feed) if row.table in tables]
     have = {(row.table, row.delta_version, row.last_position) for row in known}
     return [*known, *_missing(places, feed, tables, have)]
-
-
-def begins_at(places: Places, connector: Connector, feed: Feed, table: str) -> int:
-    """Return the position from which on a table has every update, though bronze was dropped before it; 0 for all.
-
-    Only a table without snapshots that is added to a feed so late begins in the middle: any other begins with a
-    snapshot, and while such a table is in the feed nothing is dropped. Raises StoreUnavailable.
-    """
-    floor = retained_from(places.bronze(feed.name), feed.name)
-    if not floor or connector.has_snapshots(feed.tables[table]):
-        return 0
-    cuts = standing(all_cuts(places, feed.name, [table]))
-    if cuts:
-        return floor if cuts[0].first_position >= floor else 0
-    return floor if position_reached(places, feed.name, table) < 0 else 0
-
-
-REBUILT, HISTORY_BEGINS = "rebuilt", "history_begins"
-"""Notes of the cut that a rebuild puts in the stead of all others: that it did; from where on it made the history."""
-
-
-def history_begins_at(places: Places, feed: str, table: str) -> int:
-    """Return the position at which a rebuild let a table's history begin anew; 0 where none did.
-
-    The history's own log says so first, as a rebuild writes the history before the table; but it forgets in time.
-    Raises StoreUnavailable.
-    """
-    for cuts in (cuts_in_log(places.history(feed, table), table), standing(all_cuts(places, feed, [table]))):
-        rebuilt = [cut for cut in cuts if REBUILT in cut.notes]
-        if rebuilt:
-            return rebuilt[-1].notes.get(HISTORY_BEGINS, 0)
-    return 0
 
 
 def standing(rows: Iterable[CutRow]) -> list[CutRow]:

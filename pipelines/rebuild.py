@@ -37,15 +37,12 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift
 from conf.model import Settings
 from connectors.base import Connector, Feed
+from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
 from pipelines.bronze_table import retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.cuts import (
-    HISTORY_BEGINS,
-    REBUILT,
     CommitNote,
     app_id,
-    begins_at,
-    history_begins_at,
     history_id,
     newest_note,
     read_cuts,

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict
 from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
+from pipelines.beginnings import begins_at
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, app_id, begins_at, last_cuts
+from pipelines.cuts import CutRow, app_id, last_cuts
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.kept_aside import read_aside
 from pipelines.marks import CLOSED, Mark, connection_marks
@@ -163,7 +164,7 @@ class Built:
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
         versions: In its history.
-        begins_at: `pipelines.cuts.begins_at`.
+        begins_at: `pipelines.beginnings.begins_at`.
     """
 
     exists: bool = False

@@ -54,7 +54,7 @@ def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
     before = version_of(live.place)
     with _naming_moves(note.table):
         _overwrite(rows, note, live)
-    if live.position == note.last_position and version_of(live.place) == before:
+    if live.position >= note.last_position and version_of(live.place) == before:
         with _naming_moves(note.table):
             _note(rows.sparkSession, note, live.place, before)
     return _found(note, live, before)
@@ -74,9 +74,14 @@ def keep_aside(rows: DataFrame, place: Place, *, table: str) -> int:
         overwrite(rows, place.url, metadata=ours)
     opened = open_table(place)
     assert opened is not None, "it was written"
+    if opened.version() == before:  # no rows have replaced no rows: Delta had nothing to commit
+        return before
     with naming_the_store(place):
         commits = opened.history(opened.version() - before)
-    return next(int(each["version"]) for each in commits if each.get("userMetadata") == ours)
+    found = next((int(each["version"]) for each in commits if each.get("userMetadata") == ours), None)
+    if found is None:
+        raise Overtaken("another process wrote the rows aside meanwhile", table=table)
+    return found
 
 
 def version_of(place: Place) -> int:

@@ -38,6 +38,7 @@ from pyarrow.fs import FileSelector, PyFileSystem
 from conf.errors import PositionGap, QueryFailed
 from conf.model import CutLimits
 from connectors.base import Connector, Cut, Feed
+from pipelines.beginnings import history_rebuilt
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.cuts import CutRow, all_cuts, app_id, cuts_in_log, history_id, standing
 from pipelines.places import Place, Places, history_of
@@ -179,6 +180,10 @@ class _Cuts:
 
     def _shown_history(self, table: str, name: str, row: CutRow, position: int) -> _Shown:
         if not self.connector.sequenced:
+            rebuilt = history_rebuilt(self.places, self.feed.name, table)
+            if rebuilt is not None and row.last_position < rebuilt.first_position:
+                why = f"{self._called(name)} begins at position {rebuilt.first_position}: it was made anew from there"
+                return _Shown(name, why=why)
             return _Shown(name, until=row.last_position)
         place, app = self.places.history(self.feed.name, table), history_id(self.feed.name, table)
         cut = _newest(standing(cuts_in_log(place, table)), row.last_position)

@@ -263,12 +263,13 @@ def _folding_finds_errors(target: Target) -> bool:
 
 def _remedy(target: Target) -> str:
     """Say what can be done about columns that the table cannot have."""
+    rebuild = f"`silverfold rebuild {target.feed.name} {target.name}`"
     if target.upsert:
         return (
-            ": put it back, at the source or in the settings, or let a feed of another name take what comes from now on"
+            f": if settings say so, {rebuild} makes a new table; if the source does, put it back there, or let a feed "
+            "of another name take what comes from now on"
         )
     begun = " and lets its history begin there" if target.table.keeps_history else ""
-    rebuild = f"`silverfold rebuild {target.feed.name} {target.name}`"
     return f": {rebuild} makes a new table of the newest snapshot{begun}"
 
 

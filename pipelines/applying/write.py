@@ -19,7 +19,8 @@ from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
 from pipelines.applying.target import Opened, Target
-from pipelines.cuts import REBUILT, CommitNote, history_id, newest_notes, position_in, tombstones_id
+from pipelines.beginnings import REBUILT
+from pipelines.cuts import CommitNote, history_id, newest_notes, position_in, tombstones_id
 from pipelines.store import is_small, open_table
 from pipelines.swap import keep_aside
 from transforms.changes import DELETE, INSERT, complete, typed_as

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import pipelines.compare
-from pipelines.compare import Cell, Comparison, KeyRange, compare
+from pipelines.compare import Cell, Comparison, KeyRange, as_held, compare
 
 
 def found(rows: list[dict[str, Any]]) -> pa.Table:
@@ -69,6 +71,26 @@ def test_values_that_are_one_do_not_differ(mine: float | None, theirs: float | N
 @pytest.mark.parametrize(("mine", "theirs"), [(None, 0.0), (math.nan, None), (1, 1.0), (True, 1.0)])
 def test_values_of_another_kind_differ(mine: Any, theirs: float | None):
     assert compared([row(1, mine)], [row(1, theirs)]).cells == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "held"),
+    [
+        (8, pa.decimal128(24, 2), Decimal("8.00")),
+        (Decimal("8.5"), pa.decimal128(24, 2), Decimal("8.50")),
+        (Decimal("8.125"), pa.decimal128(24, 2), Decimal("8.125")),  # it does not fit
+        (Decimal("3.00"), pa.int64(), 3),
+        (Decimal("3.5"), pa.int64(), Decimal("3.5")),
+        (7, pa.float64(), 7.0),
+        (True, pa.float64(), True),
+        ("8", pa.decimal128(24, 2), "8"),
+        (date(2024, 5, 1), pa.timestamp("us"), datetime(2024, 5, 1)),
+        (None, pa.decimal128(24, 2), None),
+    ],
+)
+def test_numbers_and_days_are_as_a_column_of_another_width_has_them(value: Any, kind: pa.DataType, held: Any):
+    (found,) = (row["v"] for row in as_held([{"k": 1, "v": value}], pa.schema([("k", pa.int32()), ("v", kind)])))
+    assert (found, type(found)) == (held, type(held))
 
 
 def test_a_column_the_table_lacks_is_null_there():

@@ -172,6 +172,26 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
+def test_a_build_that_dies_as_nothing_is_aside_any_more_is_gone_on_from_and_the_table_rebuilt(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rows have replaced no rows then: Delta commits nothing."""
+    built, history = market(spark, warehouse)
+    history.update("t", modified={2: {"s": "b"}})
+    built.land(history)
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "_write_table", dying(write._write_table, after=False))
+        with pytest.raises(Died):
+            built.build()
+
+    assert built.build() == {}
+
+    rows = {1: {"v": 1, "s": "a"}, 2: {"v": 2, "s": "b"}}
+    assert (built.rows("t"), kept(built), is_settled(built.places, FEED, "t")) == (rows, {}, True)
+    Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "a").run()
+    assert (built.rows("t"), kept(built)) == (rows, {})
+
+
 def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: SparkSession, warehouse: Path) -> None:
     built, history = market(spark, warehouse)
     history.update("t", modified={2: {"s": "b"}})

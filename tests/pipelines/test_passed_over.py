@@ -168,6 +168,26 @@ def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_men
     assert {b: until for k, b, _, until in told.versions() if k == 1} == {1: 4, 500: 5, 3: None}
 
 
+def test_a_table_without_rows_is_rebuilt_again_though_its_history_was_ahead(
+    told: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history that is taken back to nothing records a position above its table's."""
+    told.history.begin_snapshot()
+    told.history.end_snapshot()
+    assert told.build(**HISTORY) == {}
+    told.history.update([change("insert", 1, a="x", b=500)])
+    told.dies_behind_its_history(monkeypatch, HISTORY)
+    assert told.build(**FAILS).keys() == {STREAM}
+
+    for _ in range(2):
+        told.rebuild(FAILS)
+
+    assert (told.rows(), told.versions()) == ({}, [])
+    told.history.update([change("update", 1, b=3)])
+    assert told.build(**FAILS) == {}
+    assert (told.rows(), told.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
+
+
 def test_a_skip_outlives_whatever_else_holds_the_table_there(told: Tried) -> None:
     told.snapshot(b=1)
     bad = told.history.raw(b"no JSON")
