@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 import pipelines.rebuild
 from conf.load import load_settings
 from connectors.sqlitecloud.connector import CONNECTOR
+from pipelines.cuts import position_reached
 from pipelines.held import quarantined
 from pipelines.rebuild import Rebuild, Rebuilt
+from pipelines.travel import as_of_position
 from pipelines.verify import Verdict, verify_history
 from tests.support.deaths import Died, dying
 from tests.support.sqlitecloud_feed import FEED, SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
@@ -89,6 +91,7 @@ def test_a_state_is_built_from_the_newest_snapshot(spark: SparkSession, warehous
 def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: Path, kind: str) -> None:
     shop, change = before(warehouse, stored_as_scd_type=2), CHANGES[kind]
     assert shop.build(spark) == {}
+    stood = position_reached(shop.places, FEED, "t")
     shop.snapshot(change.columns, change.keys, change.row)
     (held,) = shop.build(spark).values()
     assert held.error_class == change.error
@@ -96,6 +99,8 @@ def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: P
     done = shop.rebuild(spark)
 
     assert done.begins is not None
+    then = as_of_position(shop.places, CONNECTOR, shop.feed, stood)
+    assert (then.versions.keys(), then.missing.keys()) == ({"t"}, {"t__history"})
     assert {each.resolution for each in quarantined(shop.places, FEED, "t")} == {"passed"}
     after = dict(zip(change.columns, change.row, strict=True))
     assert (shop.rows("t"), shop.verdicts()) == ([after], {Verdict.EQUAL})
