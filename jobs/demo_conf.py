@@ -11,9 +11,6 @@ from jobs.demo_tables import TABLES, DemoTable
 
 FEED = "demo"
 
-SHORT_RUN = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
-"""Java compiles quickly rather than thoroughly: in a minute, the thorough compiler takes more time than it gives."""
-
 
 def write_conf(run: Invocation, home: Path, address: str) -> Invocation:
     """Write ``home``/conf for a source at ``address``, and return an invocation that uses it and nothing else.
@@ -26,7 +23,7 @@ def write_conf(run: Invocation, home: Path, address: str) -> Invocation:
     """
     conf = home / "conf"
     (conf / "feeds").mkdir(parents=True)
-    settings = _settings(home / "warehouse", {**SHORT_RUN, **run.settings().spark})
+    settings = _settings(home / "warehouse", run.settings().spark)
     (conf / "settings.toml").write_text("\n".join(settings) + "\n", encoding="utf-8")
     (conf / "feeds" / f"{FEED}.toml").write_text("\n".join(_feed(address)) + "\n", encoding="utf-8")
     environ = {name: value for name, value in run.environ.items() if not name.upper().startswith("SILVERFOLD_")}

@@ -26,7 +26,7 @@ from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, Und
 from connectors.deephaven.tables import LiveTable
 from jobs import cli
 from jobs.context import Invocation
-from jobs.demo_conf import SHORT_RUN, write_conf
+from jobs.demo_conf import write_conf
 from jobs.demo_follow import Follower
 from jobs.demo_receiver import ReceiverProcess
 from jobs.demo_show import Progress
@@ -199,7 +199,6 @@ def test_the_demos_settings_are_its_own_but_for_sparks_options(tmp_path: Path) -
     settings = ours.settings()
     assert settings.warehouse == str(home / "warehouse")
     assert settings.spark["spark.jars.ivy"] == "C:\\ivy"
-    assert settings.spark["spark.driver.extraJavaOptions"] == SHORT_RUN["spark.driver.extraJavaOptions"]
     assert ours.environ == {"HOME": "/home/me"}
     assert list(settings.feeds) == ["demo"]
     _, feed = ours.feed("demo", settings)

@@ -40,10 +40,7 @@ SETTINGS = """
 max_frames = 4  # an update each
 """
 
-A_JVM_OF_ITS_OWN = (
-    '{ "spark.master" = "local[2]", "spark.driver.memory" = "1g", '
-    '"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m" }'
-)
+A_JVM_OF_ITS_OWN = '{ "spark.master" = "local[2]", "spark.driver.memory" = "1g" }'
 
 FEED = """
 connector = "deephaven"
