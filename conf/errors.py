@@ -346,12 +346,17 @@ class SnapshotNeeded(ApplyError):
 
 
 class RebuildNeeded(ApplyError):
-    """The table, or what is beside it, was not built under the settings it has now; what it lacks only bronze has."""
+    """The table, or what is beside it, was not built under the settings it has now; what it lacks only bronze has.
+
+    Args:
+        undo: What helps as well.
+    """
 
     error_class = "REBUILD_NEEDED"
 
-    def __init__(self, reason: str, *, feed: str, table: str) -> None:
-        super().__init__(f"{reason}: run silverfold rebuild {feed} {table}", table=table)
+    def __init__(self, reason: str, *, feed: str, table: str, undo: str = "") -> None:
+        rebuild = f"run silverfold rebuild {feed} {table}"
+        super().__init__(f"{reason}: {f'{undo}, or ' if undo else ''}{rebuild}", table=table)
 
 
 class Overtaken(ApplyError):

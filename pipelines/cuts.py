@@ -56,6 +56,7 @@ class CommitNote:
         left_out: Of a history: positions of frames in the cut that were skipped.
         settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
         aside: Version of the side table that counts from then on; None for none. -1 where it was not told yet.
+        by: Which builder applied it, to be told from others that apply the same cut; empty of a rebuild.
     """
 
     feed: str
@@ -71,6 +72,7 @@ class CommitNote:
     left_out: Sequence[int] = ()
     settings: RowSettings | None = None
     aside: int | None = None
+    by: str = ""
 
     def to_json(self) -> str:
         """Return the text for ``userMetadata``; `CommitNote.from_json` reads it back."""

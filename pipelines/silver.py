@@ -18,7 +18,7 @@ from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.applying.target import Target
 from pipelines.applying.write import apply_cut, take_back_history
-from pipelines.cuts import CutRow, from_commit
+from pipelines.cuts import CommitNote, CutRow, from_commit
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from transforms.faults import named_errors
@@ -123,10 +123,13 @@ class SilverTable:
         found = None if opened is None else opened.transaction_version(self.app_id)
         if opened is None or found is None or found < cut.last:
             raise PositionNotRecorded(f"the log says {found} after a commit for {cut.last}", table=self.name)
-        return _cut_row(opened, cut.last) if found == cut.last else None
+        return _cut_row(opened, cut.last, self.target.token) if found == cut.last else None
 
 
-def _cut_row(opened: DeltaTable, position: int) -> CutRow | None:
-    """Return what the commit that reached the position did, unless it is too long ago."""
-    commits = (from_commit(commit) for commit in opened.history(_RECENT_COMMITS))
-    return next((row for row in commits if row is not None and row.last_position == position), None)
+def _cut_row(opened: DeltaTable, position: int, token: str) -> CutRow | None:
+    """Return what our commit that reached the position did; None where it is another builder's, or too long ago."""
+    for commit in opened.history(_RECENT_COMMITS):
+        note = CommitNote.from_json(commit.get("userMetadata"))
+        if note is not None and note.last_position == position:
+            return from_commit(commit) if note.by == token else None
+    return None

@@ -176,6 +176,7 @@ class CutJob:
             left_out=left_out,
             settings=decided(self.settings),
             aside=aside,
+            by=self.target.token,
         )
         return Recorded(app_id, max(cut.last, behind + 1), note.to_json())
 
@@ -270,7 +271,7 @@ def _remedy(target: Target) -> str:
             "of another name take what comes from now on"
         )
     begun = " and lets its history begin there" if target.table.keeps_history else ""
-    return f": {rebuild} makes a new table of the newest snapshot{begun}"
+    return f": {rebuild} makes a new table of the newest snapshot{begun}; a setting that did it can be put back"
 
 
 def _guesses(target: Target, cut: Cut) -> bool:

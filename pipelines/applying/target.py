@@ -7,8 +7,9 @@ goes on from them only where it replaces all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from uuid import uuid4
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ class Target:
 
     Args:
         start: Returns a session of the JVM that does the work; not called before there is some.
+        token: Unlike any other builder's: its commits are told by it.
     """
 
     start: Callable[[], SparkSession]
@@ -40,6 +42,7 @@ class Target:
     decoder: Decoder
     name: str
     places: Places
+    token: str = field(default_factory=lambda: uuid4().hex)
 
     @cached_property
     def session(self) -> SparkSession:
@@ -165,7 +168,8 @@ def check_built(
         other = differing(then, settings)
         anew = cut.replaces and not target.table.keeps_history
         if other and not anew:
-            raise RebuildNeeded(otherwise(other[0], then, settings, what=what), feed=feed, table=table)
+            reason = otherwise(other[0], then, settings, what=what)
+            raise RebuildNeeded(reason, feed=feed, table=table, undo="put that back")
     if target.table.keeps_history:
         reached = history_reached(opened.history, feed, table)
         if reached < known.last_position:

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connectors.deephaven.connector import CONNECTOR
+from pipelines.cuts import read_cuts
 from pipelines.verify import Verdict, verify_table
-from tests.support.building import Built, table
+from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 
 SMALL = {"small": {"condition": "Qty < 3", "action": "quarantine"}}
@@ -42,3 +43,5 @@ def test_two_builds_at_once_come_to_the_table(
     assert found == [{}, {}]
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
     assert len(built.rows("t")) == (4 if "expect" in settings else 14)
+    cuts = [cut.last_position for cut in read_cuts(built.places, FEED)]
+    assert len(cuts) == len(set(cuts)), "whoever commits a cut lists it, and nobody else"

@@ -86,7 +86,10 @@ def market(spark: SparkSession, warehouse: Path) -> Market:
 def test_other_keys_hold_a_table_until_it_is_rebuilt(market: Market) -> None:
     market.change(keys=("Sym",))
     held = market.update(1, 11)
-    assert str(held) == "t: keys is Sym, the table was built with _row_key: run silverfold rebuild market t"
+    assert (
+        str(held)
+        == "t: keys is Sym, the table was built with _row_key: put that back, or run silverfold rebuild market t"
+    )
     assert market.rows() == {"AAPL": 10, "IBM": 20, "MSFT": 20}
     status = read_status(market.built.places, CONNECTOR, market.built.feed, now=datetime.now(UTC))
     assert status.tables[0].fault is not None
@@ -218,7 +221,7 @@ def test_what_a_rebuild_that_died_has_put_beside_the_table_holds_the_old_setting
         with pytest.raises(Died):
             market.rebuild()
     market.change(**settings)
-    assert "was built with updates_only: run silverfold rebuild" in str(market.update(2, 21))
+    assert "was built with updates_only: put that back, or run silverfold rebuild" in str(market.update(2, 21))
 
     market.rebuild()
     assert market.update(2, 22) is None

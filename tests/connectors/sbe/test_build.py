@@ -311,7 +311,9 @@ def test_a_key_whose_value_has_another_name_holds_the_table_until_it_is_built_an
 
     held = feed.build(spark)["book"]
 
-    assert "value 79 of side is Ask, the table was built with Offer: run silverfold rebuild" in str(held)
+    assert "value 79 of side is Ask, the table was built with Offer: put that back, or run silverfold rebuild" in str(
+        held
+    )
     Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "book", token="t").run()
     assert feed.build(spark) == {}
     assert [(row["side"], row["level"], row["size"]) for row in feed.rows("book")] == [("Ask", 0, 8)]

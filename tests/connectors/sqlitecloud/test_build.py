@@ -154,7 +154,9 @@ def test_a_history_is_not_gone_on_with_as_it_is_read_otherwise_though_a_snapshot
     full.connect(*snapshot_begins(foo), selected(foo, [[1, 6, "x"]]), snapshot_ends(foo))
 
     told = "update_columns is full, the table was built with partial"
-    assert str(full.build(spark)["foo"]) == f"foo: {told}: run silverfold rebuild {full.feed.name} foo"
+    assert (
+        str(full.build(spark)["foo"]) == f"foo: {told}: put that back, or run silverfold rebuild {full.feed.name} foo"
+    )
     assert verify_history(full.places, CONNECTOR, full.feed, "foo").reason == told
     assert partial.build(spark) == {}
     assert verify_history(partial.places, CONNECTOR, partial.feed, "foo").verdict is Verdict.EQUAL

@@ -165,7 +165,7 @@ def test_what_is_read_otherwise_from_now_on_holds_the_table_until_it_is_rebuilt(
 
     held = build(spark, places, feed(tables=tables, **now))["albums"]
 
-    assert str(held) == f"albums: {told}: run silverfold rebuild {FEED} albums"
+    assert str(held) == f"albums: {told}: put that back, or run silverfold rebuild {FEED} albums"
     assert verify_table(places, CONNECTOR, feed(tables=tables, **now), "albums").reason == told
     assert build(spark, places, feed(tables=tables, **then)) == {}
 
