@@ -62,6 +62,8 @@ _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
 
 
+_FILE_GONE = "FileNotFoundException"
+
 _OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
 """What holds a table for good whose columns or keys are not those of the source."""
 
@@ -162,6 +164,10 @@ class Rebuild:
             for _ in range(_ATTEMPTS):
                 with suppress(TableMoved):
                     return self._attempt()
+        except ApplyError as error:
+            if _FILE_GONE in str(error) and all(open_table(part.built) is None for part in self._parts()):
+                raise Overtaken("another rebuild of it began meanwhile, which goes on", table=self.table) from error
+            raise
         finally:
             self._tidy()
         raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile; try again", table=self.table)

@@ -7,15 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 import pipelines.rebuild
 import pipelines.swap
-from conf.errors import ApplyError, PositionGap
+from conf.errors import ApplyError, Overtaken, PositionGap
+from conf.load import load_settings
+from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
+from connectors.deephaven.options import DeephavenOptions
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.rebuild import Rebuild, Rebuilt
@@ -294,3 +297,14 @@ def test_a_table_may_be_empty_before_and_after(
         (Verdict.EQUAL, last),
     )
     assert sorted(market.built.rows("quotes")) == list(after)
+
+
+def test_a_rebuild_whose_files_another_one_has_removed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(self: Rebuild) -> Rebuilt:
+        raise ApplyError("Spark: Caused by: java.io.FileNotFoundException: …/_delta_log/0.json", table=self.table)
+
+    monkeypatch.setattr(Rebuild, "_attempt", lose)
+    settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(tmp_path)})
+    feed = Feed(FEED, "deephaven", "unused", DeephavenOptions(), {"quotes": table()})
+    with pytest.raises(Overtaken, match="another rebuild of it began meanwhile"):
+        Rebuild(cast(Any, None), settings, CONNECTOR, feed, "quotes", "a").run()
