@@ -56,6 +56,7 @@ class CommitNote:
         left_out: Of a history: positions of frames in the cut that were skipped.
         settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
         aside: Version of the side table that counts from then on; None for none. -1 where it was not told yet.
+        keeps_history: The table kept a history then; None in notes of before that was said.
         by: Which builder applied it, to be told from others that apply the same cut; empty of a rebuild.
     """
 
@@ -72,6 +73,7 @@ class CommitNote:
     left_out: Sequence[int] = ()
     settings: RowSettings | None = None
     aside: int | None = None
+    keeps_history: bool | None = None
     by: str = ""
 
     def to_json(self) -> str:

@@ -26,6 +26,7 @@ the second takes the first one's files away, and the first fails.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -44,7 +45,9 @@ from pipelines.cuts import (
     CommitNote,
     app_id,
     history_id,
+    history_reached,
     newest_note,
+    position_in,
     read_cuts,
     recorded_position,
     restore,
@@ -216,11 +219,18 @@ class Rebuild:
             _Part(side.silver(feed, table), live.silver(feed, table), app_id(feed, table)),
         ]
 
+    def _beside(self) -> Iterator[int]:
+        """Yield how far what is beside the table has come; of a history, what its newest cut says."""
+        for part in self._parts()[:-1]:
+            is_history = part.app == history_id(self.feed.name, self.table)
+            opened = open_table(part.live)
+            yield history_reached(opened, self.feed.name, self.table) if is_history else position_in(opened, part.app)
+
     def _attempt(self) -> Rebuilt:
         parts = self._parts()
         live = [Live(part.live, part.app, recorded_position(part.live, part.app)) for part in parts]
         table = live[-1].position  # what is beside it may be ahead by a cut that it never came to, and cannot take now
-        goal = max(each.position for each in live) if table < 0 or self.connector.sequenced else table
+        goal = max(table, *self._beside()) if table < 0 or self.connector.sequenced else table
         if goal < self._floor():  # what led there was dropped while the table was not in the feed
             goal = -1
         if goal >= 0 and recorded_position(parts[-1].built, parts[-1].app) > goal:
@@ -325,6 +335,7 @@ class Rebuild:
             updates=sum(cut.updates for cut in cuts),
             notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
             settings=newest.settings,
+            keeps_history=self._keeps_history,
         )
 
 

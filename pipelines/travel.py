@@ -40,7 +40,7 @@ from conf.model import CutLimits
 from connectors.base import Connector, Cut, Feed
 from pipelines.beginnings import history_rebuilt
 from pipelines.bronze import last_position, read_small_columns
-from pipelines.cuts import CutRow, all_cuts, app_id, cuts_in_log, history_id, standing
+from pipelines.cuts import CutRow, all_cuts, app_id, cuts_in_log, history_id, history_reached, standing
 from pipelines.places import Place, Places, history_of
 from pipelines.plan import Planner
 from pipelines.rules import StreamRules
@@ -179,13 +179,18 @@ class _Cuts:
         return [self._shown_history(table, name, row, position) for name in self.names(table)[1:]]
 
     def _shown_history(self, table: str, name: str, row: CutRow, position: int) -> _Shown:
+        place, app = self.places.history(self.feed.name, table), history_id(self.feed.name, table)
+        history = open_table(place)
+        reached = history_reached(history, self.feed.name, table)
+        if history is not None and reached < row.last_position:
+            rebuild = f"run `silverfold rebuild {self.feed.name} {table}`"
+            return _Shown(name, why=f"{self._called(name)} ends at position {reached}, before its table's: {rebuild}")
         if not self.connector.sequenced:
             rebuilt = history_rebuilt(self.places, self.feed.name, table)
             if rebuilt is not None and row.last_position < rebuilt.first_position:
                 why = f"{self._called(name)} begins at position {rebuilt.first_position}: it was made anew from there"
                 return _Shown(name, why=why)
             return _Shown(name, until=row.last_position)
-        place, app = self.places.history(self.feed.name, table), history_id(self.feed.name, table)
         cut = _newest(standing(cuts_in_log(place, table)), row.last_position)
         lost = "its log was cleaned up" if cut is None else what_is_lost(place, app, cut)
         if lost or cut is None:

@@ -69,6 +69,7 @@ def keep_history(
     ranges: DataFrame | None = None,
     tombstones: DataFrame | None = None,
     few: bool = False,
+    anew: int | None = None,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Bring the history table at a path or URL up to the changes, in one commit. Runs Spark jobs; safe to repeat.
@@ -84,6 +85,8 @@ def keep_history(
         tombstones: In the source's order: keys and ``_position`` of every delete after which a late change may come
             (`transforms.tombstones.bury`, ``every``).
         few: The changes are few, and part of their plan.
+        anew: Position behind which the history says nothing that counts: all of that is told anew. Only in landing
+            order.
         options: Of the session while MERGE runs (`transforms.merge`), if the versions it writes are few then.
 
     Raises:
@@ -96,7 +99,7 @@ def keep_history(
     schema = _schema(key, row, listed.schema[moments.column].dataType)
     if before is None or not _has(before.schema, schema):
         before = _opened(changes.sparkSession, path, schema, table=recorded.app_id)
-    history = before
+    history = before if anew is None else _as_of(before, anew)
     listed = typed_as(listed, history.schema)
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     with ExitStack() as kept:
@@ -115,7 +118,8 @@ def keep_history(
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert).select(*_flat(key, row), START, END)
         versions, options = (at_hand(versions), options) if few else (versions, {})
-        _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded, options=options)
+        replaces = moments.by_sequence or anew is not None
+        _merge(versions, path, keys=key.names, replaces=replaces, anew=anew, recorded=recorded, options=options)
 
 
 def take_back(session: SparkSession, path: str, *, behind: int, recorded: Recorded) -> None:
@@ -124,12 +128,22 @@ def take_back(session: SparkSession, path: str, *, behind: int, recorded: Record
     Raises:
         ApplyError: Spark or Delta refused. The table stands as it was.
     """
-    statement = f"""
-        MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON FALSE
+    statement = f"MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON FALSE {_forgetting(behind)}"
+    run_once(session.range(0), statement, recorded)
+
+
+def _forgetting(behind: int) -> str:
+    """Return the clauses of a MERGE that make a history what it was at a position, where its source says nothing."""
+    return f"""
         WHEN NOT MATCHED BY SOURCE AND t.{START} > {behind:d} THEN DELETE
         WHEN NOT MATCHED BY SOURCE AND t.{END} > {behind:d} THEN UPDATE SET t.{END} = NULL
         """
-    run_once(session.range(0), statement, recorded)
+
+
+def _as_of(history: DataFrame, position: int) -> DataFrame:
+    """Return the versions as they were at a position. Lazy."""
+    end = F.when(F.col(END) <= position, F.col(END))
+    return history.where(F.col(START) <= position).withColumn(END, end)
 
 
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
@@ -321,6 +335,7 @@ def _merge(
     *,
     keys: Sequence[str],
     replaces: bool,
+    anew: int | None,
     recorded: Recorded,
     options: Mapping[str, str],
 ) -> None:
@@ -328,6 +343,7 @@ def _merge(
 
     Args:
         replaces: A version that is there may have another row now.
+        anew: As of `keep_history`.
     """
     names = ", ".join(quoted(name) for name in versions.columns)
     values = ", ".join(f"s.{quoted(name)}" for name in versions.columns)
@@ -340,6 +356,7 @@ def _merge(
         MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
         WHEN MATCHED AND {differs} THEN UPDATE SET {assignments}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
+        {"" if anew is None else _forgetting(anew)}
         """,
         recorded,
         options,

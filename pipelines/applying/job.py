@@ -176,6 +176,7 @@ class CutJob:
             left_out=left_out,
             settings=decided(self.settings),
             aside=aside,
+            keeps_history=self.target.table.keeps_history,
             by=self.target.token,
         )
         return Recorded(app_id, max(cut.last, behind + 1), note.to_json())

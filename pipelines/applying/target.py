@@ -176,6 +176,8 @@ def check_built(
             begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
             reason = f"its history {begun}, the table is at position {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
+        if known.keeps_history is False:
+            raise RebuildNeeded("its newest cut was applied without a history", feed=feed, table=table)
     is_over_a_cut = known.last_position != position_in(opened.table, target.app_id)
     if is_over_a_cut and (known.aside is not None or not opened.side.is_settled) and not cut.replaces:
         raise RebuildNeeded("a rebuild was committed over a cut, which had rows put aside", feed=feed, table=table)

@@ -21,7 +21,7 @@ from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_e
 from pipelines.applying.target import Opened, Target
 from pipelines.beginnings import REBUILT
 from pipelines.cuts import CommitNote, history_id, newest_notes, position_in, tombstones_id
-from pipelines.store import is_small, open_table
+from pipelines.store import is_small
 from pipelines.swap import keep_aside
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
@@ -115,14 +115,19 @@ def _at_hand(job: CutJob) -> Mapping[str, str]:
 
 
 def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Write what every update of the cut makes of its rows, unless a build that died has written just that."""
+    """Write what every update of the cut makes of its rows.
+
+    What a build has written that died before its table's commit is told anew: it may have been read otherwise. Where
+    that cannot be told from what was before, it counts if it is of the same updates.
+    """
     target, by_decoder = job.target, job.target.connector.net
     app = history_id(target.feed.name, target.name)
     opened, newest = job.opened.history, job.opened.history_note
-    if newest is not None and newest.last_position > job.before:
+    is_ahead = newest is not None and newest.last_position > job.before
+    if newest is not None and is_ahead and not _can_be_taken_back(target, job.opened, job.before, newest):
         if has_told(newest, job.cut):
             return
-        opened = _taken_back(target, job.opened, job.before, newest)
+        raise _ahead(target, job.before, newest)
     changes = _versions(job) if by_decoder else folded.changes
     try:
         keep_history(
@@ -136,6 +141,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
             ranges=_ranges_of_versions(job) if by_decoder else None,
             tombstones=job.buried,
             few=job.is_small,
+            anew=job.before if is_ahead else None,
             options=_options(job, opened),
         )
     except SchemaDrift as error:  # it was kept before, not since, and the table has changed meanwhile
@@ -160,30 +166,29 @@ def take_back_history(target: Target) -> None:
     """Take back the cut by which a history is ahead of its table, if it is: the table cannot take that one now.
 
     Raises:
-        RebuildNeeded: As of `_taken_back`.
+        RebuildNeeded: More than that cut is ahead of the table, or it cannot be told what was before.
     """
     opened = target.opened()
     before, newest = position_in(opened.table, target.app_id), opened.history_note
-    if newest is not None and newest.last_position > before:
-        _taken_back(target, opened, before, newest)
-
-
-def _taken_back(target: Target, opened: Opened, before: int, newest: CommitNote) -> DeltaTable | None:
-    """Take back the newest cut of a history, to which the table never came; return the history as it is then.
-
-    Raises:
-        RebuildNeeded: More than that cut is ahead of the table, or it cannot be told what was before.
-    """
-    feed, table = target.feed.name, target.name
-    _, *earlier = islice(newest_notes(opened.history), 2)
-    is_alone = earlier[0].last_position <= before if earlier else before < 0
-    if not is_alone or REBUILT in (newest.notes or {}) or target.connector.sequenced:
-        reason = f"its history is at position {newest.last_position} by other decisions, the table at {before}"
-        raise RebuildNeeded(reason, feed=feed, table=table)
-    app = history_id(feed, table)
+    if newest is None or newest.last_position <= before:
+        return
+    if not _can_be_taken_back(target, opened, before, newest):
+        raise _ahead(target, before, newest)
+    app = history_id(target.feed.name, target.name)
     recorded = Recorded(app, position_in(opened.history, app) + 1, newest.taken_back(before).to_json())
     take_back(target.session, target.history.url, behind=before, recorded=recorded)
-    return open_table(target.history)
+
+
+def _can_be_taken_back(target: Target, opened: Opened, before: int, newest: CommitNote) -> bool:
+    """Tell whether a history's newest cut is all by which it is ahead of its table, and what was before is known."""
+    _, *earlier = islice(newest_notes(opened.history), 2)
+    is_alone = earlier[0].last_position <= before if earlier else before < 0
+    return is_alone and REBUILT not in (newest.notes or {}) and not target.connector.sequenced
+
+
+def _ahead(target: Target, before: int, newest: CommitNote) -> RebuildNeeded:
+    reason = f"its history is at position {newest.last_position} by other decisions, the table at {before}"
+    return RebuildNeeded(reason, feed=target.feed.name, table=target.name)
 
 
 def _versions(job: CutJob) -> DataFrame:

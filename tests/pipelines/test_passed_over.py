@@ -17,12 +17,14 @@ from pipelines.cuts import CommitNote
 from pipelines.held import quarantined, skip
 from pipelines.quarantine import Quarantine
 from pipelines.rebuild import Rebuild, Rebuilt
+from pipelines.travel import as_of_position
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change
 from tests.support.deaths import Died
 from tests.support.kept import rows_of
 from tests.support.telling import Told, change
 from tests.support.told import FEED, STREAM, ToldConnector, ToldOptions, ToldTable
+from transforms.sql import path_table
 
 HISTORY: Mapping[str, Any] = {"stored_as_scd_type": 2}
 FAILS: Mapping[str, Any] = {**HISTORY, "expect": {"small": {"condition": "b < 100", "action": "fail"}}}
@@ -186,6 +188,54 @@ def test_a_table_without_rows_is_rebuilt_again_though_its_history_was_ahead(
     told.history.update([change("update", 1, b=3)])
     assert told.build(**FAILS) == {}
     assert (told.rows(), told.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
+
+
+def test_what_a_history_is_ahead_by_may_have_been_read_otherwise_and_is_told_anew(
+    told: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.snapshot(b=1)
+    assert told.build(**HISTORY) == {}
+    told.history.update([change("update", 1, b=2), change("insert", 3, a="z", b=0)])
+    told.dies_behind_its_history(monkeypatch, HISTORY)
+    ahead = path_table(told.places.history(FEED, STREAM).url)
+    told.spark.sql(f"UPDATE {ahead} SET b = 99, k = k + 10 WHERE __START_AT > 4").collect()
+
+    assert told.build(**HISTORY) == {}
+
+    assert [(k, b) for k, b, *_ in told.versions()] == [(1, 1), (1, 2), (2, 0), (3, 0)]
+    assert told.verdicts() == {Verdict.EQUAL}
+
+
+def test_a_history_that_a_table_went_on_without_is_not_gone_on_with(
+    told: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.snapshot(b=1)
+    assert told.build(**HISTORY) == {}
+    stood = told.history.position
+    told.history.update([change("update", 1, b=2)])
+    told.dies_behind_its_history(monkeypatch, HISTORY)
+    assert told.build() == {}
+    told.history.update([change("update", 1, b=3)])
+
+    (held,) = told.build(**HISTORY).values()
+
+    assert "its newest cut was applied without a history" in str(held)
+    assert told.build() == {}
+    then = as_of_position(told.places, told.connector, told.feed(HISTORY), told.history.position)
+    assert (then.versions.keys(), then.missing.keys()) == ({STREAM}, {f"{STREAM}__history"})
+    assert as_of_position(told.places, told.connector, told.feed(HISTORY), stood).until == {f"{STREAM}__history": stood}
+
+
+def test_a_table_that_never_came_to_be_is_rebuilt_whatever_its_history_recorded(
+    told: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.snapshot(b=500)
+    told.dies_behind_its_history(monkeypatch, HISTORY)
+    assert told.build(**FAILS).keys() == {STREAM}
+
+    told.rebuild(HISTORY)
+
+    assert (told.rows(), told.verdicts()) == ({1: ("x", 500), 2: ("y", 0)}, {Verdict.EQUAL})
 
 
 def test_a_skip_outlives_whatever_else_holds_the_table_there(told: Tried) -> None:
