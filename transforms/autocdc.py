@@ -74,7 +74,8 @@ def apply_changes(
     not have the same; if they do, one wins as a whole: an upsert over a delete or truncate, then the row with fewer
     NULLs, then the larger row, its columns compared in the order of their names in small letters, NULL least.
 
-    Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch.
+    Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
+    tracked columns the table would have rows of both, and not every such change is noticed.
 
     Args:
         source: One row per change, with the key, the columns sent and whatever tells deletes and order.
@@ -98,8 +99,8 @@ def apply_changes(
 
     Raises:
         PySparkTypeError: A parameter is of another type.
-        ValueError: The parameters contradict each other, name columns the source lacks, or are not those that the table
-            was made with.
+        ValueError: The parameters contradict each other, name columns the source lacks, or are seen not to be those
+            that the table was made with.
         UnusableKey: A key is of a type by whose values rows cannot be told apart.
         NullKey: A key or ``sequence_by`` is NULL. The table stands as it was.
         SchemaDrift: A column bears a name of ours, or the source's columns do not fit the table's any more.
