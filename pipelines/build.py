@@ -294,9 +294,10 @@ class FeedBuild:
         """
         cut, stops = plan.cut, self._stops[name]
         assert cut is not None
-        shorter = stops.shorten(cut, fault.since) if isinstance(fault, _OF_A_CUT) else None
-        if shorter is not None and self._plan(name).cut is not None:
-            return Step(name, plan, moved=True)
+        if isinstance(fault, _OF_A_CUT) and stops.shorten(cut, fault.since) is not None:
+            shorter = self._plan(name).cut
+            if shorter is not None and shorter.begins[0] == cut.begins[0]:  # else another snapshot's: this one is whole
+                return Step(name, plan, moved=True)
         if self._noted(name, cut, fault):
             return Step(name, plan, moved=True)
         stops.hold(fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0], cut, fault)

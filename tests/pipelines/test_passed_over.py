@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.errors import ExpectationFailed
 from conf.load import load_settings
 from connectors.base import Cut, Feed
 from pipelines.applying import write
@@ -236,6 +237,25 @@ def test_a_table_that_never_came_to_be_is_rebuilt_whatever_its_history_recorded(
     told.rebuild(HISTORY)
 
     assert (told.rows(), told.verdicts()) == ({1: ("x", 500), 2: ("y", 0)}, {Verdict.EQUAL})
+
+
+@pytest.mark.parametrize("settings", [FAILS, {"expect": FAILS["expect"]}], ids=["history", "state"])
+def test_two_snapshots_that_cannot_be_taken_nor_shortened_hold_the_table(
+    told: Tried, settings: Mapping[str, Any]
+) -> None:
+    """What overlays a snapshot inside it is one with it: a shorter cut would be the other snapshot's."""
+    for _ in range(2):
+        told.history.begin_snapshot()
+        told.history.snapshot_rows([change("snapshot", 1, a="x", b=500)])
+        told.history.update([change("update", 1, b=501)])
+        told.history.end_snapshot()
+        told.history.connect()
+    build = told.started(**settings)
+
+    steps = [build.step(STREAM) for _ in range(8)]
+
+    assert not steps[-1].moved
+    assert isinstance(steps[-1].error, ExpectationFailed)
 
 
 def test_a_skip_outlives_whatever_else_holds_the_table_there(told: Tried) -> None:
