@@ -230,7 +230,7 @@ class Rebuild:
         parts = self._parts()
         live = [Live(part.live, part.app, recorded_position(part.live, part.app)) for part in parts]
         table = live[-1].position  # what is beside it may be ahead by a cut that it never came to, and cannot take now
-        goal = max(table, *self._beside()) if table < 0 or self.connector.sequenced else table
+        goal = max([table, *self._beside()]) if table < 0 or self.connector.sequenced else table
         if goal < self._floor():  # what led there was dropped while the table was not in the feed
             goal = -1
         if goal >= 0 and recorded_position(parts[-1].built, parts[-1].app) > goal:
