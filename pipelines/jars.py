@@ -1,8 +1,8 @@
 """The Delta JARs: which ones fit the installed Spark, and how its JVM gets them.
 
-Once they have been fetched, a JVM on this machine has them on its class path: it starts two seconds sooner than when
-Ivy looks for them each time, and their classes can be archived (`pipelines.class_archive`). A cluster's executors get
-them from the driver, as Spark does it.
+Once they have been fetched, a JVM on this machine has them on its class path: Ivy need not look for them at each start,
+and their classes can be archived (`pipelines.class_archive`). A cluster's executors get them from the driver, as Spark
+does it.
 """
 
 from __future__ import annotations

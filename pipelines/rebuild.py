@@ -64,8 +64,8 @@ from pipelines.swap import Live, TableMoved, keep_aside, swap_in
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
 
-
 _FILE_GONE = "FileNotFoundException"
+"""In what Spark says of a table whose files somebody has removed."""
 
 _OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
 """What holds a table for good whose columns or keys are not those of the source."""
