@@ -6,7 +6,7 @@ from typing import Final
 
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, all_cuts, cuts_in_log, position_reached, standing
+from pipelines.cuts import CutRow, all_cuts, position_reached, standing
 from pipelines.places import Places
 
 REBUILT: Final = "rebuilt"
@@ -43,11 +43,7 @@ def history_begins_at(places: Places, feed: str, table: str) -> int:
 def history_rebuilt(places: Places, feed: str, table: str) -> CutRow | None:
     """Return the rebuild that made a table's history, from its ``first_position`` on; None where none did.
 
-    The history's own log says so first, as a rebuild writes the history before the table; but it forgets in time.
     Raises StoreUnavailable.
     """
-    for cuts in (cuts_in_log(places.history(feed, table), table), standing(all_cuts(places, feed, [table]))):
-        rebuilt = [cut for cut in cuts if REBUILT in cut.notes]
-        if rebuilt:
-            return rebuilt[-1]
-    return None
+    rebuilt = [cut for cut in standing(all_cuts(places, feed, [table])) if REBUILT in cut.notes]
+    return rebuilt[-1] if rebuilt else None

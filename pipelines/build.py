@@ -41,7 +41,7 @@ from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import CARRYING, files_between, read_cut, read_frames, read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, history_reached, record, restore
+from pipelines.cuts import CutRow, record, restore
 from pipelines.frame_sizes import FrameSizes
 from pipelines.held import Hold
 from pipelines.places import Places
@@ -51,7 +51,7 @@ from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
 from pipelines.spark import noticing_its_end
 from pipelines.stops import Stops
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import naming_the_store
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
 """What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
@@ -185,11 +185,11 @@ class FeedBuild:
             return Step(name, plan, error=error)
 
     def _held(self, name: str) -> SilverfoldError | None:
-        """Return what holds a table for which there is no cut; a history that is ahead of it is taken back."""
+        """Return what holds a table for which there is no cut. What was written beside it for one is taken back."""
         fault = self._stops[name].fault
-        if fault is not None and self._bound(name) != self.before:
+        if fault is not None:
             with suppress(RebuildNeeded):  # where it cannot be, the next cut says so
-                self.tables[name].take_back_history()
+                self.tables[name].settle()
         return fault
 
     def _plan(self, name: str) -> Plan:
@@ -210,35 +210,18 @@ class FeedBuild:
             at_least=self._stops[name].longer,
             beyond=self._stops[name].tried,
         )
-        past = self.past if self._planner.position(name) < 0 else None
-        bound = self._bound(name)
-        plan = self._unstopped(name, planned, bound, past)
-        if plan.cut is None and bound != self.before:  # the table cannot take what its history was written for
-            plan = self._unstopped(name, planned, self.before, past)
-        return plan
-
-    def _unstopped(self, name: str, planned: Callable[..., Plan], bound: int | None, past: int | None) -> Plan:
-        """Plan a cut below a bound that reaches no stop; a plan without a cut where there is none."""
         table = self.tables[name].target.table
         passes = table.keeps_history and self.connector.has_snapshots(table)
-        plan = planned(before=bound, past=past)
+        past = self.past if self._planner.position(name) < 0 else None
+        plan = planned(before=self.before, past=past)
         while plan.cut is not None and (stop := self._stop_within(name, plan.cut)) is not None:
             refused = plan.cut
             plan = planned(before=stop, past=past)
             if plan.cut is None and passes:
                 # what landed before a snapshot may overlay it: then that one cannot be taken either
                 past = max(stop, refused.settled or stop)
-                plan = planned(before=bound, past=past)
+                plan = planned(before=self.before, past=past)
         return plan
-
-    def _bound(self, name: str) -> int | None:
-        """Return the position cuts may not reach. A history that is ahead of its table has seen one cut: that one."""
-        target = self.tables[name].target
-        if not target.table.keeps_history:
-            return self.before
-        ahead = history_reached(open_table(target.history), self.feed.name, name)
-        bounds = [self.before, ahead + 1 if ahead > target.position() else None]
-        return min((bound for bound in bounds if bound is not None), default=None)
 
     def _stop_within(self, name: str, cut: Cut) -> int | None:
         """Return a position in the cut that it may not reach: what follows a control frame may have other columns.

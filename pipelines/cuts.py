@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -53,11 +53,11 @@ class CommitNote:
         ignored: Changes that changed nothing by rule, such as an update of a row that does not exist.
         landed_at: When the cut's last frame was received; None when not known.
         notes: Counts worth telling, by name.
-        left_out: Of a history: positions of frames in the cut that were skipped.
         settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
-        aside: Version of the side table that counts from then on; None for none. -1 where it was not told yet.
-        keeps_history: The table kept a history then; None in notes of before that was said.
-        by: Which builder applied it, to be told from others that apply the same cut; empty of a rebuild.
+        history: Version of the table's history that counts from then on; None for none, `NOT_TOLD` in notes of before.
+        tombstones: The same of its tombstones.
+        aside: The same of its side table.
+        by: Which builder or rebuild applied it, to be told from others that apply the same cut.
     """
 
     feed: str
@@ -70,38 +70,39 @@ class CommitNote:
     ignored: int = 0
     landed_at: datetime | None = None
     notes: Mapping[str, int] | None = None
-    left_out: Sequence[int] = ()
     settings: RowSettings | None = None
+    history: int | None = None
+    tombstones: int | None = None
     aside: int | None = None
-    keeps_history: bool | None = None
     by: str = ""
 
     def to_json(self) -> str:
         """Return the text for ``userMetadata``; `CommitNote.from_json` reads it back."""
         return json.dumps(asdict(self), sort_keys=True, default=datetime.isoformat)
 
-    def taken_back(self, position: int) -> CommitNote:
-        """Return what the commit says that takes back the cut, and all others behind a position."""
-        return replace(self, first_position=position, last_position=position, updates=0, notes=None, left_out=())
-
     @staticmethod
     def from_json(text: object) -> CommitNote | None:
         """Return the note, or None when the text is not one: other commits have user metadata too."""
         try:
             found = json.loads(str(text))
-            known = {name: found[name] for name in _NOTE if name in found}
-            landed_at = known.get("landed_at")
-            return CommitNote(
-                **{
-                    **known,
-                    "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at),
-                    "left_out": tuple(known.get("left_out", ())),
-                    "aside": known.get("aside", -1 if found.get("keeps_aside") else None),
-                }
-            )
+            landed_at = found.get("landed_at")
+            known = {
+                "history": None if found.get("keeps_history") is False else NOT_TOLD,
+                "tombstones": NOT_TOLD,
+                "aside": _LOST if found.get("keeps_aside") else None,
+                **{name: found[name] for name in _NOTE if name in found},
+                "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at),
+            }
+            return CommitNote(**known)
         except (AttributeError, TypeError, ValueError):
             return None
 
+
+NOT_TOLD = -1
+"""Version of a table beside a silver table whose commit does not say which one counts: the newest."""
+
+_LOST = -2
+"""The same of rows that were kept aside in another way, and count no more: there is no such version."""
 
 _OVERLAP = 100
 """Commits before the newest known cut to look at again."""
@@ -197,15 +198,6 @@ def newest_notes(opened: DeltaTable | None, *, until: int | None = None) -> Iter
         found = (CommitNote.from_json(commit.get("userMetadata")) for commit in known)
         yield from (note for note in found if note is not None)
         seen = len(commits)
-
-
-def history_reached(opened: DeltaTable | None, feed: str, table: str) -> int:
-    """Return the position that a table's history has reached; -1 for none. Raises StoreUnavailable.
-
-    It is what the newest cut says of itself. The one in the log only ever grows, though a cut be taken back.
-    """
-    note = newest_note(opened)
-    return position_in(opened, history_id(feed, table)) if note is None else note.last_position
 
 
 def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str, keys: Sequence[str]) -> str | None:

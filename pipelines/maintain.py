@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, get_args
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from conf.errors import ApplyError, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines import ledger
-from pipelines.kept_aside import is_settled
+from pipelines.beside import Part, beside, place_beside
 from pipelines.places import Place, Places
 from pipelines.retention import (
     Retention,
@@ -89,21 +89,17 @@ class Maintenance:
         """Look after one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
         yield from self._each(self._places.bronze(self.feed.name), [self._drop, self._join_bronze, self._vacuum_ours])
         for name in self.feed.tables:
-            for place in self._written_by_spark(name):
-                yield from self._each(place, [partial(self._optimize, name), self._vacuum_silver])
-            aside = self._places.aside(self.feed.name, name)
-            yield from self._each(aside, [partial(self._optimize, name), partial(self._vacuum_aside, name)])
+            silver = self._places.silver(self.feed.name, name)
+            yield from self._each(silver, [partial(self._optimize, name), self._vacuum_silver])
+            for part in get_args(Part):
+                place = place_beside(self._places, self.feed.name, name, part)
+                yield from self._each(place, [partial(self._optimize, name), partial(self._vacuum_beside, name, part)])
         for place in self._ledgers():
             yield from self._each(place, [self._join_ledger, self._vacuum_ours])
 
     @property
     def _places(self) -> Places:
         return Places(self.settings.warehouse, self.settings.storage())
-
-    def _written_by_spark(self, name: str) -> Iterator[Place]:
-        yield self._places.silver(self.feed.name, name)
-        yield self._places.history(self.feed.name, name)
-        yield self._places.tombstones(self.feed.name, name)
 
     def _ledgers(self) -> Iterator[Place]:
         yield self._places.cuts(self.feed.name)
@@ -186,9 +182,9 @@ class Maintenance:
         self._sql(silver, f"VACUUM {path_table(silver.url)} {hours}")
         return "unused files removed"
 
-    def _vacuum_aside(self, name: str, aside: Place) -> str:
-        if is_settled(self._places, self.feed.name, name):
-            return self._vacuum_silver(aside)
+    def _vacuum_beside(self, name: str, part: Part, place: Place) -> str:
+        if beside(self._places, self.feed.name, name, part).is_settled:
+            return self._vacuum_silver(place)
         return "no files removed: a cut has written it and not yet the table, for which older ones count"
 
     def _sql(self, place: Place, statement: str) -> list[Row]:

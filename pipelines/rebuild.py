@@ -8,25 +8,19 @@ A build that moves the old table meanwhile cannot lead to a mix (`pipelines.swap
 table is now, and tries again. A table that has no position yet, or is gone, is built to the newest position, which the
 commit records: then the one of two that commits second fails or does nothing (``txnVersion``).
 
-History and tombstones are made anew with the table, and swapped in the same way, each in a commit of its own, in the
-order in which a build writes them: history, tombstones, table. Each is what a build would have left at one position, so
-whatever a death leaves, old or new, the build that follows goes on from it as from a death of its own: it writes to
-none of the three what its log records already. A build that died before it wrote the table has left history or
-tombstones ahead of it; then all are built to where those stand, and the table's commit records that position. The next
-rebuild makes all three anew again.
-
-The table's own commit decides, also which rows are aside from then on (`pipelines.kept_aside`).
+What is beside the table (`pipelines.beside`) is made anew with it, and swapped in first, each in a commit of its own.
+The table's commit decides for all: it says which of their versions count. Of a rebuild that died before it nothing
+counts, and the build that follows takes it back.
 
 Of a history, what bronze no longer tells cannot be made anew: where frames were dropped, a table whose history is there
 is not rebuilt. Without it (removed by hand) history begins anew with the first whole snapshot that is left.
 
-A rebuild that dies leaves the old table as it was; the next one removes what it left. Two at once do not share a place;
-the second takes the first one's files away, and the first fails.
+A rebuild that dies leaves the old table as it was; the next one removes the files it left. Two at once do not share a
+place; the second takes the first one's files away, and the first fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -39,27 +33,24 @@ from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, Schem
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
+from pipelines.beside import Counting, Part, beside, place_beside
 from pipelines.bronze_table import retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.cuts import (
     CommitNote,
     app_id,
-    history_id,
-    history_reached,
     newest_note,
-    position_in,
+    position_reached,
     read_cuts,
     recorded_position,
     restore,
-    tombstones_id,
 )
 from pipelines.held import LEFT_OUT, PASSED, PASSED_OVER, SKIPPED, Hold, holds, pass_over, quarantined, resolve, skip
-from pipelines.kept_aside import opened_aside
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.spark import own_session
 from pipelines.store import open_table
-from pipelines.swap import Live, TableMoved, keep_aside, swap_in
+from pipelines.swap import Live, TableMoved, replace_beside, swap_in
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
@@ -129,14 +120,6 @@ class Rebuilt(NamedTuple):
     """Position from which its history was made, where it lacks what was before; else None."""
 
 
-class _Part(NamedTuple):
-    """A table that is made anew: where it is built, where it is to be, and whose position its log records."""
-
-    built: Place
-    live: Place
-    app: str
-
-
 @dataclass(frozen=True)
 class Rebuild:
     """The rebuild of one table.
@@ -168,7 +151,7 @@ class Rebuild:
                 with suppress(TableMoved):
                     return self._attempt()
         except ApplyError as error:
-            if _FILE_GONE in str(error) and all(open_table(part.built) is None for part in self._parts()):
+            if _FILE_GONE in str(error) and open_table(self._side.silver(self.feed.name, self.table)) is None:
                 raise Overtaken("another rebuild of it began meanwhile, which goes on", table=self.table) from error
             raise
         finally:
@@ -208,32 +191,13 @@ class Rebuild:
     def _keeps_history(self) -> bool:
         return self.feed.tables[self.table].keeps_history
 
-    def _parts(self) -> list[_Part]:
-        """Return all that a build writes for the table, in its order: the table is the last."""
-        feed, table, live, side = self.feed.name, self.table, self._places, self._side
-        history = _Part(side.history(feed, table), live.history(feed, table), history_id(feed, table))
-        tombstones = _Part(side.tombstones(feed, table), live.tombstones(feed, table), tombstones_id(feed, table))
-        return [
-            *([history] if self._keeps_history else []),
-            *([tombstones] if self.connector.sequenced else []),
-            _Part(side.silver(feed, table), live.silver(feed, table), app_id(feed, table)),
-        ]
-
-    def _beside(self) -> Iterator[int]:
-        """Yield how far what is beside the table has come; of a history, what its newest cut says."""
-        for part in self._parts()[:-1]:
-            is_history = part.app == history_id(self.feed.name, self.table)
-            opened = open_table(part.live)
-            yield history_reached(opened, self.feed.name, self.table) if is_history else position_in(opened, part.app)
-
     def _attempt(self) -> Rebuilt:
-        parts = self._parts()
-        live = [Live(part.live, part.app, recorded_position(part.live, part.app)) for part in parts]
-        table = live[-1].position  # what is beside it may be ahead by a cut that it never came to, and cannot take now
-        goal = max([table, *self._beside()]) if table < 0 or self.connector.sequenced else table
+        place, app = self._places.silver(self.feed.name, self.table), app_id(self.feed.name, self.table)
+        live = Live(place, app, recorded_position(place, app))
+        goal = live.position
         if goal < self._floor():  # what led there was dropped while the table was not in the feed
             goal = -1
-        if goal >= 0 and recorded_position(parts[-1].built, parts[-1].app) > goal:
+        if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:
             self._tidy()  # while there was no table yet, it was built further than builds have come since
         further = goal < 0 or self._is_outgrown()
         reached, begins = self._built(before=None if further else goal + 1, least=max(goal, 0))
@@ -245,30 +209,41 @@ class Rebuild:
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
         _copy_skips(self._side, self._places, self.feed.name, self.table)
-        note = replace(self._note(reached, begins), aside=self._keep_aside())
-        version = -1
-        for part, old in zip(parts, live, strict=True):
-            if open_table(part.built) is not None:  # no tombstones where no cut had a delete to remember
-                version = swap_in(self._rows_at(part.built), note, old)
+        note = self._note(reached, begins)
+        version = self._swap_in(note, live)
         _copy_resolutions(self._side, self._places, self.feed.name, self.table)
         resolve(self._places, self.feed.name, self.table, partial(_is_done, reached), now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates, begins)
 
-    def _keep_aside(self) -> int | None:
-        """Write what the new table keeps aside; return the version of the side table that has it, None for nothing.
+    def _swap_in(self, note: CommitNote, live: Live) -> int:
+        """Put what was built in the stead of what is there, the table last; return its version.
 
         Raises:
-            TableMoved: A build wrote the side table at the same moment.
+            TableMoved: Others wrote meanwhile. What did not come to the table counts for nobody.
         """
-        new, old = (places.aside(self.feed.name, self.table) for places in (self._side, self._places))
-        silver = open_table(self._side.silver(self.feed.name, self.table))
-        built = opened_aside(self._side, self.feed.name, self.table, silver)
+        metadata = note.to_json()
+        beside = Counting(
+            history=self._replaced("history", metadata) if self._keeps_history else None,
+            tombstones=self._replaced("tombstones", metadata) if self.connector.sequenced else None,
+            aside=self._replaced("aside", metadata),
+        )
+        built = self._rows_at(self._side.silver(self.feed.name, self.table))
+        return swap_in(built, replace(note, **beside._asdict()), live)
+
+    def _replaced(self, part: Part, metadata: str) -> int | None:
+        """Write one of the tables beside the table; return the version that has what was built, None for nothing.
+
+        Raises:
+            TableMoved: A build wrote it at the same moment.
+        """
+        new, old = (place_beside(places, self.feed.name, self.table, part) for places in (self._side, self._places))
+        built = beside(self._side, self.feed.name, self.table, part).counts
         if built is None and open_table(old) is None:
             return None
         rows = self._rows_at(old).limit(0) if built is None else self._rows_at(new, built.version())
         try:
-            return keep_aside(rows, old, table=self.table)
+            return replace_beside(rows, old, metadata, table=self.table)
         except Overtaken as error:
             raise TableMoved from error
 
@@ -335,7 +310,7 @@ class Rebuild:
             updates=sum(cut.updates for cut in cuts),
             notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
             settings=newest.settings,
-            keeps_history=self._keeps_history,
+            by=self.token,
         )
 
 

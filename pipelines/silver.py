@@ -16,8 +16,9 @@ from conf.errors import PositionNotRecorded
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
+from pipelines.applying.settle import settle
 from pipelines.applying.target import Target
-from pipelines.applying.write import apply_cut, take_back_history
+from pipelines.applying.write import apply_cut
 from pipelines.cuts import CommitNote, CutRow, from_commit
 from pipelines.places import Place, Places
 from pipelines.store import open_table
@@ -113,10 +114,10 @@ class SilverTable:
             apply_cut(self.target, frames, context, cut, survey)
         return self._read_back(cut)
 
-    def take_back_history(self) -> None:
-        """Let the history go no further than the table. Safe to repeat. Raises RebuildNeeded where it cannot."""
+    def settle(self) -> None:
+        """Take back what was written beside the table by what never came to it. As `pipelines.applying.settle`."""
         with named_errors(self.name):
-            take_back_history(self.target)
+            settle(self.target)
 
     def _read_back(self, cut: Cut) -> CutRow | None:
         opened = open_table(self.place)

@@ -5,7 +5,7 @@ table is where it was; from then on, Delta fails whichever of two commits comes 
 replaces every file. A cut that changed no row and one appended to a log do not conflict: they are found afterwards, and
 until the rebuild has come to where they are, a table that keeps rows aside holds (`pipelines.applying.target`).
 
-What the table keeps aside (`pipelines.kept_aside`) is written before; the table's commit says which version counts.
+What is beside the table (`pipelines.beside`) is written before; the table's commit says which versions count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +25,9 @@ from pipelines.store import naming_the_store, open_table
 from transforms.faults import named_errors
 from transforms.merge import USER_METADATA, allow_names, overwrite, plainly_typed, table_properties
 from transforms.sql import path_table
+
+_RECENT_COMMITS = 20
+"""How far back to look for our own commit of just now: only those of maintenance and of other builders are newer."""
 
 _MOVED = "SILVERFOLD_TABLE_MOVED"
 """In the error of a query: the table is not where it was."""
@@ -60,27 +62,39 @@ def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
     return _found(note, live, before)
 
 
-def keep_aside(rows: DataFrame, place: Place, *, table: str) -> int:
-    """Write the rows that a table keeps aside, in one commit; return the version that has them. Runs Spark jobs.
+def replace_beside(rows: DataFrame, place: Place, metadata: str, *, table: str) -> int:
+    """Make one of the tables beside a table hold just these rows, in one commit; return its version. Runs Spark jobs.
 
-    None of them counts before the table's own commit names that version (`pipelines.kept_aside`).
+    None of them counts before the table's own commit names that version (`pipelines.beside`).
+
+    Args:
+        metadata: Text for the commit's ``userMetadata``, unlike any other one's that is written meanwhile.
 
     Raises:
-        Overtaken: Another process wrote the side table at the same moment.
+        Overtaken: Another process wrote it at the same moment.
         ApplyError: Spark or Delta refused. Nothing was committed.
     """
-    ours, before = uuid4().hex, version_of(place)
+    before = version_of(place)
     with named_errors(table):
-        overwrite(rows, place.url, metadata=ours)
+        overwrite(rows, place.url, metadata=metadata)
+    if version_of(place) == before:  # no rows have replaced no rows: Delta had nothing to commit
+        return before
+    return committed(place, metadata, table=table)
+
+
+def committed(place: Place, metadata: str, *, table: str) -> int:
+    """Return the version that our commit with some ``userMetadata`` made, the newest one.
+
+    Raises:
+        Overtaken: It is not among the recent ones: another process was first.
+    """
     opened = open_table(place)
     assert opened is not None, "it was written"
-    if opened.version() == before:  # no rows have replaced no rows: Delta had nothing to commit
-        return before
     with naming_the_store(place):
-        commits = opened.history(opened.version() - before)
-    found = next((int(each["version"]) for each in commits if each.get("userMetadata") == ours), None)
+        commits = opened.history(_RECENT_COMMITS)
+    found = next((int(each["version"]) for each in commits if each.get("userMetadata") == metadata), None)
     if found is None:
-        raise Overtaken("another process wrote the rows aside meanwhile", table=table)
+        raise Overtaken(f"another process wrote {place} meanwhile", table=table)
     return found
 
 

@@ -39,8 +39,9 @@ from conf.errors import PositionGap, QueryFailed
 from conf.model import CutLimits
 from connectors.base import Connector, Cut, Feed
 from pipelines.beginnings import history_rebuilt
+from pipelines.beside import beside
 from pipelines.bronze import last_position, read_small_columns
-from pipelines.cuts import CutRow, all_cuts, app_id, cuts_in_log, history_id, history_reached, standing
+from pipelines.cuts import CutRow, all_cuts, app_id, standing
 from pipelines.places import Place, Places, history_of
 from pipelines.plan import Planner
 from pipelines.rules import StreamRules
@@ -55,7 +56,7 @@ class AsOf:
         versions: Delta version of each table that can be read. A history is a table too, called by `history_of`.
         missing: Why a table cannot. One that is not built is in neither.
         notes: What to know about tables that can be read, one line each.
-        until: Of each history whose newest version can be read, the position up to which it is to be shown.
+        until: Of each history in landing order, the position up to which that version is to be shown.
     """
 
     feed: str
@@ -104,7 +105,7 @@ def as_of_moment(places: Places, connector: Connector, feed: Feed, moment: datet
 
 
 class _Shown(NamedTuple):
-    """How one table or history is read: at a version, or the newest up to a position, or why it is not."""
+    """How one table or history is read: at a version, of that up to a position, or why it is not."""
 
     name: str
     version: int | None = None
@@ -179,23 +180,25 @@ class _Cuts:
         return [self._shown_history(table, name, row, position) for name in self.names(table)[1:]]
 
     def _shown_history(self, table: str, name: str, row: CutRow, position: int) -> _Shown:
-        place, app = self.places.history(self.feed.name, table), history_id(self.feed.name, table)
-        history = open_table(place)
-        reached = history_reached(history, self.feed.name, table)
-        if history is not None and reached < row.last_position:
-            rebuild = f"run `silverfold rebuild {self.feed.name} {table}`"
-            return _Shown(name, why=f"{self._called(name)} ends at position {reached}, before its table's: {rebuild}")
-        if not self.connector.sequenced:
-            rebuilt = history_rebuilt(self.places, self.feed.name, table)
-            if rebuilt is not None and row.last_position < rebuilt.first_position:
-                why = f"{self._called(name)} begins at position {rebuilt.first_position}: it was made anew from there"
-                return _Shown(name, why=why)
-            return _Shown(name, until=row.last_position)
-        cut = _newest(standing(cuts_in_log(place, table)), row.last_position)
-        lost = "its log was cleaned up" if cut is None else what_is_lost(place, app, cut)
-        if lost or cut is None:
+        then = beside(self.places, self.feed.name, table, "history", at=row.delta_version).counts
+        if self.connector.sequenced:
+            why = self._table(table, row, position).why  # then its log cannot tell which version was its history
+            return self._shown_version(table, name, then, position) if why is None else _Shown(name, why=why)
+        now = beside(self.places, self.feed.name, table, "history").counts
+        rebuilt = history_rebuilt(self.places, self.feed.name, table)
+        if now is not None and rebuilt is not None and row.last_position < rebuilt.first_position:
+            why = f"{self._called(name)} begins at position {rebuilt.first_position}: it was made anew from there"
+            return _Shown(name, why=why)
+        shown = self._shown_version(table, name, then if now is None else now, position)
+        return shown if shown.version is None else shown._replace(until=row.last_position)
+
+    def _shown_version(self, table: str, name: str, history: DeltaTable | None, position: int) -> _Shown:
+        if history is None:
+            return _Shown(name, why=f"{self._called(name)} was not kept with the cut of then, or was removed since")
+        lost = _lost_of(self.places.history(self.feed.name, table), history)
+        if lost:
             return _Shown(name, why=f"{self._called(name)} cannot be read as of position {position} any more: {lost}")
-        return _Shown(name, version=cut.delta_version)
+        return _Shown(name, version=history.version())
 
     def _called(self, name: str) -> str:
         return f"table {name} of feed {self.feed.name}"
@@ -276,10 +279,16 @@ def what_is_lost(silver: Place, app: str, row: CutRow) -> str | None:
         return f"the log of its version {row.delta_version} was cleaned up"
     if opened.transaction_version(app) != row.last_position:
         return f"its version {row.delta_version} is of another table"
-    with naming_the_store(silver):
-        removed = _files(opened) - _files(newest)
-        gone = removed - _in_folder(silver) if removed else removed
-    return f"VACUUM removed {len(gone)} files of its version {row.delta_version}" if gone else None
+    return _lost_of(silver, opened)
+
+
+def _lost_of(place: Place, opened: DeltaTable) -> str | None:
+    """Return what was removed of a table as it is open; None when it can be read."""
+    newest = open_table(place)
+    with naming_the_store(place):
+        removed = _files(opened) - (set() if newest is None else _files(newest))
+        gone = removed - _in_folder(place) if removed else removed
+    return f"VACUUM removed {len(gone)} files of its version {opened.version()}" if gone else None
 
 
 def _files(table: DeltaTable) -> set[str]:

@@ -28,16 +28,9 @@ from pydantic import BaseModel, ConfigDict
 from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
 from connectors.base import Connector, Feed, Keeps
 from pipelines.beginnings import begins_at, history_begins_at
+from pipelines.beside import beside, beside_opened
 from pipelines.compare import Comparison, Key, as_held, compare
-from pipelines.cuts import (
-    app_id,
-    built_otherwise,
-    history_reached,
-    last_cuts,
-    position_in,
-    position_reached,
-    tombstones_id,
-)
+from pipelines.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.expected import Expected, fold_bronze
 from pipelines.expected_history import fold_history
 from pipelines.held import PASSED_OVER, quarantined
@@ -163,16 +156,17 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     Raises:
         StoreUnavailable: A table cannot be read now.
     """
-    name, reached, settings = history_of(table), position_reached(places, feed.name, table), feed.tables[table]
-    history = read_silver(places.history(feed.name, table), partial(history_reached, feed=feed.name, table=table))
-    again = f"run `silverfold rebuild {feed.name} {table}`"
-    if history is None and reached < 0:
+    name, settings, silver = history_of(table), feed.tables[table], open_table(places.silver(feed.name, table))
+    note, position = newest_note(silver), position_in(silver, app_id(feed.name, table))
+    if position < 0:
         return unknown(name, None, verdict=Verdict.NOT_BUILT)
-    if history is None:
-        return unknown(name, f"there is none, but the table stands at {reached}: {again}", verdict=Verdict.DIFFERENT)
-    if history.position < reached:
-        behind = f"it stands at {history.position}, but the table at {reached}: {again}"
-        return unknown(name, behind, history, Verdict.DIFFERENT)
+    found = beside_opened(places, feed.name, table, "history", silver)
+    if found.counts is None:
+        why = "there is none" if found.newest is None else "it is not what the newest cut was applied with"
+        again = f"run `silverfold rebuild {feed.name} {table}`"
+        return unknown(name, f"{why}, the table stands at {position}: {again}", verdict=Verdict.DIFFERENT)
+    rows = _read(places.history(feed.name, table), found.counts)
+    history = Silver(position if note is None else note.last_position, found.counts.version(), rows)
     other = built_otherwise(places, connector, feed, table, settings.keys)
     if other is not None:
         return unknown(name, other, history)
@@ -209,12 +203,13 @@ def _left_out(places: Places, feed: str, table: str) -> set[int]:
 
 def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
     """Return which rows stand though a later delete is remembered; None when none does, or it cannot be told now."""
-    buried_through = partial(position_in, app=tombstones_id(feed.name, table))
-    stones = read_silver(places.tombstones(feed.name, table), buried_through)
-    if stones is None or stones.position > silver.position:  # they are written before the table is
+    stones = beside(places, feed.name, table, "tombstones", at=silver.version).counts
+    if stones is None:
         return None
     keys = connector.plain(feed, table).keys
-    listed = sorted(stones.rows.to_pylist(), key=itemgetter("_position"))  # of a key's deletes, the last one stays
+    listed = sorted(
+        _read(places.tombstones(feed.name, table), stones).to_pylist(), key=itemgetter("_position")
+    )  # of a key's deletes, the last one stays
     buried = {tuple(stone[name] for name in keys): stone["_position"] for stone in listed}
     standing = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.to_pylist())
     late = sorted(key for key, position in standing if key in buried and position <= buried[key])
@@ -231,11 +226,13 @@ def read_silver(place: Place, position_of: Callable[[DeltaTable], int]) -> Silve
     opened = open_table(place)
     if opened is None:
         return None
-    position = position_of(opened)
+    return Silver(position_of(opened), opened.version(), _read(place, opened))
+
+
+def _read(place: Place, opened: DeltaTable) -> pa.Table:
     with naming_the_store(place):
         rows = _all_rows(place, opened)
-        plain = pa.schema([each.with_type(_without_views(each.type)) for each in rows.schema])
-        return Silver(position, opened.version(), rows.cast(plain))
+        return rows.cast(pa.schema([each.with_type(_without_views(each.type)) for each in rows.schema]))
 
 
 def with_failing(silver: Silver, failing: pa.Table | None) -> Silver:

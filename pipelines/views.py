@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.kept_aside import opened_aside
-from pipelines.places import Place, Places, aside_of
+from pipelines.beside import shown_version
+from pipelines.places import Place, Places
 from pipelines.store import open_table
 from pipelines.travel import AsOf
 from transforms.history import END, START
@@ -91,12 +91,11 @@ def _up_to(versions: DataFrame, position: int) -> DataFrame:
 
 
 def _that_count(rows: DataFrame, places: Places, feed: str, name: str) -> DataFrame:
-    """Return the rows that a table keeps aside now; of other tables all."""
-    table = name.removesuffix(aside_of(""))
-    if table == name:
+    """Return the rows of a table that count now, whatever a process that died has written."""
+    version = shown_version(places, feed, name)
+    if version is None:
         return rows
-    opened = opened_aside(places, feed, table, open_table(places.silver(feed, table)))
-    return rows.limit(0) if opened is None else _read(rows.sparkSession, places.silver(feed, name), opened.version())
+    return rows.limit(0) if version < 0 else _read(rows.sparkSession, places.silver(feed, name), version)
 
 
 def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, ...]]]:

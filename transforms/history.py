@@ -69,7 +69,6 @@ def keep_history(
     ranges: DataFrame | None = None,
     tombstones: DataFrame | None = None,
     few: bool = False,
-    anew: int | None = None,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Bring the history table at a path or URL up to the changes, in one commit. Runs Spark jobs; safe to repeat.
@@ -85,8 +84,6 @@ def keep_history(
         tombstones: In the source's order: keys and ``_position`` of every delete after which a late change may come
             (`transforms.tombstones.bury`, ``every``).
         few: The changes are few, and part of their plan.
-        anew: Position behind which the history says nothing that counts: all of that is told anew. Only in landing
-            order.
         options: Of the session while MERGE runs (`transforms.merge`), if the versions it writes are few then.
 
     Raises:
@@ -99,51 +96,25 @@ def keep_history(
     schema = _schema(key, row, listed.schema[moments.column].dataType)
     if before is None or not _has(before.schema, schema):
         before = _opened(changes.sparkSession, path, schema, table=recorded.app_id)
-    history = before if anew is None else _as_of(before, anew)
-    listed = typed_as(listed, history.schema)
+    listed = typed_as(listed, before.schema)
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     with ExitStack() as kept:
-        standing = history.where(F.col(END).isNull())
+        standing = before.where(F.col(END).isNull())
         if ranges is not None:
             listed = listed.unionByName(_removed(listed, standing, ranges), allowMissingColumns=True)
         if moments.settled is None:
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
-            told = _after_snapshot(listed, history, moments.settled, kept, upsert=upsert, moves=moves)
+            told = _after_snapshot(listed, standing, moments.settled, kept, upsert=upsert, moves=moves)
         few = few and not moments.by_sequence and moments.settled is None  # of others, many versions may be written
         events = at_hand(told) if few else kept.enter_context(cached(told))
-        known = _known(history, events, by_sequence=moments.by_sequence)
+        known = _known(before, events, by_sequence=moments.by_sequence)
         buried = [] if tombstones is None else [_buried(tombstones, events)]
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert).select(*_flat(key, row), START, END)
         versions, options = (at_hand(versions), options) if few else (versions, {})
-        replaces = moments.by_sequence or anew is not None
-        _merge(versions, path, keys=key.names, replaces=replaces, anew=anew, recorded=recorded, options=options)
-
-
-def take_back(session: SparkSession, path: str, *, behind: int, recorded: Recorded) -> None:
-    """Make the history at a path or URL what it was at a position, in one commit. Only in landing order.
-
-    Raises:
-        ApplyError: Spark or Delta refused. The table stands as it was.
-    """
-    statement = f"MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON FALSE {_forgetting(behind)}"
-    run_once(session.range(0), statement, recorded)
-
-
-def _forgetting(behind: int) -> str:
-    """Return the clauses of a MERGE that make a history what it was at a position, where its source says nothing."""
-    return f"""
-        WHEN NOT MATCHED BY SOURCE AND t.{START} > {behind:d} THEN DELETE
-        WHEN NOT MATCHED BY SOURCE AND t.{END} > {behind:d} THEN UPDATE SET t.{END} = NULL
-        """
-
-
-def _as_of(history: DataFrame, position: int) -> DataFrame:
-    """Return the versions as they were at a position. Lazy."""
-    end = F.when(F.col(END) <= position, F.col(END))
-    return history.where(F.col(START) <= position).withColumn(END, end)
+        _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded, options=options)
 
 
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
@@ -239,7 +210,7 @@ def _event(events: DataFrame) -> DataFrame:
 
 
 def _after_snapshot(
-    listed: DataFrame, history: DataFrame, settled: int, kept: ExitStack, *, upsert: bool, moves: bool
+    listed: DataFrame, standing: DataFrame, settled: int, kept: ExitStack, *, upsert: bool, moves: bool
 ) -> DataFrame:
     """Return what a snapshot and what overlays it make of the versions that stood then, and what happens later."""
     early = (F.col("frame_seq") <= settled) | (F.col("op") == SNAPSHOT)
@@ -247,8 +218,7 @@ def _after_snapshot(
     net = resolve(first, None, kept, replaces=True) if moves else fold(first, replaces=True)
     stands = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
-    then = (F.col(START) <= settled) & (F.col(END).isNull() | (F.col(END) > settled))  # a cut that died told more
-    before = history.where(then).select(as_struct(key).alias("key"), as_struct(row).alias("old"))
+    before = standing.select(as_struct(key).alias("key"), as_struct(row).alias("old"))
     both = stands.join(before, "key", "full_outer")
     same = F.col("row").isNotNull() & F.col("old").isNotNull() & F.col("row").eqNullSafe(F.col("old"))
     differing = both.where(~same).select(
@@ -335,7 +305,6 @@ def _merge(
     *,
     keys: Sequence[str],
     replaces: bool,
-    anew: int | None,
     recorded: Recorded,
     options: Mapping[str, str],
 ) -> None:
@@ -343,7 +312,6 @@ def _merge(
 
     Args:
         replaces: A version that is there may have another row now.
-        anew: As of `keep_history`.
     """
     names = ", ".join(quoted(name) for name in versions.columns)
     values = ", ".join(f"s.{quoted(name)}" for name in versions.columns)
@@ -356,7 +324,6 @@ def _merge(
         MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
         WHEN MATCHED AND {differs} THEN UPDATE SET {assignments}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
-        {"" if anew is None else _forgetting(anew)}
         """,
         recorded,
         options,

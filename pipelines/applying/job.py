@@ -15,7 +15,7 @@ What a table keeps (`connectors.base.Keeps`) says which columns of ours it has b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,9 @@ from conf.errors import SnapshotNeeded
 from conf.names import folded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
+from pipelines.applying.settle import settle
 from pipelines.applying.target import Opened, Target, check_built
+from pipelines.beside import NO_VERSIONS, Counting
 from pipelines.cuts import CommitNote, position_in
 from pipelines.row_settings import RowSettings, decided, differing
 from pipelines.store import count_rows, mean_row_bytes
@@ -131,7 +133,7 @@ class CutJob:
     @property
     def buried(self) -> DataFrame | None:
         """The remembered deletes before the cut; None where there are none. Lazy."""
-        opened = self.opened.tombstones
+        opened = self.opened.tombstones.counts
         return None if opened is None else self.target.read(self.target.tombstones, opened)
 
     @property
@@ -151,17 +153,15 @@ class CutJob:
         app_id: str,
         notes: Mapping[str, int],
         *,
-        aside: int | None = None,
-        left_out: Sequence[int] = (),
+        beside: Counting = NO_VERSIONS,
         behind: int = -1,
     ) -> Recorded:
         """Return what a commit of the cut carries, for the one whose position ``app_id`` names.
 
         Args:
             notes: Counts worth telling, by name.
-            aside: Version of the side table that counts from then on.
-            left_out: Positions of frames in the cut that were skipped, where the commit is to tell them.
-            behind: The position that the log records already: a later one where a history's cut was taken back.
+            beside: Versions of the tables beside this one that count from then on.
+            behind: The position that the log records already: a later one where a cut was taken back.
         """
         cut = self.cut
         note = CommitNote(
@@ -173,17 +173,15 @@ class CutJob:
             replaced=cut.replaces,
             updates=len(cut.begins),
             notes=notes,
-            left_out=left_out,
             settings=decided(self.settings),
-            aside=aside,
-            keeps_history=self.target.table.keeps_history,
+            **beside._asdict(),
             by=self.target.token,
         )
         return Recorded(app_id, max(cut.last, behind + 1), note.to_json())
 
 
 def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack) -> CutJob:
-    """Look at the table before the cut. Runs no Spark job, writes nothing.
+    """Look at the table before the cut, and at those beside it. What does not count there is taken back first.
 
     Raises:
         SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
@@ -196,7 +194,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     told = decoded.dataframe()
     changes = complete(told) if _folding_finds_errors(target) else without_errors(told)
     check_key(struct_type(changes, "key"), table=target.name)
-    opened = target.opened()
+    opened = settle(target)
     before = position_in(opened.table, target.app_id)
     known = opened.note if before >= 0 else None
     settings = target.settings(struct_type(changes, "key").names)
@@ -210,7 +208,7 @@ def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: S
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
     is_small = _is_small(opened, decoded, survey)
-    aside = _rows_aside(target, opened.aside, columns)
+    aside = _rows_aside(target, opened.side.counts, columns)
     rules_of = T.StructType([field for field in columns if field.name != POSITION])
     check_rules(target.session, rules_of, target.rules, table=target.name)
     return CutJob(
@@ -247,10 +245,10 @@ def _is_small(opened: Opened, changes: ArrowRows, survey: Survey) -> bool:
     """Tell whether few rows take part, and none too large ones. How many are in wide ranges is not known."""
     if changes.count is None or changes.size is None or survey.wide_ranges:
         return False
-    aside = 0 if opened.aside is None else count_rows(opened.aside)
+    aside = 0 if opened.side.counts is None else count_rows(opened.side.counts)
     if aside is None or changes.count + aside > _FEW:
         return False
-    tables = [(changes.count + aside, opened.table), (aside, opened.aside)]
+    tables = [(changes.count + aside, opened.table), (aside, opened.side.counts)]
     return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= _FEW_BYTES
 
 

@@ -6,7 +6,7 @@ goes on from them only where it replaces all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import uuid4
@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
-from pipelines.cuts import CommitNote, app_id, history_reached, newest_note, position_in, position_reached
-from pipelines.kept_aside import Aside, find_aside
+from pipelines.beside import NOTHING, Beside, counting, find_beside, position_of
+from pipelines.cuts import NOT_TOLD, CommitNote, app_id, newest_note, position_in, position_reached
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
@@ -111,13 +111,13 @@ class Target:
         """Open what there is of the tables that take part. Raises StoreUnavailable."""
         table = open_table(self.place)
         note = newest_note(table)
-        built = position_in(table, self.app_id) >= 0
+        version = counting(note, built=position_in(table, self.app_id) >= 0)
         return Opened(
             table=table,
             note=note,
-            history=open_table(self.history) if self.table.keeps_history else None,
-            tombstones=open_table(self.tombstones) if self.connector.sequenced else None,
-            side=find_aside(self.aside, note, built=built) if self.keeps is Keeps.STATE else Aside(None, True),
+            history=find_beside(self.history, version.history) if self.table.keeps_history else NOTHING,
+            tombstones=find_beside(self.tombstones, version.tombstones) if self.connector.sequenced else NOTHING,
+            side=find_beside(self.aside, version.aside) if self.keeps is Keeps.STATE else NOTHING,
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
@@ -127,28 +127,19 @@ class Target:
 
 @dataclass(frozen=True)
 class Opened:
-    """A silver table and those beside it as a cut finds them, each opened once; None for one that is not there.
+    """A silver table and those beside it as a cut finds them, each opened once.
 
     Args:
+        table: None where there is none.
         note: What the newest cut of the table says; None where there is none.
-        side: The rows kept aside. What does not count of them, a process has written that died or is at work.
+        side: The rows kept aside.
     """
 
     table: DeltaTable | None
     note: CommitNote | None
-    history: DeltaTable | None
-    tombstones: DeltaTable | None
-    side: Aside
-
-    @property
-    def aside(self) -> DeltaTable | None:
-        """The side table at the version that counts."""
-        return self.side.counts
-
-    @cached_property
-    def history_note(self) -> CommitNote | None:
-        """What the newest cut of the history says; None where there is none. Read once. Raises StoreUnavailable."""
-        return newest_note(self.history)
+    history: Beside
+    tombstones: Beside
+    side: Beside
 
 
 def check_built(
@@ -158,33 +149,29 @@ def check_built(
     settings: RowSettings,
     opened: Opened,
 ) -> None:
-    """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them.
-
-    Its history and deletes may be of other settings than itself where a rebuild has died.
-    """
+    """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them."""
     feed, table = target.feed.name, target.name
-    for what, note in (("the table", known), *_notes_beside(opened)):
-        then = settings if note is None or note.settings is None else note.settings
-        other = differing(then, settings)
-        anew = cut.replaces and not target.table.keeps_history
-        if other and not anew:
-            reason = otherwise(other[0], then, settings, what=what)
-            raise RebuildNeeded(reason, feed=feed, table=table, undo="put that back")
+    then = settings if known.settings is None else known.settings
+    other = differing(then, settings)
+    anew = cut.replaces and not target.table.keeps_history
+    if other and not anew:
+        reason = otherwise(other[0], then, settings, what="the table")
+        raise RebuildNeeded(reason, feed=feed, table=table, undo="put that back")
     if target.table.keeps_history:
-        reached = history_reached(opened.history, feed, table)
-        if reached < known.last_position:
-            begun = f"ends at position {reached}" if reached >= 0 else "has not begun"
-            reason = f"its history {begun}, the table is at position {known.last_position}"
-            raise RebuildNeeded(reason, feed=feed, table=table)
-        if known.keeps_history is False:
+        if known.history is None:
             raise RebuildNeeded("its newest cut was applied without a history", feed=feed, table=table)
-    is_over_a_cut = known.last_position != position_in(opened.table, target.app_id)
-    if is_over_a_cut and (known.aside is not None or not opened.side.is_settled) and not cut.replaces:
-        raise RebuildNeeded("a rebuild was committed over a cut, which had rows put aside", feed=feed, table=table)
-    if known.aside is not None and opened.aside is None:
+        if opened.history.counts is None:
+            raise RebuildNeeded("its history is gone", feed=feed, table=table)
+        reached = position_of(opened.history) if known.history == NOT_TOLD else known.last_position
+        if reached != known.last_position:
+            reason = f"its history is at position {reached}, the table at {known.last_position}"
+            raise RebuildNeeded(reason, feed=feed, table=table)
+    if known.tombstones not in (None, NOT_TOLD) and target.connector.sequenced and opened.tombstones.counts is None:
+        raise RebuildNeeded("its list of deletes is gone", feed=feed, table=table)
+    if known.last_position != position_in(opened.table, target.app_id):
+        keeps_every = known.history is not None or known.tombstones is not None
+        had_aside = known.aside is not None or not opened.side.is_settled
+        if keeps_every or (had_aside and not cut.replaces):
+            raise RebuildNeeded("a rebuild was committed over a cut that it lacks", feed=feed, table=table)
+    if known.aside is not None and opened.side.counts is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
-
-
-def _notes_beside(opened: Opened) -> Iterator[tuple[str, CommitNote | None]]:
-    yield "its history", opened.history_note
-    yield "its list of deletes", newest_note(opened.tombstones)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from itertools import islice
 from typing import Any
+from uuid import uuid4
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
@@ -18,20 +18,19 @@ from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
-from pipelines.applying.target import Opened, Target
-from pipelines.beginnings import REBUILT
-from pipelines.cuts import CommitNote, history_id, newest_notes, position_in, tombstones_id
+from pipelines.applying.target import Target
+from pipelines.beside import Counting
+from pipelines.cuts import history_id, position_in, tombstones_id
 from pipelines.store import is_small
-from pipelines.swap import keep_aside
+from pipelines.swap import committed, replace_beside
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
-from transforms.history import Moments, keep_history, take_back
+from transforms.history import Moments, keep_history
 from transforms.merge import (
     AT_HAND,
     OP,
     POSITION,
     WHOLE_FILES,
-    Recorded,
     append,
     create_empty,
     merge,
@@ -69,21 +68,21 @@ def _add(job: CutJob) -> None:
 
 
 def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Write all, in order. Whatever dies between two of them is repeated as a whole."""
+    """Write all, in order. Whatever dies between two of them counts for nobody, and is repeated as a whole."""
     target = job.target
-    if target.table.keeps_history:
-        _write_history(job, folded, checked)
-    if target.connector.sequenced:
-        _write_tombstones(job, folded, checked)
-    aside = _write_aside(job, checked.aside)
+    beside = Counting(
+        history=_write_history(job, folded, checked) if target.table.keeps_history else None,
+        tombstones=_write_tombstones(job, folded, checked) if target.connector.sequenced else None,
+        aside=_write_aside(job, checked.aside),
+    )
     if job.drift is not None:
         follow(target.session, target.place.url, job.drift)
-    _write_table(job, folded, checked, aside)
+    _write_table(job, folded, checked, beside)
 
 
-def _write_table(job: CutJob, folded: Folded, checked: Checked, aside: int | None) -> None:
+def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting) -> None:
     target = job.target
-    recorded = job.recorded(target.app_id, checked.notes, aside=aside)
+    recorded = job.recorded(target.app_id, checked.notes, beside=beside)
     if job.cut.replaces:
         if job.before < 0:
             append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
@@ -114,81 +113,30 @@ def _at_hand(job: CutJob) -> Mapping[str, str]:
     return AT_HAND if job.is_small else {}
 
 
-def _write_history(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Write what every update of the cut makes of its rows.
-
-    What a build has written that died before its table's commit is told anew: it may have been read otherwise. Where
-    that cannot be told from what was before, it counts if it is of the same updates.
-    """
+def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
+    """Write what every update of the cut makes of its rows; return the version of the history that has it."""
     target, by_decoder = job.target, job.target.connector.net
-    app = history_id(target.feed.name, target.name)
-    opened, newest = job.opened.history, job.opened.history_note
-    is_ahead = newest is not None and newest.last_position > job.before
-    if newest is not None and is_ahead and not _can_be_taken_back(target, job.opened, job.before, newest):
-        if has_told(newest, job.cut):
-            return
-        raise _ahead(target, job.before, newest)
+    app, opened = history_id(target.feed.name, target.name), job.opened.history.counts
     changes = _versions(job) if by_decoder else folded.changes
+    recorded = job.recorded(app, checked.notes, behind=position_in(job.opened.history.newest, app))
     try:
         keep_history(
             changes,
             target.history.url,
             before=None if opened is None else target.read(target.history, opened),
-            recorded=job.recorded(app, checked.notes, left_out=job.cut.left_out, behind=position_in(opened, app)),
+            recorded=recorded,
             moments=Moments(target.connector.sequenced, job.cut.settled),
             upsert=target.upsert,
             moves=folded.moves,
             ranges=_ranges_of_versions(job) if by_decoder else None,
             tombstones=job.buried,
             few=job.is_small,
-            anew=job.before if is_ahead else None,
             options=_options(job, opened),
         )
     except SchemaDrift as error:  # it was kept before, not since, and the table has changed meanwhile
         reason = f"its history does not fit the table: {str(error).removeprefix(f'{app}: ')}"
         raise RebuildNeeded(reason, feed=target.feed.name, table=target.name) from error
-
-
-def has_told(newest: CommitNote, cut: Cut) -> bool:
-    """Tell whether the newest cut of a history that is ahead of its table has told all that another one has to tell.
-
-    It did not where it took other updates or left out other frames: people may have decided otherwise since, or the
-    table cannot stand where that cut ended, for it has other rules now.
-    """
-    begins_elsewhere = 0 <= cut.after < newest.first_position and cut.spans[0][0] != newest.first_position
-    if cut.last > newest.last_position or begins_elsewhere:
-        return False
-    left_out = [at for at in newest.left_out if cut.after < at <= cut.last]
-    return REBUILT in (newest.notes or {}) or left_out == [at for at in cut.left_out if at >= newest.first_position]
-
-
-def take_back_history(target: Target) -> None:
-    """Take back the cut by which a history is ahead of its table, if it is: the table cannot take that one now.
-
-    Raises:
-        RebuildNeeded: More than that cut is ahead of the table, or it cannot be told what was before.
-    """
-    opened = target.opened()
-    before, newest = position_in(opened.table, target.app_id), opened.history_note
-    if newest is None or newest.last_position <= before:
-        return
-    if not _can_be_taken_back(target, opened, before, newest):
-        raise _ahead(target, before, newest)
-    app = history_id(target.feed.name, target.name)
-    recorded = Recorded(app, position_in(opened.history, app) + 1, newest.taken_back(before).to_json())
-    take_back(target.session, target.history.url, behind=before, recorded=recorded)
-
-
-def _can_be_taken_back(target: Target, opened: Opened, before: int, newest: CommitNote) -> bool:
-    """Tell whether a history's newest cut is all by which it is ahead of its table, and what was before is known."""
-    _, *earlier = islice(newest_notes(opened.history), 2)
-    is_alone = earlier[0].last_position <= before if earlier else before < 0
-    return is_alone and REBUILT not in (newest.notes or {}) and not target.connector.sequenced
-
-
-def _ahead(target: Target, before: int, newest: CommitNote) -> RebuildNeeded:
-    reason = f"its history is at position {newest.last_position} by other decisions, the table at {before}"
-    return RebuildNeeded(reason, feed=target.feed.name, table=target.name)
+    return committed(target.history, recorded.metadata, table=target.name)
 
 
 def _versions(job: CutJob) -> DataFrame:
@@ -206,18 +154,24 @@ def _ranges_of_versions(job: CutJob) -> DataFrame | None:
     return target.decoder.removed_ranges(later, job.context, cut, target.table).dataframe()
 
 
-def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Remember the deletes: a history needs all of them, for a late change may come between two."""
+def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> int:
+    """Remember the deletes; return the version of the tombstones that has them.
+
+    A history needs all of a key: a late change may come between two.
+    """
     target, every = job.target, job.target.table.keeps_history
+    app = tombstones_id(target.feed.name, target.name)
+    recorded = job.recorded(app, checked.notes, behind=position_in(job.opened.tombstones.newest, app))
     deletes = complete(folded.changes).where(F.col("op") == DELETE)
     bury(
         net_rows(deletes, position="sequence") if every else net_rows(folded.net, position="position"),
         target.tombstones.url,
         keys=job.keys,
-        recorded=job.recorded(tombstones_id(target.feed.name, target.name), checked.notes),
+        recorded=recorded,
         settled=target.decoder.settled(job.context, job.cut, target.table),
         every=every,
     )
+    return committed(target.tombstones, recorded.metadata, table=target.name)
 
 
 def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:
@@ -227,9 +181,9 @@ def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:
         if opened.side.is_settled:
             return None
         rows = target.session.read.format("delta").load(target.aside.url).limit(0)
-    elif opened.aside is not None and opened.side.is_settled and _stay(job, rows):
-        return opened.aside.version()
-    return keep_aside(rows, target.aside, table=target.name)
+    elif opened.side.counts is not None and opened.side.is_settled and _stay(job, rows):
+        return opened.side.counts.version()
+    return replace_beside(rows, target.aside, uuid4().hex, table=target.name)
 
 
 def _stay(job: CutJob, rows: DataFrame) -> bool:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from conf.errors import SilverfoldError
+from pipelines.beside import beside
 from pipelines.cuts import app_id
-from pipelines.kept_aside import opened_aside
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from tests.matrix.landing import TABLE
@@ -153,7 +153,7 @@ class Checks:
         return comparable({**named, **row, **others})
 
     def _compare_aside(self) -> None:
-        opened = opened_aside(self._places, self._feed, TABLE, open_table(self._place()))
+        opened = beside(self._places, self._feed, TABLE, "aside").counts
         found = [] if opened is None else [self._whole(row, leave=ASIDE) for row in self._rows(opened)]
         self._same("rows aside", found, self._silver(self._state(self.position), self._judged[-1], aside=True))
 

@@ -17,8 +17,9 @@ from conf.model import Expectation
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
 from pipelines.applying.job import CutJob
+from pipelines.beside import beside
 from pipelines.cuts import CommitNote, app_id, newest_note
-from pipelines.kept_aside import failing_rows, is_settled, read_aside
+from pipelines.kept_aside import failing_rows, read_aside
 from pipelines.places import Places
 from pipelines.rebuild import Rebuild
 from pipelines.store import count_rows, open_table
@@ -38,7 +39,8 @@ def places(tmp_path: Path) -> Places:
 
 def put_aside(places: Places, *keys: int) -> None:
     rows = pa.table({"k": keys, "_reasons": [["low"]] * len(keys)})
-    write_deltalake(places.aside(FEED, "t").url, rows, mode="overwrite")
+    ours = CommitProperties(custom_metadata={"userMetadata": "ours"})
+    write_deltalake(places.aside(FEED, "t").url, rows, mode="overwrite", commit_properties=ours)
 
 
 def commit(places: Places, aside: int | None, metadata: str | None = None) -> None:
@@ -46,6 +48,10 @@ def commit(places: Places, aside: int | None, metadata: str | None = None) -> No
     told = {"userMetadata": replace(NOTE, aside=aside).to_json() if metadata is None else metadata}
     done = CommitProperties(custom_metadata=told, app_transactions=[Transaction(app_id(FEED, "t"), 5)])
     write_deltalake(places.silver(FEED, "t").url, pa.table({"k": [1]}), mode="append", commit_properties=done)
+
+
+def is_settled(places: Places) -> bool:
+    return beside(places, FEED, "t", "aside").is_settled
 
 
 def aside(places: Places) -> list[int]:
@@ -59,9 +65,9 @@ def test_what_is_written_counts_once_a_cut_of_the_table_names_it(places: Places)
     commit(places, 0)
     put_aside(places, 3)
 
-    assert (before, aside(places), is_settled(places, FEED, "t")) == ([], [1, 2], False)
+    assert (before, aside(places), is_settled(places)) == ([], [1, 2], False)
     commit(places, 1)
-    assert (aside(places), is_settled(places, FEED, "t")) == ([3], True)
+    assert (aside(places), is_settled(places)) == ([3], True)
     found = failing_rows(places, FEED, "t", 0)
     assert found is not None, "what the table kept aside as it was"
     assert sorted(found["k"].to_pylist()) == [1, 2]
@@ -75,7 +81,7 @@ def test_what_maintenance_commits_behind_it_has_the_same_rows(places: Places):
         write_deltalake(places.aside(FEED, "t").url, rows, mode="append")
     commit(places, 1)
     DeltaTable(places.aside(FEED, "t").url).optimize.compact()
-    joined = (aside(places), is_settled(places, FEED, "t"))
+    joined = (aside(places), is_settled(places))
     put_aside(places, 9)
 
     assert (joined, aside(places)) == (([1, 1], True), [1, 1])
@@ -88,7 +94,7 @@ def test_the_newest_version_counts_where_the_log_of_the_table_tells_of_no_cut_an
     assert aside(places) == [1]
 
 
-@pytest.mark.parametrize("named", [7, -1])
+@pytest.mark.parametrize("named", [7, -2])
 def test_a_version_that_is_not_there_is_none(places: Places, named: int):
     put_aside(places, 1)
     commit(places, named)
@@ -101,7 +107,7 @@ def test_a_note_of_before_versions_were_named_names_none_that_is_there():
 
     told = [CommitNote.from_json(json.dumps({**old, "keeps_aside": keeps})) for keeps in (True, False)]
 
-    assert [None if note is None else note.aside for note in told] == [-1, None]
+    assert [None if note is None else note.aside for note in told] == [-2, None]
 
 
 def market(spark: SparkSession, warehouse: Path) -> tuple[Built, LandedHistory]:
@@ -145,7 +151,7 @@ def test_a_build_that_another_one_overtakes_takes_nothing_from_aside(
     assert (built.rows("t").keys(), kept(built)) == ({1, 4}, {2: 2, 3: 3})
 
 
-@pytest.mark.parametrize("dies", [None, pytest.param("keep_aside", marks=pytest.mark.nightly), "swap_in"])
+@pytest.mark.parametrize("dies", [None, pytest.param("replace_beside", marks=pytest.mark.nightly), "swap_in"])
 def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild_died(
     spark: SparkSession, warehouse: Path, dies: str | None
 ) -> None:
@@ -161,7 +167,7 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
             with pytest.raises(Died):
                 Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "died").run()
         was = kept(built)
-        assert was == ({2: 2} if dies == "keep_aside" else {2: "007", 3: "x"})
+        assert was == ({2: 2} if dies == "replace_beside" else {2: "007", 3: "x"})
     if dies != "swap_in":
         Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
 
@@ -187,7 +193,7 @@ def test_a_build_that_dies_as_nothing_is_aside_any_more_is_gone_on_from_and_the_
     assert built.build() == {}
 
     rows = {1: {"v": 1, "s": "a"}, 2: {"v": 2, "s": "b"}}
-    assert (built.rows("t"), kept(built), is_settled(built.places, FEED, "t")) == (rows, {}, True)
+    assert (built.rows("t"), kept(built), is_settled(built.places)) == (rows, {}, True)
     Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "a").run()
     assert (built.rows("t"), kept(built)) == (rows, {})
 
@@ -202,13 +208,13 @@ def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: Spar
         patch.setattr(write, "_write_aside", dying(write._write_aside, after=True))
         with pytest.raises(Died):
             built.build()
-    was = is_settled(built.places, FEED, "t")
+    was = is_settled(built.places)
     history.update("t", modified={1: {"s": "again"}})
 
     assert built.land_and_build(history) == {}
 
     side = DeltaTable(built.places.aside(FEED, "t").url)
-    assert (was, is_settled(built.places, FEED, "t"), count_rows(side)) == (False, True, 0)
+    assert (was, is_settled(built.places), count_rows(side)) == (False, True, 0)
     assert built.rows("t") == {1: {"v": 1, "s": "again"}, 2: {"v": 2, "s": "b"}}
 
 
@@ -227,7 +233,7 @@ def test_a_table_that_a_rebuild_committed_over_a_cut_holds_until_it_is_rebuilt(
 
     (held,) = built.land_and_build(history).values()
 
-    assert str(held).endswith("which had rows put aside: run silverfold rebuild market t")
+    assert str(held).endswith("over a cut that it lacks: run silverfold rebuild market t")
     Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
     assert built.build() == {}
     assert (built.rows("t"), kept(built)) == ({1: {"v": 5, "s": "a"}}, {2: 2, 3: 3})

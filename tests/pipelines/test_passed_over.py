@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 
 from conf.errors import ExpectationFailed
 from conf.load import load_settings
-from connectors.base import Cut, Feed
+from connectors.base import Feed
 from pipelines.applying import write
-from pipelines.cuts import CommitNote
 from pipelines.held import quarantined, skip
 from pipelines.quarantine import Quarantine
 from pipelines.rebuild import Rebuild, Rebuilt
@@ -273,29 +272,6 @@ def test_a_skip_outlives_whatever_else_holds_the_table_there(told: Tried) -> Non
     assert (told.rows()[1], told.verdicts()) == (("x", 3), {Verdict.EQUAL})
     known = {each.position: each.resolution for each in quarantined(told.places, FEED, STREAM)}
     assert known == {bad: "skipped", bad + 1: "passed"}
-
-
-@pytest.mark.parametrize(
-    ("after", "begins", "last", "left_out", "told"),
-    [
-        (9, 10, 20, (15,), True),
-        (9, 10, 14, (), True),  # a shorter cut of the same updates
-        (14, 15, 20, (15,), True),  # and what follows it
-        (9, 10, 21, (15,), False),  # a longer one
-        (9, 10, 20, (), False),  # the skip was undone meanwhile
-        (9, 10, 20, (15, 17), False),  # or there is another
-        (5, 6, 14, (), False),  # what was passed over is not any more
-        (-1, 0, 20, (3, 15), True),  # the table is gone
-    ],
-)
-def test_a_history_ahead_of_its_table_has_told_a_cut_of_the_same_updates(
-    after: int, begins: int, last: int, left_out: tuple[int, ...], told: bool
-) -> None:
-    ahead = CommitNote(
-        feed=FEED, table=STREAM, epoch=1, first_position=10, last_position=20, replaced=False, updates=3, left_out=(15,)
-    )
-    cut = Cut(STREAM, 1, after, last, ((begins, last),), (begins,), (last,), replaces=False, left_out=left_out)
-    assert write.has_told(ahead, cut) == told
 
 
 def dies(*_: object, **__: object) -> None:

@@ -19,6 +19,7 @@ from conf.load import load_settings
 from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions
+from pipelines.beside import Part
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.rebuild import Rebuild, Rebuilt
@@ -189,15 +190,15 @@ def test_a_build_that_makes_the_table_first_goes_on_from_the_rebuilt_one_that_co
 ):
     expect = {"other": {"condition": "Qty <> 6", "action": "quarantine"}}
     market = Market(spark, warehouse, expect=expect)
-    keep_aside, calls = Rebuild._keep_aside, iter([True])
+    replaced, calls = Rebuild._replaced, iter([True])
 
-    def overtaken(rebuild: Rebuild) -> int | None:
+    def overtaken(rebuild: Rebuild, part: Part, metadata: str) -> int | None:
         if next(calls, False):
             short = Built(spark, warehouse, {"quotes": table(expect=expect)}, max_frames=1)
             assert short.start().step("quotes").applied is not None
-        return keep_aside(rebuild)
+        return replaced(rebuild, part, metadata)
 
-    monkeypatch.setattr(Rebuild, "_keep_aside", overtaken)
+    monkeypatch.setattr(Rebuild, "_replaced", overtaken)
 
     done = market.rebuild()
 

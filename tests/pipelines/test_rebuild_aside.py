@@ -67,7 +67,7 @@ def split(rows: Mapping[int, tuple[str, int]], low: int, high: int) -> list[dict
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("step", ["keep_aside", "swap_in"])
+@pytest.mark.parametrize("step", ["replace_beside", "swap_in"])
 def test_rows_aside_outlive_the_death_of_a_rebuild_by_another_rule(spark: SparkSession, warehouse: Path, step: str):
     told = Warehouse(spark, warehouse)
     with pytest.MonkeyPatch.context() as patch:

@@ -29,12 +29,12 @@ EQUAL = (Verdict.EQUAL, Verdict.EQUAL)
 
 
 def rebuild_dying_after(kept: Kept, writes: int) -> None:
-    """Rebuild by a process that dies once it has written so many of the side table, history, tombstones and table."""
+    """Rebuild by a process that dies once it has written so many of history, tombstones, side table and table."""
     left = iter(range(writes - 1, -1, -1))
 
     def counted(write: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
-            done = write(*args)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            done = write(*args, **kwargs)
             if next(left) == 0:
                 raise Died
             return done
@@ -42,7 +42,7 @@ def rebuild_dying_after(kept: Kept, writes: int) -> None:
         return run
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("keep_aside", "swap_in"):
+        for name in ("replace_beside", "swap_in"):
             patch.setattr(pipelines.rebuild, name, counted(getattr(pipelines.rebuild, name)))
         patch.setattr(Rebuild, "_tidy", lambda self: None)
         with pytest.raises(Died):

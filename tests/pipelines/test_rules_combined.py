@@ -207,7 +207,7 @@ def test_a_build_that_others_overtake_again_and_again_says_so_and_the_next_one_g
     def overtaken(*_: object, table: str) -> int:
         raise Overtaken("another process has written the table meanwhile; try again", table=table)
 
-    monkeypatch.setattr(write, "keep_aside", overtaken)
+    monkeypatch.setattr(write, "replace_beside", overtaken)
     monkeypatch.setattr(build, "_TRIES", 2)
     assert "try again" in str(feed.build(expect=rules)[STREAM])
     assert feed.rows() == {1: ("x", 1)}

@@ -69,19 +69,21 @@ def apply(places: Places, table: str, cuts: list[tuple[int, int, int]], *, liste
             "replaced": version == 0,
             "updates": 1 + (last - first) // 2,
         }
-        commit(places, shared)
+        commit(places, shared, history=version)
         if listed:
             record(places, "market", row(version, seconds, **shared))
 
 
-def commit(places: Places, cut: Mapping[str, Any], *, place: Place | None = None, app: str = "") -> None:
+def commit(
+    places: Places, cut: Mapping[str, Any], *, place: Place | None = None, app: str = "", history: int | None = None
+) -> None:
     write_deltalake(
         (place or places.silver("market", cut["table"])).url,
         pa.table({"n": [cut["last_position"]]}),
         mode="append",
         commit_properties=CommitProperties(
             app_transactions=[Transaction(app or f"apply/market/{cut['table']}", cut["last_position"])],
-            custom_metadata={"userMetadata": CommitNote(feed="market", **cut).to_json()},
+            custom_metadata={"userMetadata": CommitNote(feed="market", history=history, **cut).to_json()},
         ),
     )
 
@@ -235,36 +237,49 @@ def test_a_version_whose_files_lie_in_folders_is_there(tmp_path: Path):
 KEEPING = replace(FEED, tables={**FEED.tables, "quotes": Table(source="Quotes", stored_as_scd_type=2)})
 
 
-def test_a_history_is_shown_up_to_the_cut_of_its_table_also_when_that_is_lost(places: Places):
-    found = [as_of_position(places, Snapshots(), KEEPING, wanted) for wanted in (2, 9)]
-    quotes = Path(places.silver("market", "quotes").url)
+@pytest.fixture
+def kept(places: Places) -> Places:
+    """The same, with a history of quotes: a version for each cut."""
+    for first, last, _ in QUOTES:
+        cut = {"table": "quotes", "epoch": 1, "first_position": first, "last_position": last}
+        history = places.history("market", "quotes")
+        commit(places, {**cut, "replaced": False, "updates": 1}, place=history, app="history/market/quotes")
+    return places
+
+
+def test_a_history_is_shown_up_to_the_cut_of_its_table_also_when_that_is_lost(kept: Places):
+    found = [as_of_position(kept, Snapshots(), KEEPING, wanted) for wanted in (2, 9)]
+    quotes = Path(kept.silver("market", "quotes").url)
     DeltaTable(quotes).create_checkpoint()
     (quotes / f"_delta_log/{0:020}.json").unlink()
-    lost = as_of_position(places, Snapshots(), KEEPING, 2)
-    before = as_of_moment(places, Snapshots(), KEEPING, at(5))
+    lost = as_of_position(kept, Snapshots(), KEEPING, 2)
+    before = as_of_moment(kept, Snapshots(), KEEPING, at(5))
 
     assert [each.until for each in found] == [{"quotes__history": 1}, {"quotes__history": 7}]
+    assert [each.versions["quotes__history"] for each in found] == [2, 2]
     assert (lost.until, sorted(lost.missing)) == ({"quotes__history": 1}, ["quotes"])
     assert (before.until, sorted(before.missing)) == ({}, ["quotes", "quotes__history", "trades"])
 
 
-def test_a_history_in_the_order_of_the_source_is_read_at_its_version_of_then(places: Places):
-    for first, last in [(1, 1), (3, 5), (7, 7)]:
-        cut = {"table": "quotes", "epoch": 1, "first_position": first, "last_position": last}
-        history = places.history("market", "quotes")
-        commit(places, {**cut, "replaced": False, "updates": 1}, place=history, app="history/market/quotes")
+def test_a_history_is_shown_as_it_counts_whatever_died_after_it(kept: Places):
+    cut = {"table": "quotes", "epoch": 1, "first_position": 8, "last_position": 8, "replaced": False, "updates": 1}
+    commit(kept, cut, place=kept.history("market", "quotes"), app="history/market/quotes")
 
-    found = as_of_position(places, Snapshots(sequenced=True), KEEPING, 6)
+    assert as_of_position(kept, Snapshots(), KEEPING, 9).versions["quotes__history"] == 2
+
+
+def test_a_history_in_the_order_of_the_source_is_read_at_its_version_of_then(kept: Places):
+    found = as_of_position(kept, Snapshots(sequenced=True), KEEPING, 6)
 
     assert (found.versions, found.until) == ({"quotes": 1, "quotes__history": 1, "trades": 1}, {})
-    log = Path(places.history("market", "quotes").url)
+    log = Path(kept.history("market", "quotes").url)
     DeltaTable(log).create_checkpoint()
     for version in (0, 1):
         (log / f"_delta_log/{version:020}.json").unlink()
-    (missing,) = as_of_position(places, Snapshots(sequenced=True), KEEPING, 6).missing.items()
+    (missing,) = as_of_position(kept, Snapshots(sequenced=True), KEEPING, 6).missing.items()
     assert missing == (
         "quotes__history",
-        "table quotes__history of feed market cannot be read as of position 6 any more: its log was cleaned up",
+        "table quotes__history of feed market was not kept with the cut of then, or was removed since",
     )
 
 

@@ -145,22 +145,33 @@ def drop(told: WrittenHistory, *, floor: int) -> None:
     write_deltalake(bronze, SCHEMA.empty_table(), mode="overwrite", predicate=below, commit_properties=recorded)
 
 
-def test_a_history_that_is_not_there_or_behind_its_table_is_different(told: WrittenHistory):
+def test_a_history_that_is_not_there_or_was_not_kept_is_different(told: WrittenHistory):
+    rows = [(1, "y", 4), (4, "v", 9)]
     never = told.verify()
-    told.write([(1, "y", 4), (4, "v", 9)], 10)
+    told.write(rows, 10)
     gone = told.verify()
     told.keep([(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, None)], 4)
-    behind = told.verify()
+    told.write(rows, 10, history=None)
+    off = told.verify()
 
     assert never.verdict is Verdict.NOT_BUILT
     assert (gone.verdict, gone.reason) == (
         Verdict.DIFFERENT,
-        "there is none, but the table stands at 10: run `silverfold rebuild told t`",
+        "there is none, the table stands at 10: run `silverfold rebuild told t`",
     )
-    assert (behind.verdict, behind.reason) == (
+    assert (off.verdict, off.reason) == (
         Verdict.DIFFERENT,
-        "it stands at 4, but the table at 10: run `silverfold rebuild told t`",
+        "it is not what the newest cut was applied with, the table stands at 10: run `silverfold rebuild told t`",
     )
+
+
+def test_what_a_process_has_told_that_died_before_the_tables_commit_is_not_looked_at(told: WrittenHistory):
+    versions: list[Version] = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, None)]
+    told.keep(versions, 4)
+    told.write([(1, "y", 4), (2, "z", 2)], 4, history=0)
+    told.keep([(1, "x", 2, 4), (1, "never", 4, None)], 4)
+
+    assert told.verify().verdict is Verdict.EQUAL
 
 
 def test_what_cannot_be_read_counts_for_nothing_up_to_the_next_snapshot(told: WrittenHistory):
@@ -210,7 +221,7 @@ def test_a_row_that_is_older_than_its_delete_is_found(late: WrittenHistory):
     right = verify_table(late.places, SEQUENCED, late.feed, STREAM)
     late.bury([(1, "d"), (2, "b")], 3)
     ahead = verify_table(late.places, SEQUENCED, late.feed, STREAM)
-    late.bury([(1, "d"), (2, "b")], 2)
+    late.write([(2, "second", "b")], 2, stones=1)
     wrong = verify_table(late.places, SEQUENCED, late.feed, STREAM)
 
     assert (right.verdict, ahead.verdict) == (Verdict.EQUAL, Verdict.EQUAL)

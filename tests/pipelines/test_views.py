@@ -5,9 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
-from deltalake import write_deltalake
+from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import SparkSession
 
+from pipelines.cuts import CommitNote
 from pipelines.places import Places, history_of
 from pipelines.travel import AsOf
 from pipelines.views import Views, register_views
@@ -15,6 +16,22 @@ from pipelines.views import Views, register_views
 
 def built(places: Places, feed: str, table: str, *numbers: int) -> None:
     write_deltalake(places.silver(feed, table).url, pa.table({"n": pa.array(numbers, pa.int64())}), mode="append")
+
+
+def stands_with_history(places: Places) -> None:
+    """Let quotes of market have a cut with which version 0 of its history counts."""
+    note = CommitNote(
+        feed="market",
+        table="quotes",
+        epoch=1,
+        first_position=1,
+        last_position=9,
+        replaced=False,
+        updates=1,
+        history=0,
+    )
+    told = CommitProperties(custom_metadata={"userMetadata": note.to_json()})
+    write_deltalake(places.silver("market", "quotes").url, pa.table({"n": [1]}), commit_properties=told)
 
 
 @pytest.fixture
@@ -71,6 +88,7 @@ def test_a_history_is_called_as_its_folder_is_and_shows_what_stood_as_of_a_posit
     versions = [(1, 2, 4), (1, 4, 7), (1, 7, None), (2, 2, 3), (2, 8, 9)]
     kept = pa.table(dict(zip(["n", "__START_AT", "__END_AT"], zip(*versions, strict=True), strict=True)))
     write_deltalake(places.history("market", "quotes").url, kept)
+    stands_with_history(places)
     names = {"market": [history_of("quotes"), history_of("trades")]}
 
     views = register_views(session, places, names)
@@ -90,6 +108,7 @@ def test_a_feeds_table_called_history_is_not_taken_for_another_feeds_history(ses
     places = Places(str(warehouse))
     built(places, "quotes", "history", 1)
     built(places, "market", "quotes__history", 2)
+    stands_with_history(places)
 
     register_views(session, places, {"quotes": ["history"], "market": [history_of("quotes")]})
 

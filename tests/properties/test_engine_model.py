@@ -25,12 +25,11 @@ import pipelines.build
 from conf.load import load_settings
 from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
+from pipelines.beside import beside
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
-from pipelines.kept_aside import opened_aside
 from pipelines.places import Place, Places
 from pipelines.silver import SilverTable
-from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
@@ -46,7 +45,7 @@ STORIES = max(1, settings().max_examples // 40)
 STEPS = [
     (pipelines.applying.write, "keep_history"),
     (pipelines.applying.write, "bury"),
-    (pipelines.applying.write, "keep_aside"),
+    (pipelines.applying.write, "replace_beside"),
     (pipelines.applying.write, "merge"),
     (pipelines.applying.write, "replace"),
     (pipelines.build, "record"),
@@ -176,7 +175,7 @@ class Engine:
 
     def aside(self) -> list[tuple[Any, ...]]:
         """Return the rows that the table keeps aside."""
-        counts = opened_aside(self.places, FEED, STREAM, open_table(self.places.silver(FEED, STREAM)))
+        counts = beside(self.places, FEED, STREAM, "aside").counts
         return [] if counts is None else rows_of(self.places.aside(FEED, STREAM), "true", version=counts.version())
 
     def as_of(self, position: int) -> list[tuple[Any, ...]]:

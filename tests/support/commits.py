@@ -19,7 +19,7 @@ from pyspark.sql.readwriter import DataFrameWriter
 
 from tests.support.deaths import Died
 
-_COMMANDS = ("MERGE", "ALTER", "CREATE", "REPLACE", "INSERT", "UPDATE", "DELETE", "OPTIMIZE", "VACUUM")
+_COMMANDS = ("MERGE", "ALTER", "CREATE", "REPLACE", "INSERT", "UPDATE", "DELETE", "OPTIMIZE", "VACUUM", "RESTORE")
 """How SQL that commits begins."""
 _OURS = ("silverfold", "jobs", "pipelines", "connectors", "transforms", "deltalake")
 """Packages whose modules may have imported what commits."""

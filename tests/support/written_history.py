@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from connectors.base import Feed
+from pipelines.cuts import NOT_TOLD, CommitNote, position_reached
 from pipelines.places import Place, Places
 from pipelines.verify import TableVerification, Verdict, verify_history
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
@@ -31,22 +33,27 @@ class WrittenHistory:
         self.source = ToldHistory(self.places)
 
     def keep(self, versions: Sequence[Version], position: int) -> None:
-        """Let the history hold exactly these versions."""
+        """Let the history hold exactly these versions, and a table that stands elsewhere stand there without rows."""
         moment = pa.string() if self.connector.sequenced else pa.int64()
         rows = [(0, k, a, 0, start, end) for k, a, start, end in versions]
         kind = pa.schema([*COLUMNS, ("__START_AT", moment), ("__END_AT", moment)])
-        _write(self.places.history(FEED, STREAM), kind, rows, f"history/{FEED}/{STREAM}", position)
+        _write(self.places.history(FEED, STREAM), kind, rows, f"history/{FEED}/{STREAM}", _note(position))
+        if position_reached(self.places, FEED, STREAM) != position:
+            self.write([], position)
 
-    def write(self, rows: Sequence[tuple[int, str, Any]], position: int) -> None:
-        """Let the table hold exactly these rows, of each key, column a and position."""
+    def write(
+        self, rows: Sequence[tuple[int, str, Any]], position: int, *, history: int | None = NOT_TOLD, stones: int = 0
+    ) -> None:
+        """Let the table hold exactly these rows, of each key, column a and position; and say what counts beside it."""
         kind = COLUMNS.append(pa.field("_position", pa.string() if self.connector.sequenced else pa.int64()))
         told = [(0, k, a, 0, at) for k, a, at in rows]
-        _write(self.places.silver(FEED, STREAM), kind, told, f"apply/{FEED}/{STREAM}", position)
+        note = replace(_note(position), history=history, tombstones=stones)
+        _write(self.places.silver(FEED, STREAM), kind, told, f"apply/{FEED}/{STREAM}", note)
 
     def bury(self, stones: Sequence[tuple[int, str]], position: int) -> None:
         kind = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("_position", pa.string())])
         told = [(0, k, at) for k, at in stones]
-        _write(self.places.tombstones(FEED, STREAM), kind, told, f"tombstones/{FEED}/{STREAM}", position)
+        _write(self.places.tombstones(FEED, STREAM), kind, told, f"tombstones/{FEED}/{STREAM}", _note(position))
 
     def verify(self) -> TableVerification:
         return verify_history(self.places, self.connector, self.feed, STREAM)
@@ -56,7 +63,15 @@ class WrittenHistory:
         return self.verify().verdict
 
 
-def _write(place: Place, kind: pa.Schema, rows: Sequence[tuple[Any, ...]], app: str, position: int) -> None:
+def _note(position: int) -> CommitNote:
+    return CommitNote(
+        feed=FEED, table=STREAM, epoch=1, first_position=0, last_position=position, replaced=False, updates=1
+    )
+
+
+def _write(place: Place, kind: pa.Schema, rows: Sequence[tuple[Any, ...]], app: str, note: CommitNote) -> None:
     table = pa.Table.from_pylist([dict(zip(kind.names, row, strict=True)) for row in rows], schema=kind)
-    recorded = CommitProperties(app_transactions=[Transaction(app, position)])
+    recorded = CommitProperties(
+        app_transactions=[Transaction(app, note.last_position)], custom_metadata={"userMetadata": note.to_json()}
+    )
     write_deltalake(place.url, table, mode="overwrite", commit_properties=recorded)

@@ -170,19 +170,6 @@ def positional(
     return sorted(tuple(row) for row in read(spark, path).collect())
 
 
-@pytest.mark.nightly
-def test_what_a_process_that_died_has_told_is_told_again_in_a_larger_cut_to_no_effect(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    positional(spark, tmp_path, 1, [(1, "insert", 1, "same"), (1, "insert", 2, "goes"), (1, "insert", 3, "old")])
-    told = [(5, "snapshot", 1, "same"), (5, "snapshot", 2, "goes"), (5, "snapshot", 3, "new"), (7, "update", 1, "next")]
-    positional(spark, tmp_path, 7, told, settled=5)
-
-    found = positional(spark, tmp_path, 9, [*told, (9, "delete", 2, "")], settled=5)
-
-    assert found == [(1, "next", 7, None), (1, "same", 1, 7), (2, "goes", 1, 9), (3, "new", 5, None), (3, "old", 1, 5)]
-
-
 def test_an_upsert_of_a_row_removed_in_the_same_moment_begins_a_row(spark: SparkSession, tmp_path: Path) -> None:
     told = [(1, "update", 10, "first"), (1, "update", 20, "stays"), (3, "update", 10, "again")]
 

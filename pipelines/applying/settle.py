@@ -1,0 +1,64 @@
+"""Takes back what counts for nobody beside a silver table: a cut or a rebuild wrote it that never came to the table.
+
+Rows aside are not taken back: the next cut writes all of them anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from conf.errors import ApplyError, Overtaken, RebuildNeeded
+from pipelines.applying.target import Opened, Target
+from pipelines.beside import TAKEN_BACK, Beside
+from pipelines.cuts import newest_note, position_in
+from pipelines.places import Place
+from transforms.merge import overwrite
+from transforms.restore import restore
+
+
+def settle(target: Target) -> Opened:
+    """Open what takes part, each table beside the silver table with just the rows that count. Safe to repeat.
+
+    Raises:
+        RebuildNeeded: What counts is not known, or its files are gone.
+        Overtaken: Another process wrote at the same moment.
+        StoreUnavailable: Try again.
+    """
+    opened = target.opened()
+    parts = [(target.history, opened.history), (target.tombstones, opened.tombstones)]
+    unsettled = [(place, found) for place, found in parts if not found.is_settled]
+    if not unsettled:
+        return opened
+    before = -1 if opened.note is None else opened.note.last_position
+    if position_in(opened.table, target.app_id) < 0 and opened.history.written > 1:
+        raise _needed(target, "its history tells of a table that is gone")
+    for place, found in unsettled:
+        _take_back(target, place, found, before)
+    return target.opened()
+
+
+def _take_back(target: Target, place: Place, found: Beside, before: int) -> None:
+    newest = newest_note(found.newest)
+    assert newest is not None, "a commit of ours made it unsettled"
+    note = replace(
+        newest,
+        first_position=before,
+        last_position=before,
+        replaced=False,
+        updates=0,
+        notes={TAKEN_BACK: found.back_to},
+    )
+    try:
+        if found.back_to >= 0:
+            restore(target.session, place.url, found.back_to, metadata=note.to_json())
+        else:
+            rows = target.session.read.format("delta").load(place.url).limit(0)
+            overwrite(rows, place.url, metadata=note.to_json())
+    except Overtaken:
+        raise
+    except ApplyError as error:
+        raise _needed(target, f"{place} cannot be taken back to version {found.back_to}: {error}") from error
+
+
+def _needed(target: Target, reason: str) -> RebuildNeeded:
+    return RebuildNeeded(reason, feed=target.feed.name, table=target.name)

@@ -1,0 +1,27 @@
+"""Makes a Delta table what it was at an earlier version, in one commit that writes no rows."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from transforms.faults import named_errors
+from transforms.merge import USER_METADATA
+from transforms.sql import path_table
+
+
+def restore(session: SparkSession, path: str, version: int, *, metadata: str) -> None:
+    """Restore the table at a path or URL to a version. Positions in its log stay as they are. Runs Spark jobs.
+
+    Args:
+        session: Not shared with other writers.
+        metadata: Text for the commit's ``userMetadata``.
+
+    Raises:
+        ApplyError: Spark or Delta refused, as where files of that version were removed. Nothing was committed.
+    """
+    session.conf.set(USER_METADATA, metadata)
+    try:
+        with named_errors(path):
+            session.sql(f"RESTORE TABLE {path_table(path)} TO VERSION AS OF {version:d}").collect()
+    finally:
+        session.conf.unset(USER_METADATA)
