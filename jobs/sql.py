@@ -69,7 +69,8 @@ def sql(
 
     A table of any feed is called by its name, or FEED__TABLE where several feeds have one of that name. SHOW VIEWS
     lists them, DESCRIBE TABLE shows columns. The versions of a table that keeps history are in TABLE__history: each
-    stood from __START_AT up to, not including, __END_AT, which is NULL for those that stand.
+    stood from __START_AT up to, not including, __END_AT, which is NULL for those that stand. The rows that a table with
+    rules keeps aside are in TABLE__aside, only as of now.
 
     csv prints NULL as nothing and a nested value as JSON. json prints one object a line: decimals, dates and
     times as text, bytes as hex, and NaN and infinities as text, since JSON has none.
@@ -94,7 +95,7 @@ def sql(
     _say(as_of, told=isinstance(then, datetime))
     with Console(stderr=True).status("starting Spark"):
         session = start_spark(settings, app="silverfold sql")
-    tables = {name: list(queried(settings.feeds[name].tables, now=then is None)) for name in chosen}
+    tables = {name: list(queried(places, name, settings.feeds[name].tables)) for name in chosen}
     views = register_views(session, places, tables, as_of)
     answer = ask(session, query, limit, views)
     write(answer, output or (Format.TABLE if sys.stdout.isatty() else Format.CSV), sys.stdout)
@@ -131,15 +132,19 @@ def chosen_feeds(configured: Sequence[str], feed: str | None, then: int | dateti
     return configured
 
 
-def queried(tables: Mapping[str, Mapping[str, Any]], *, now: bool) -> Iterator[str]:
-    """Yield the names of configured tables, and of the histories and, as of ``now``, the rows they keep beside them."""
+def queried(places: Places, feed: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the names of a feed's tables, of their histories and of the rows that are kept aside or may be.
+
+    Raises StoreUnavailable.
+    """
     from pipelines.places import aside_of, history_of  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.store import open_table  # noqa: PLC0415 - as above
 
     for name, table in tables.items():
         yield name
         if table.get("stored_as_scd_type") == 2:
             yield history_of(name)
-        if now and table.get("expect"):
+        if table.get("expect") or open_table(places.aside(feed, name)) is not None:
             yield aside_of(name)
 
 

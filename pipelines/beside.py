@@ -33,10 +33,10 @@ class Beside(NamedTuple):
     """At the newest version with the rows that count; None where none do, or they are gone."""
     is_settled: bool
     """Its newest version has just the rows that count."""
-    back_to: int = -1
-    """Version of ``counts``; where nothing counts, an empty one. -1 where there is none."""
+    is_gone: bool = False
+    """What counts cannot be read any more."""
     written: int = 0
-    """How many commits of ours came after it."""
+    """How many commits of ours came after what counts."""
 
 
 NOTHING = Beside(None, None, True)
@@ -77,7 +77,7 @@ def find_beside(place: Place, version: int | None) -> Beside:
         return NOTHING
     last = newest.version()
     if version in (last, NOT_TOLD):
-        return Beside(newest, newest, True, last)
+        return Beside(newest, newest, True)
     first = -1 if version is None else version
     same, written = {first}, 0
     for at, is_ours, back_to in _commits(place, newest, after=first):
@@ -86,10 +86,10 @@ def find_beside(place: Place, version: int | None) -> Beside:
             written = 0
         else:
             written += is_ours
-    is_settled = last in same or (version is None and count_rows(newest) == 0)
-    back_to = max(same)
-    counts = None if version is None else newest if back_to == last else _at(place, back_to, last)
-    return Beside(newest, counts, is_settled, back_to, written)
+    if version is None:
+        return Beside(newest, None, last in same or count_rows(newest) == 0, written=written)
+    counts = newest if last in same else _at(place, max(same), last)
+    return Beside(newest, counts, last in same, counts is None, written)
 
 
 def shown_version(places: Places, feed: str, name: str) -> int | None:

@@ -42,6 +42,7 @@ from pipelines.beginnings import history_rebuilt
 from pipelines.beside import beside
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.cuts import CutRow, all_cuts, app_id, standing
+from pipelines.held import holds
 from pipelines.places import Place, Places, history_of
 from pipelines.plan import Planner
 from pipelines.rules import StreamRules
@@ -252,7 +253,11 @@ class _Cuts:
             lacks = self._lacks(table, row, position)
         except PositionGap as gap:
             return str(gap)
-        return None if lacks is None else f"run `silverfold build {self.feed.name} --once`"
+        if lacks is None:
+            return None
+        held = next(iter(holds(self.places, self.feed.name, table)), None)
+        why = None if held is None else f"it holds at position {held.position}: {held.reason}"
+        return why or f"run `silverfold build {self.feed.name} --once`"
 
     def _notes(self, table: str, row: CutRow, position: int) -> list[str]:
         rows = self.rows[table]

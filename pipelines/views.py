@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.beside import shown_version
-from pipelines.places import Place, Places
+from pipelines.places import Place, Places, aside_of
 from pipelines.store import open_table
 from pipelines.travel import AsOf
+from transforms.aside_columns import REASONS
 from transforms.history import END, START
+from transforms.merge import PRESENT
 
 
 @dataclass(frozen=True)
@@ -61,15 +63,12 @@ def register_views(
         StoreUnavailable: A table's store cannot be read now.
     """
     names, shared = _names((feed, table) for feed in tables for table in tables[feed])
-    there = {table for table in set(names.values()) if open_table(places.silver(*table)) is not None}
-    missing = {(found.feed, table): why for found in as_of for table, why in found.missing.items()}
-    versions = {(found.feed, table): version for found in as_of for table, version in found.versions.items()}
-    until = {(found.feed, table): position for found in as_of for table, position in found.until.items()}
+    then = {found.feed: found for found in as_of}
+    there = {table for table in set(names.values()) if _is_there(places, *table)}
+    missing = {table: why for table in set(names.values()) if (why := _missing(then, *table)) is not None}
     for name, table in names.items():
         if table in there and table not in missing:
-            rows = _read(session, places.silver(*table), versions.get(table))
-            shown = _up_to(rows, until[table]) if table in until else _that_count(rows, places, *table)
-            shown.createOrReplaceTempView(name)
+            _shown(session, places, then, *table).createOrReplaceTempView(name)
         else:
             session.catalog.dropTempView(name)  # of an earlier call
     return Views(
@@ -80,6 +79,33 @@ def register_views(
     )
 
 
+def _is_there(places: Places, feed: str, name: str) -> bool:
+    """Tell whether a table is built; the rows aside of one that is are there, if only none."""
+    return open_table(places.silver(feed, name.removesuffix(aside_of("")))) is not None
+
+
+def _missing(then: Mapping[str, AsOf], feed: str, name: str) -> str | None:
+    if feed not in then:
+        return None
+    if name.endswith(aside_of("")):
+        return f"table {name} of feed {feed} is shown only as of now: ask without --at"
+    return then[feed].missing.get(name)
+
+
+def _shown(session: SparkSession, places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> DataFrame:
+    """Return a table's rows as they are to be shown. Lazy."""
+    if feed in then:
+        rows = _read(session, places.silver(feed, name), then[feed].versions.get(name))
+        return _up_to(rows, then[feed].until[name]) if name in then[feed].until else rows
+    place, version = places.silver(feed, name), shown_version(places, feed, name)
+    if version is None or version >= 0:
+        return _read(session, place, version)
+    if open_table(place) is not None:
+        return _read(session, place, None).limit(0)
+    table = _read(session, places.silver(feed, name.removesuffix(aside_of(""))), None).limit(0)
+    return table.select("*", *(F.lit(None).cast("array<string>").alias(name) for name in (PRESENT, REASONS)))
+
+
 def _read(session: SparkSession, place: Place, version: int | None) -> DataFrame:
     reader = session.read.format("delta")
     return (reader if version is None else reader.option("versionAsOf", version)).load(place.url)
@@ -88,14 +114,6 @@ def _read(session: SparkSession, place: Place, version: int | None) -> DataFrame
 def _up_to(versions: DataFrame, position: int) -> DataFrame:
     ended = F.when(F.col(END) <= position, F.col(END))
     return versions.where(F.col(START) <= position).withColumn(END, ended)
-
-
-def _that_count(rows: DataFrame, places: Places, feed: str, name: str) -> DataFrame:
-    """Return the rows of a table that count now, whatever a process that died has written."""
-    version = shown_version(places, feed, name)
-    if version is None:
-        return rows
-    return rows.limit(0) if version < 0 else _read(rows.sparkSession, places.silver(feed, name), version)
 
 
 def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, ...]]]:

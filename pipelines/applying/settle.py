@@ -25,39 +25,34 @@ def settle(target: Target) -> Opened:
         StoreUnavailable: Try again.
     """
     opened = target.opened()
-    parts = [(target.history, opened.history), (target.tombstones, opened.tombstones)]
-    unsettled = [(place, found) for place, found in parts if not found.is_settled]
-    if not unsettled:
-        return opened
-    before = -1 if opened.note is None else opened.note.last_position
-    if position_in(opened.table, target.app_id) < 0 and opened.history.written > 1:
+    built = position_in(opened.table, target.app_id) >= 0
+    if not built and opened.history.written > 1:
         raise _needed(target, "its history tells of a table that is gone")
+    stays = built and opened.note is not None and opened.note.history is None  # it was kept before, and is not lost
+    parts = [*([] if stays else [(target.history, opened.history)]), (target.tombstones, opened.tombstones)]
+    unsettled = [(place, found) for place, found in parts if not (found.is_settled or found.is_gone)]
     for place, found in unsettled:
-        _take_back(target, place, found, before)
-    return target.opened()
+        _take_back(target, place, found, before=-1 if opened.note is None else opened.note.last_position)
+    return target.opened() if unsettled else opened
 
 
-def _take_back(target: Target, place: Place, found: Beside, before: int) -> None:
+def _take_back(target: Target, place: Place, found: Beside, *, before: int) -> None:
     newest = newest_note(found.newest)
     assert newest is not None, "a commit of ours made it unsettled"
+    version = -1 if found.counts is None else found.counts.version()
     note = replace(
-        newest,
-        first_position=before,
-        last_position=before,
-        replaced=False,
-        updates=0,
-        notes={TAKEN_BACK: found.back_to},
+        newest, first_position=before, last_position=before, replaced=False, updates=0, notes={TAKEN_BACK: version}
     )
     try:
-        if found.back_to >= 0:
-            restore(target.session, place.url, found.back_to, metadata=note.to_json())
-        else:
+        if found.counts is None:
             rows = target.session.read.format("delta").load(place.url).limit(0)
             overwrite(rows, place.url, metadata=note.to_json())
+        else:
+            restore(target.session, place.url, version, metadata=note.to_json())
     except Overtaken:
         raise
     except ApplyError as error:
-        raise _needed(target, f"{place} cannot be taken back to version {found.back_to}: {error}") from error
+        raise _needed(target, f"{place} cannot be taken back to version {version}: {error}") from error
 
 
 def _needed(target: Target, reason: str) -> RebuildNeeded:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from conf.errors import QueryFailed
 from jobs import cli
 from jobs.sql import Answer, Format, ask, explained, queried, write
+from pipelines.places import Places
 from pipelines.spark import own_session
 from pipelines.views import Views
 
@@ -39,12 +40,14 @@ def test_a_query_gives_its_rows(session: SparkSession):
     assert answer == Answer(("sym", "bid"), [("AAPL", 1.5), ("IBM", None)], more=False)
 
 
-def test_histories_and_rows_kept_aside_are_queried_beside_their_tables():
+def test_histories_and_rows_kept_aside_are_queried_beside_their_tables(tmp_path: Path):
     rule = {"condition": "Qty > 0", "action": "quarantine"}
     tables = {"quotes": {"source": "Q", "stored_as_scd_type": 2}, "trades": {"source": "T", "expect": {"some": rule}}}
 
-    assert list(queried(tables, now=True)) == ["quotes", "quotes__history", "trades", "trades__aside"]
-    assert list(queried(tables, now=False)) == ["quotes", "quotes__history", "trades"]
+    places = Places(str(tmp_path))
+    assert list(queried(places, "market", tables)) == ["quotes", "quotes__history", "trades", "trades__aside"]
+    write_deltalake(places.aside("market", "quotes").url, pa.table({"n": [1]}))  # of a rule that is gone since
+    assert list(queried(places, "market", tables))[2] == "quotes__aside"
 
 
 def test_rows_beyond_the_limit_are_cut_and_said_to_be(session: SparkSession):

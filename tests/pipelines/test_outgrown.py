@@ -112,7 +112,7 @@ def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: P
 
 
 @pytest.mark.nightly
-def test_a_rebuild_that_dies_between_history_and_table_leaves_a_history_that_can_be_verified(
+def test_a_rebuild_that_dies_between_history_and_table_leaves_the_history_that_was(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = before(warehouse, stored_as_scd_type=2)
@@ -120,7 +120,7 @@ def test_a_rebuild_that_dies_between_history_and_table_leaves_a_history_that_can
     shop.snapshot(BEFORE, ["id", "a"], [1, 7, "y"])
     assert shop.build(spark).keys() == {"t"}
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.rebuild, "swap_in", dying(pipelines.rebuild.swap_in, after=True))
+        patch.setattr(pipelines.rebuild, "replace_beside", dying(pipelines.rebuild.replace_beside, after=True))
         with pytest.raises(Died):
             shop.rebuild(spark)
 

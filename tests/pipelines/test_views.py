@@ -9,7 +9,7 @@ from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from pipelines.cuts import CommitNote
-from pipelines.places import Places, history_of
+from pipelines.places import Places, aside_of, history_of
 from pipelines.travel import AsOf
 from pipelines.views import Views, register_views
 
@@ -101,6 +101,22 @@ def test_a_history_is_called_as_its_folder_is_and_shows_what_stood_as_of_a_posit
     assert_df_equality(then, expected, ignore_row_order=True)
     assert views.why_missing("trades__history") == (
         "table trades__history of feed market is not built yet: run `silverfold build market --once`"
+    )
+
+
+def test_what_a_table_keeps_aside_may_be_nothing_and_is_shown_only_as_of_now(session: SparkSession, warehouse: Path):
+    places = Places(str(warehouse))
+    built(places, "market", "quotes", 1)
+    names = {"market": ["quotes", aside_of("quotes"), aside_of("trades")]}
+
+    views = register_views(session, places, names)
+    nothing = session.sql("SELECT n, _present, _reasons FROM quotes__aside")
+    then = register_views(session, places, names, [AsOf("market", 6, versions={"quotes": 0})])
+
+    assert nothing.collect() == []
+    assert (views.why_missing("trades__aside") or "").startswith("table trades__aside of feed market is not built yet")
+    assert then.why_missing("quotes__aside") == (
+        "table quotes__aside of feed market is shown only as of now: ask without --at"
     )
 
 
