@@ -223,13 +223,13 @@ class Rebuild:
             TableMoved: Others wrote meanwhile. What did not come to the table counts for nobody.
         """
         metadata = note.to_json()
-        beside = Counting(
+        versions = Counting(
             history=self._replaced("history", metadata) if self._keeps_history else None,
             tombstones=self._replaced("tombstones", metadata) if self.connector.sequenced else None,
             aside=self._replaced("aside", metadata),
         )
         built = self._rows_at(self._side.silver(self.feed.name, self.table))
-        return swap_in(built, replace(note, **beside._asdict()), live)
+        return swap_in(built, replace(note, **versions._asdict()), live)
 
     def _replaced(self, part: Part, metadata: str) -> int | None:
         """Write one of the tables beside the table; return the version that has what was built, None for nothing.

@@ -1,24 +1,26 @@
 """Counts the changes that what stands does not explain: updates and deletes of nothing, inserts over a row.
 
-A change is a letter, and what a key's changes say, in their order, is a word::
+A change is a letter::
 
     i  insert      u  update      d  delete
     I  U  D        the same, not judged: rows of a snapshot, and changes that landed while it was taken
     x  y  z        found unexplained already: an update of nothing, an insert over a row, a delete of nothing
 
-So the word ``iud`` is right where no row stood before, and begins with an insert over a row where one did. What is
-counted does not depend on where cuts end.
+Whether a change is explained is told by the last letter of its key before it that begins or ends a row; where there is
+none, by whether a row stood there before the cut. So what is counted does not depend on where cuts end.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from collections.abc import Sequence
+
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 SAID = "said"
-"""Column of folded change rows: the word of their key's changes."""
+"""Column of folded change rows: how many of their key's changes nothing explains, a struct of `_COUNTS`."""
 
 UPDATES_WITHOUT_ROW, INSERTS_OVER_ROW, DELETES_OF_NOTHING = (
     "updates_without_row",
@@ -47,24 +49,65 @@ def is_judged(letters: Column) -> Column:
     return F.lower(letters) == letters
 
 
-def unexplained(said: Column, stood: Column, *, upsert: bool) -> dict[str, Column]:
+_COUNTS = ("x", "y", "z", "x_if_none", "y_if_stood", "z_if_none")
+"""Updates of nothing, inserts over a row, deletes of nothing: first those that are, then those that hang on whether a
+row stood there before the cut."""
+
+_BEGINS, _ENDS = ("i", "I"), ("d", "D")
+
+
+def last_letter(letter: Column, order: Sequence[Column], *, upsert: bool) -> Column:
+    """Return the last letter of its ``key`` before a change row that begins or ends a row; NULL where there is none.
+
+    Args:
+        letter: A change row's letter.
+        order: What change rows of a key are ordered by.
+        upsert: An update begins a row where there is none.
+    """
+    is_update = F.lower(letter) == "u"
+    resets = F.when(is_update, F.lit("I")).otherwise(letter) if upsert else F.when(~is_update, letter)
+    before = Window.partitionBy("key").orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
+    return F.last(resets, ignorenulls=True).over(before)
+
+
+def said(letter: Column, last: Column, *, upsert: bool) -> Column:
+    """Aggregate how many of a key's changes nothing explains.
+
+    Args:
+        letter: A change row's letter; NULL for one that is not to be told.
+        last: As `last_letter` returns it.
+        upsert: As there: an update is right then.
+    """
+    updates, inserts, deletes = ((letter == each) & F.lit(each != "u" or not upsert) for each in "uid")
+    counts = (
+        updates & last.isin(*_ENDS),
+        inserts & last.isin(*_BEGINS),
+        deletes & last.isin(*_ENDS),
+        updates & last.isNull(),
+        inserts & last.isNull(),
+        deletes & last.isNull(),
+    )
+    return F.struct(*(F.count_if(count).alias(name) for name, count in zip(_COUNTS, counts, strict=True)))
+
+
+def said_already(word: Column) -> Column:
+    """Return the same of a key whose changes were judged already: a letter for each that nothing explains."""
+    found = (F.regexp_count(word, F.lit(each)).cast("long") for each in _COUNTS[:3])
+    return F.struct(
+        *(count.alias(name) for name, count in zip(_COUNTS[:3], found, strict=True)),
+        *(F.lit(0).cast("long").alias(name) for name in _COUNTS[3:]),
+    )
+
+
+def unexplained(told: Column, stood: Column) -> dict[str, Column]:
     """Return, by name, how many of a key's changes nothing explains.
 
     Args:
-        said: The key's word.
+        told: The key's `SAID`.
         stood: Whether a row stood there before the cut.
-        upsert: An update of a row that is not there begins one, and is right.
     """
-    begins = F.concat(F.when(stood, F.lit("I")).otherwise(F.lit("D")), said)
-    word = F.translate(begins, "uU", "II") if upsert else begins
-    resets = F.translate(word, "uU", "")
-    alone = F.regexp_replace(word, "(?<=[iI])[uU]+", "")
     return {
-        UPDATES_WITHOUT_ROW: _count(alone, "[ux]"),
-        INSERTS_OVER_ROW: _count(resets, "(?<=[iI])i|y"),
-        DELETES_OF_NOTHING: _count(resets, "(?<=[dD])d|z"),
+        UPDATES_WITHOUT_ROW: told["x"] + F.when(stood, 0).otherwise(told["x_if_none"]),
+        INSERTS_OVER_ROW: told["y"] + F.when(stood, told["y_if_stood"]).otherwise(0),
+        DELETES_OF_NOTHING: told["z"] + F.when(stood, 0).otherwise(told["z_if_none"]),
     }
-
-
-def _count(word: Column, pattern: str) -> Column:
-    return F.regexp_count(word, F.lit(pattern))

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import UnusableKey
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
-from transforms.explain import SAID
+from transforms.explain import SAID, last_letter, said
 from transforms.sql import literal, quoted
 
 CHANGES, MOVES, COMES_FROM = "changes", "moves", "comes_from"
@@ -75,7 +75,10 @@ def fold(
     """
     row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
-    told = {} if letter is None else {SAID: _said(letter, by_sequence=by_sequence)}
+    told: dict[str, Column] = {}
+    if letter is not None:
+        ordered = _lettered(ordered, letter, by_sequence=by_sequence, replaces=replaces, upsert=upsert)
+        told[SAID] = said(F.col("letter"), F.col("last_letter"), upsert=upsert)
     told |= _counted(struct_type(changes, "key")) if counts else {}
     grouped = ordered.groupBy("key").agg(
         F.max("frame_seq").alias("frame_seq"),
@@ -99,11 +102,18 @@ def _counted(key: T.StructType) -> dict[str, Column]:
     }
 
 
-def _said(letter: Column, *, by_sequence: bool) -> Column:
-    """Join the letters of a key's changes in their order. One that came twice in the source's order is told once."""
-    told = F.struct((F.col("sequence") if by_sequence else F.col("order")).alias("at"), letter.alias("letter"))
-    listed = F.sort_array(F.collect_set(told) if by_sequence else F.collect_list(told))  # array_sort is interpreted
-    return F.array_join(listed["letter"], "")
+def _lettered(ordered: DataFrame, letter: Column, *, by_sequence: bool, replaces: bool, upsert: bool) -> DataFrame:
+    """Add ``letter`` and ``last_letter``. A change that came twice in the source's order is told once."""
+    overlay = [F.col("op") != SNAPSHOT] if replaces else []
+    given = ordered.withColumn("letter", letter)
+    order = [F.col("sequence"), F.col("letter")] if by_sequence else [*overlay, F.col("frame_seq"), F.col("ordinal")]
+    found = given.withColumn("last_letter", last_letter(F.col("letter"), order, upsert=upsert))
+    if not by_sequence:
+        return found
+    one = F.struct("sequence", "letter")
+    is_again = F.lag(one).over(Window.partitionBy("key").orderBy(*order)) == one
+    again = found.withColumn("is_again", F.coalesce(is_again, F.lit(False)))
+    return again.withColumn("letter", F.when(~F.col("is_again"), F.col("letter"))).drop("is_again")
 
 
 def _order(*, by_sequence: bool, replaces: bool) -> Column:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type
-from transforms.explain import OF_NOTHING, SAID, is_judged
+from transforms.explain import OF_NOTHING, SAID, is_judged, said_already
 from transforms.fold import fold
 from transforms.sql import quoted
 
@@ -341,7 +341,7 @@ def _at_places(places: DataFrame, net: DataFrame, current: DataFrame | None) -> 
             "key",
             F.when(stands, F.struct(*(cell(name).alias(name) for name in row.names))).alias("row"),
             "source_time",
-            SAID,
+            said_already(F.col(SAID)).alias(SAID),
         ),
         SAID,
     )

@@ -160,7 +160,7 @@ class _Folding:
         return letter(settled=counted_before if self._cut.settled is None else self._cut.settled)
 
     def _statistics(self, net: DataFrame) -> FoldStatistics:
-        found = statistics_of(net, upsert=self._target.upsert, onto_nothing=self._job.nothing_before)
+        found = statistics_of(net, onto_nothing=self._job.nothing_before)
         if found.unreadable:
             raise ApplyError("a frame cannot be decoded", table=self._target.name)
         return found
@@ -169,7 +169,7 @@ class _Folding:
         """Return how many changes nothing explains, by name; or refuse them."""
         counts = found.onto_nothing
         if not self._job.nothing_before or found.moves:
-            each = unexplained(F.col(SAID), F.col("stood"), upsert=self._target.upsert)
+            each = unexplained(F.col(SAID), F.col("stood"))
             counts = counted(marked, {name: F.sum(count) for name, count in each.items()})
         if counts and self._target.table.on_unexplained == "error":
             listed = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items())
@@ -180,7 +180,7 @@ class _Folding:
         """Return the last change of the first key of which a change is not explained. Runs a Spark job."""
         if self._by_sequence:
             return None
-        each = unexplained(F.col(SAID), F.col("stood"), upsert=self._target.upsert).values()
+        each = unexplained(F.col(SAID), F.col("stood")).values()
         first = F.min(F.when(reduce(add, each) > 0, F.col("frame_seq")))
         return counted(marked, {"since": first}).get("since")
 

@@ -27,7 +27,7 @@ def settle(target: Target) -> Opened:
     opened = target.opened()
     built = position_in(opened.table, target.app_id) >= 0
     if not built and opened.history.written > 1:
-        raise _needed(target, "its history tells of a table that is gone")
+        raise _needed(target, "there is a history of several cuts, and no table")
     stays = built and opened.note is not None and opened.note.history is None  # it was kept before, and is not lost
     parts = [*([] if stays else [(target.history, opened.history)]), (target.tombstones, opened.tombstones)]
     unsettled = [(place, found) for place, found in parts if not (found.is_settled or found.is_gone)]

@@ -35,13 +35,13 @@ class FoldStatistics(NamedTuple):
     """Smallest and largest value of each key column that is a whole number, of keys moved from too."""
 
 
-def statistics_of(folded: DataFrame, *, upsert: bool, onto_nothing: bool) -> FoldStatistics:
+def statistics_of(folded: DataFrame, *, onto_nothing: bool) -> FoldStatistics:
     """Return the facts about change rows folded with ``letter`` and ``counts``. Runs one Spark job.
 
     Args:
         onto_nothing: No row counts that was there before the cut.
     """
-    counts = unexplained(F.col(SAID), F.lit(False), upsert=upsert) if onto_nothing else {}
+    counts = unexplained(F.col(SAID), F.lit(False)) if onto_nothing else {}
     ordered = [field.name for field in struct_type(folded, "key") if isinstance(field.dataType, _WHOLE_NUMBERS)]
     line = folded.agg(
         F.count_if(_is_unreadable(folded)).alias("unreadable"),

@@ -78,11 +78,11 @@ def expected(histories: Histories, *, upsert: bool = False) -> list[State]:
     return [after(state, changes, columns=COLUMNS, upsert=upsert) for state, changes in histories]
 
 
-def counted(spark: SparkSession, histories: Histories, net: DataFrame, *, upsert: bool) -> list[dict[str, int]]:
+def counted(spark: SparkSession, histories: Histories, net: DataFrame) -> list[dict[str, int]]:
     """Return what the net rows say that nothing explains, by history."""
     stands = silver(spark, histories).select(F.struct("history", "k").alias("key"), F.lit(True).alias("stands"))
     marked = net.join(stands, "key", "left").withColumn("stood", F.col("stands").isNotNull())
-    counts = unexplained(F.col("said"), F.col("stood"), upsert=upsert)
+    counts = unexplained(F.col("said"), F.col("stood"))
     lines = marked.groupBy("key.history").agg(*(F.sum(count).alias(name) for name, count in counts.items())).collect()
     found = {line.history: {name: line[name] for name in counts if line[name]} for line in lines}
     return [found.get(number, {}) for number in range(len(histories))]
@@ -132,7 +132,7 @@ def test_partial_changes_come_to_what_they_do_one_after_another(spark: SparkSess
     net = fold(change_rows(spark, histories), upsert=upsert, letter=letter())
 
     told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
-    assert counted(spark, histories, net, upsert=upsert) == to_be_counted(histories, upsert=upsert)
+    assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
 
 
 @pytest.mark.parametrize("upsert", [False, True])
@@ -142,7 +142,7 @@ def test_the_fast_path_of_whole_rows_gives_the_same(spark: SparkSession, upsert:
     net = fold(change_rows(spark, histories), upsert=upsert, whole=True, letter=letter())
 
     told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
-    assert counted(spark, histories, net, upsert=upsert) == to_be_counted(histories, upsert=upsert)
+    assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
 
 
 @pytest.mark.parametrize("upsert", [False, True])
@@ -154,7 +154,7 @@ def test_moves_come_to_what_they_do_one_after_another(spark: SparkSession, upser
         net = resolve(changes, silver(spark, histories), kept, upsert=upsert, letter=letter())
 
         told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
-        assert counted(spark, histories, net, upsert=upsert) == to_be_counted(histories, upsert=upsert)
+        assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
 
 
 OLD = {k: {"k": k, "a": f"row {k}", "b": k} for k in (14, 15, 16)}
