@@ -21,6 +21,7 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "many": ("--rows", "1000", "--runs", "2", "--shapes", "5x3", "1x10"),
     "silver": ("--rows", "200000", "--runs", "3"),
     "engine": ("--rows", "100000", "--changes", "1000", "--runs", "2"),
+    "autocdc": ("--runs", "3"),
     "landing": ("--megabytes", "64", "--runs", "3"),
     "sqlitecloud": ("--parts", "decode", "--notifications", "50000", "--runs", "3"),
     "sbe": ("--messages", "50000", "--runs", "3"),
