@@ -28,8 +28,8 @@ def rebuild(
     Its history and remembered deletes are made anew with it, each swapped in by a commit of its own: the table last.
     Where the oldest frames were dropped, a history that is there cannot be made anew, and nothing is.
 
-    Safe to stop at any moment, also by SIGKILL: what was swapped in is new, the rest old, and builds go on from it. The
-    next rebuild makes all of it anew and removes what is left over.
+    Safe to stop at any moment, also by SIGKILL: the table and all beside it are as they were, and builds go on from
+    there, until the commit of the table itself. The next rebuild removes what is left over.
 
     Exit code 1 when it could not be rebuilt, such as from a frame that cannot be decoded: the old table stands.
     """

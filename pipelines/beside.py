@@ -74,7 +74,7 @@ def find_beside(place: Place, version: int | None) -> Beside:
     """
     newest = open_table(place)
     if newest is None:
-        return NOTHING
+        return Beside(None, None, True, is_gone=version is not None and version != NOT_TOLD)
     last = newest.version()
     if version in (last, NOT_TOLD):
         return Beside(newest, newest, True)
@@ -92,8 +92,8 @@ def find_beside(place: Place, version: int | None) -> Beside:
     return Beside(newest, counts, last in same, counts is None, written)
 
 
-def shown_version(places: Places, feed: str, name: str) -> int | None:
-    """Return at which version a table is read to be shown as of now; None for the newest, -1 where none counts.
+def beside_named(places: Places, feed: str, name: str) -> Beside | None:
+    """Open a table by the name it is queried by, if it is one beside a silver table; else None.
 
     Args:
         name: Of a silver table, or of what is beside it (`history_of`, `aside_of`).
@@ -104,8 +104,7 @@ def shown_version(places: Places, feed: str, name: str) -> int | None:
     parts: dict[str, Part] = {history_of(""): "history", aside_of(""): "aside"}
     for suffix, part in parts.items():
         if name.endswith(suffix):
-            counts = beside(places, feed, name.removesuffix(suffix), part).counts
-            return -1 if counts is None else counts.version()
+            return beside(places, feed, name.removesuffix(suffix), part)
     return None
 
 

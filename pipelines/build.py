@@ -41,7 +41,7 @@ from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import CARRYING, files_between, read_cut, read_frames, read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, record, restore
+from pipelines.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.frame_sizes import FrameSizes
 from pipelines.held import Hold
 from pipelines.places import Places
@@ -129,6 +129,7 @@ class FeedBuild:
         self._overtaken = dict.fromkeys(self.tables, 0)
         self._sizes = FrameSizes()
         restore(self._places, self.feed.name, list(self.tables))
+        self._committed = {name: cut.committed_at for name, cut in last_cuts(self._places, self.feed.name).items()}
         self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
 
     @property
@@ -255,6 +256,8 @@ class FeedBuild:
         self._quarantine[name].passed(cut, now=self._now())
         if row is None:
             return None
+        row = later_than(row, self._committed.get(name))
+        self._committed[name] = row.committed_at
         row = replace(row, landed_at=plan.cut_landed_at, seconds=self.clock() - began)
         record(self._places, self.feed.name, row)
         return row

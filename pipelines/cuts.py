@@ -8,9 +8,9 @@ silver commit and its row, loses nothing: `restore` adds what is missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -104,6 +104,8 @@ NOT_TOLD = -1
 _LOST = -2
 """The same of rows that were kept aside in another way, and count no more: there is no such version."""
 
+_TICK = timedelta(microseconds=1)
+
 _OVERLAP = 100
 """Commits before the newest known cut to look at again."""
 
@@ -118,7 +120,8 @@ class CutRow:
         delta_version: Version of the silver table that the cut made.
         first_position: Position of the first frame of its first update.
         last_position: Position the table has reached.
-        committed_at: Time of the commit, from the silver table's log.
+        committed_at: Time of the commit, from the silver table's log; later than that of the cut before, whatever the
+            clock said.
         seconds: Time the cut took, planning and committing included; of a restored row, the merge alone.
     """
 
@@ -254,8 +257,9 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     Raises:
         StoreUnavailable: A table's store cannot be read or written now.
     """
-    known = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "delta_version", "last_position"))
-    missing = _missing(places, feed, tables, {tuple(row.values()) for row in known.to_pylist()})
+    columns = ("table", "delta_version", "last_position", "committed_at")
+    known = ledger.read(places.cuts(feed), SCHEMA, columns=columns).to_pylist()
+    missing = _missing(places, feed, tables, {tuple(row.values())[:3]: row["committed_at"] for row in known})
     if missing:
         ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])
     return len(missing)
@@ -270,8 +274,13 @@ def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
         StoreUnavailable: The list or a table's store cannot be read now.
     """
     known = [row for row in read_cuts(places, feed) if row.table in tables]
-    have = {(row.table, row.delta_version, row.last_position) for row in known}
+    have = {(row.table, row.delta_version, row.last_position): row.committed_at for row in known}
     return [*known, *_missing(places, feed, tables, have)]
+
+
+def later_than(row: CutRow, before: datetime | None) -> CutRow:
+    """Return a cut as of a moment after that of the cut before it: a clock may have been set back between them."""
+    return row if before is None else replace(row, committed_at=max(row.committed_at, before + _TICK))
 
 
 def standing(rows: Iterable[CutRow]) -> list[CutRow]:
@@ -292,11 +301,16 @@ _Cut: TypeAlias = tuple[str, int, int]
 """Table, version and last position: which cut it is."""
 
 
-def _missing(places: Places, feed: str, tables: Sequence[str], have: Set[_Cut]) -> list[CutRow]:
-    """Return the cuts that the silver tables' own logs know, apart from some."""
-    newest = dict(sorted((table, version) for table, version, _position in have))
-    derived = [row for table in tables for row in cuts_in_log(places.silver(feed, table), table, newest.get(table))]
-    return [row for row in derived if (row.table, row.delta_version, row.last_position) not in have]
+def _missing(places: Places, feed: str, tables: Sequence[str], have: Mapping[_Cut, datetime]) -> list[CutRow]:
+    """Return the cuts that the silver tables' own logs know, apart from some, whose moments are known."""
+    newest = {table: (version, at) for (table, version, _), at in sorted(have.items())}
+    missing: list[CutRow] = []
+    for table in tables:
+        known, at = newest.get(table, (None, None))
+        found = cuts_in_log(places.silver(feed, table), table, known)
+        new = (row for row in found if (row.table, row.delta_version, row.last_position) not in have)
+        missing += (later_than(row, at) if known is not None and row.delta_version > known else row for row in new)
+    return missing
 
 
 def cuts_in_log(silver: Place, table: str, known: int | None = None) -> list[CutRow]:
@@ -312,8 +326,12 @@ def cuts_in_log(silver: Place, table: str, known: int | None = None) -> list[Cut
     ahead = -1 if known is None else opened.version() - known
     with naming_the_store(silver):
         commits = opened.history(ahead + _OVERLAP if ahead >= 0 else None)
-    found = [row for commit in reversed(commits) if (row := from_commit(commit)) is not None]
-    return [row for row in found if row.table == table]
+    found: list[CutRow] = []
+    for commit in reversed(commits):
+        row = from_commit(commit)
+        if row is not None and row.table == table:
+            found.append(later_than(row, found[-1].committed_at if found else None))
+    return found
 
 
 def from_commit(commit: Mapping[str, Any]) -> CutRow | None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.beside import shown_version
+from pipelines.beside import beside_named
 from pipelines.places import Place, Places, aside_of
 from pipelines.store import open_table
 from pipelines.travel import AsOf
@@ -64,44 +65,51 @@ def register_views(
     """
     names, shared = _names((feed, table) for feed in tables for table in tables[feed])
     then = {found.feed: found for found in as_of}
-    there = {table for table in set(names.values()) if _is_there(places, *table)}
-    missing = {table: why for table in set(names.values()) if (why := _missing(then, *table)) is not None}
+    seen = {table: _seen(places, then, *table) for table in set(names.values())}
     for name, table in names.items():
-        if table in there and table not in missing:
+        if seen[table].is_there:
             _shown(session, places, then, *table).createOrReplaceTempView(name)
         else:
             session.catalog.dropTempView(name)  # of an earlier call
     return Views(
-        built={name: table for name, table in names.items() if table in there and table not in missing},
-        not_built={name: table for name, table in names.items() if table not in there},
+        built={name: table for name, table in names.items() if seen[table].is_there},
+        not_built={name: table for name, table in names.items() if seen[table] == _Seen()},
         shared=shared,
-        unreadable={name: missing[table] for name, table in names.items() if table in missing},
+        unreadable={name: why for name, table in names.items() if (why := seen[table].why) is not None},
     )
 
 
-def _is_there(places: Places, feed: str, name: str) -> bool:
-    """Tell whether a table is built; the rows aside of one that is are there, if only none."""
-    return open_table(places.silver(feed, name.removesuffix(aside_of("")))) is not None
+class _Seen(NamedTuple):
+    """Whether a table can be queried, and why it cannot; neither where it is not built."""
+
+    is_there: bool = False
+    why: str | None = None
 
 
-def _missing(then: Mapping[str, AsOf], feed: str, name: str) -> str | None:
-    if feed not in then:
-        return None
-    if name.endswith(aside_of("")):
-        return f"table {name} of feed {feed} is shown only as of now: ask without --at"
-    return then[feed].missing.get(name)
+def _seen(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Seen:
+    """Look for a table; the rows aside of one that is built are there, if only none."""
+    is_aside, called = name.endswith(aside_of("")), f"table {name} of feed {feed}"
+    if open_table(places.silver(feed, name.removesuffix(aside_of("")))) is None:
+        return _Seen(why=then[feed].missing.get(name) if feed in then else None)
+    if feed in then:
+        now_only = f"{called} is shown only as of now: ask without --at" if is_aside else None
+        why = now_only or then[feed].missing.get(name)
+        return _Seen(why is None, why)
+    found = beside_named(places, feed, name)
+    if found is not None and (found.is_gone or (found.counts is None and not is_aside)):
+        return _Seen(why=f"{called} is not what its table was built with: run `silverfold build {feed} --once`")
+    return _Seen(True)
 
 
 def _shown(session: SparkSession, places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> DataFrame:
     """Return a table's rows as they are to be shown. Lazy."""
+    place = places.silver(feed, name)
     if feed in then:
-        rows = _read(session, places.silver(feed, name), then[feed].versions.get(name))
+        rows = _read(session, place, then[feed].versions.get(name))
         return _up_to(rows, then[feed].until[name]) if name in then[feed].until else rows
-    place, version = places.silver(feed, name), shown_version(places, feed, name)
-    if version is None or version >= 0:
-        return _read(session, place, version)
-    if open_table(place) is not None:
-        return _read(session, place, None).limit(0)
+    found = beside_named(places, feed, name)
+    if found is None or found.counts is not None:
+        return _read(session, place, None if found is None or found.counts is None else found.counts.version())
     table = _read(session, places.silver(feed, name.removesuffix(aside_of(""))), None).limit(0)
     return table.select("*", *(F.lit(None).cast("array<string>").alias(name) for name in (PRESENT, REASONS)))
 

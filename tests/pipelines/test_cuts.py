@@ -9,7 +9,20 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from pipelines.cuts import CommitNote, CutRow, cuts_in_log, from_commit, last_cuts, read_cuts, record, restore
+from pipelines.cuts import (
+    NOT_TOLD,
+    CommitNote,
+    CutRow,
+    all_cuts,
+    cuts_in_log,
+    from_commit,
+    last_cuts,
+    later_than,
+    read_cuts,
+    record,
+    restore,
+    standing,
+)
 from pipelines.places import Places
 
 NOTE = CommitNote(
@@ -122,7 +135,15 @@ def test_a_commit_note_may_leave_out_what_is_not_known():
     )
 
     assert CommitNote.from_json(text) == CommitNote(
-        feed="market", table="quotes", epoch=1, first_position=0, last_position=4, replaced=False, updates=2
+        feed="market",
+        table="quotes",
+        epoch=1,
+        first_position=0,
+        last_position=4,
+        replaced=False,
+        updates=2,
+        history=NOT_TOLD,
+        tombstones=NOT_TOLD,
     )
 
 
@@ -174,6 +195,23 @@ def test_restoring_adds_only_what_is_missing(places: Places):
     assert restore(places, "market", ["quotes"]) == 1
     assert restore(places, "market", ["quotes"]) == 0
     assert {(row.delta_version, row.deleted) for row in read_cuts(places, "market")} == {(0, 0), (1, 77)}
+
+
+def test_a_cut_after_a_clock_that_was_set_back_comes_after_the_one_before(places: Places):
+    early = replace(CUT, delta_version=0, last_position=50, committed_at=datetime(2100, 1, 1, tzinfo=UTC))
+    silver_commit(places, "quotes", replace(NOTE, last_position=50).to_json(), rows=2)
+    silver_commit(places, "quotes", NOTE.to_json(), rows=3)
+    record(places, "market", early)
+
+    told = standing(all_cuts(places, "market", ["quotes"]))
+    restore(places, "market", ["quotes"])
+
+    assert [row.last_position for row in told] == [50, 71]
+    assert told[1].committed_at > early.committed_at
+    assert [row.last_position for row in standing(read_cuts(places, "market"))] == [50, 71]
+    now = replace(CUT, committed_at=datetime(2099, 1, 1, tzinfo=UTC))
+    assert later_than(now, early.committed_at).committed_at > early.committed_at
+    assert (later_than(now, CUT.committed_at), later_than(now, None)) == (now, now)
 
 
 def test_a_table_that_began_anew_at_its_place_is_restored_whole(places: Places):

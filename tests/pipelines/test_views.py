@@ -18,8 +18,8 @@ def built(places: Places, feed: str, table: str, *numbers: int) -> None:
     write_deltalake(places.silver(feed, table).url, pa.table({"n": pa.array(numbers, pa.int64())}), mode="append")
 
 
-def stands_with_history(places: Places) -> None:
-    """Let quotes of market have a cut with which version 0 of its history counts."""
+def stands_with_history(places: Places, history: int | None = 0, aside: int | None = None) -> None:
+    """Let quotes of market have a cut with which these versions count, by default version 0 of its history."""
     note = CommitNote(
         feed="market",
         table="quotes",
@@ -28,7 +28,8 @@ def stands_with_history(places: Places) -> None:
         last_position=9,
         replaced=False,
         updates=1,
-        history=0,
+        history=history,
+        aside=aside,
     )
     told = CommitProperties(custom_metadata={"userMetadata": note.to_json()})
     write_deltalake(places.silver("market", "quotes").url, pa.table({"n": [1]}), commit_properties=told)
@@ -118,6 +119,23 @@ def test_what_a_table_keeps_aside_may_be_nothing_and_is_shown_only_as_of_now(ses
     assert then.why_missing("quotes__aside") == (
         "table quotes__aside of feed market is shown only as of now: ask without --at"
     )
+
+
+def test_a_history_that_does_not_count_or_rows_aside_that_are_gone_are_said_to_be(
+    session: SparkSession, warehouse: Path
+):
+    places = Places(str(warehouse))
+    stands_with_history(places, history=None, aside=0)
+    write_deltalake(places.history("market", "quotes").url, pa.table({"n": [1]}))
+    names = {"market": [history_of("quotes"), aside_of("quotes")]}
+
+    views = register_views(session, places, names)
+
+    assert views.built == {}
+    for name in names["market"]:
+        assert views.why_missing(name) == (
+            f"table {name} of feed market is not what its table was built with: run `silverfold build market --once`"
+        )
 
 
 def test_a_feeds_table_called_history_is_not_taken_for_another_feeds_history(session: SparkSession, warehouse: Path):
