@@ -6,13 +6,16 @@ before the commit that leaves the frame out, and the commit itself tells how man
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
+from conf.errors import RebuildNeeded, SchemaDrift
 from connectors.base import Cut
-from pipelines.cuts import position_reached, read_cuts
+from pipelines.beginnings import REBUILT
+from pipelines.cuts import CommitNote, newest_notes, position_reached, read_cuts
 from pipelines.held import (
     LEFT_OUT,
     PASSED,
@@ -27,6 +30,10 @@ from pipelines.held import (
     version,
 )
 from pipelines.places import Places
+from pipelines.store import open_table
+
+_RECENT_CUTS = 100
+"""Among how many of the newest cuts one is looked for that a builder could not note before it died."""
 
 
 class Quarantined(NamedTuple):
@@ -137,18 +144,28 @@ class Quarantine:
             self._read()
 
     def catch_up(self, *, now: datetime) -> None:
-        """Look, and note what an earlier builder could not note before it died. Raises StoreUnavailable."""
+        """Look, and note what an earlier builder or rebuild could not note before it died. Raises StoreUnavailable."""
         self.look()
-        if not self.holding and not any(known.resolution == SKIPPED for known in self._left_out.values()):
+        if not quarantined(self.places, self.feed, self.table):
             return
+        silver = open_table(self.places.silver(self.feed, self.table))
+        notes = list(islice(newest_notes(silver), _RECENT_CUTS))
+        if notes and REBUILT in (notes[0].notes or {}):
+            resolve(self.places, self.feed, self.table, as_rebuilt(notes[0]), now=now)
         cuts = read_cuts(self.places, self.feed, table=self.table)
         newest = max((cut.first_position for cut in cuts if cut.replaced), default=-1)
 
         def resolution(known: Hold) -> str | None:
+            if not (known.holds or known.resolution == SKIPPED):
+                return None
+            taken = _cut_with(known.position, notes)
+            was_left_out = None if taken is None or taken.frames is None else str(known.position) in taken.frames
             if known.resolution == SKIPPED:
-                return self._superseded if known.position < newest else None
-            passing = next((cut for cut in cuts if known.holds and cut.last_position >= known.position), None)
-            return None if passing is None else self._passed(known, passing.first_position)
+                return PASSED if was_left_out is False else self._superseded if known.position < newest else None
+            passing = next((cut for cut in cuts if cut.last_position >= known.position), None)
+            if passing is None:
+                return None
+            return SKIPPED if was_left_out else self._passed(known, passing.first_position)
 
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
@@ -166,3 +183,31 @@ class Quarantine:
         known = quarantined(self.places, self.feed, self.table)
         self.holding = frozenset(each.position for each in known if each.holds)
         self._left_out = {each.position: each for each in known if each.is_left_out}
+
+
+def as_rebuilt(note: CommitNote) -> Callable[[Hold], str | None]:
+    """Return what gives a position the resolution that it has by a rebuild: None where it stays as it is.
+
+    Args:
+        note: The rebuild's. What of the quarantine asked for it is over, for builds that run go on.
+    """
+    frames = note.frames or {}
+
+    def resolution(known: Hold) -> str | None:
+        told = frames.get(str(known.position))
+        if PASSED_OVER in {told, known.resolution}:
+            now = PASSED_OVER if told == PASSED_OVER else PASSED
+            return None if now == known.resolution else now
+        if known.resolution == SKIPPED:
+            return told if told in (PASSED, LEFT_OUT) else None
+        asked = known.error_class == RebuildNeeded.error_class
+        outgrown = known.error_class == SchemaDrift.error_class and known.position <= note.last_position
+        return PASSED if known.holds and (asked or outgrown) else None
+
+    return resolution
+
+
+def _cut_with(position: int, notes: Sequence[CommitNote]) -> CommitNote | None:
+    """Return the cut that a position is in, of the newest ones; None where it is in none of them, or a rebuild's."""
+    found = next((note for note in notes if note.first_position <= position <= note.last_position), None)
+    return None if found is None or REBUILT in (found.notes or {}) else found

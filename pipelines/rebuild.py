@@ -24,7 +24,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -45,9 +44,10 @@ from pipelines.cuts import (
     recorded_position,
     restore,
 )
-from pipelines.held import LEFT_OUT, PASSED, PASSED_OVER, SKIPPED, Hold, holds, pass_over, quarantined, resolve, skip
+from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
+from pipelines.quarantine import as_rebuilt
 from pipelines.spark import own_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
@@ -55,8 +55,8 @@ from pipelines.swap import Live, TableMoved, replace_beside, swap_in
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
 
-_FILE_GONE = "FileNotFoundException"
-"""In what Spark says of a table whose files somebody has removed."""
+_GONE = ("FileNotFoundException", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
+"""In what Spark says of a table that somebody has removed, or its files."""
 
 _OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
 """What holds a table for good whose columns or keys are not those of the source."""
@@ -151,7 +151,10 @@ class Rebuild:
                 with suppress(TableMoved):
                     return self._attempt()
         except ApplyError as error:
-            if _FILE_GONE in str(error) and open_table(self._side.silver(self.feed.name, self.table)) is None:
+            if (
+                any(gone in str(error) for gone in _GONE)
+                and open_table(self._side.silver(self.feed.name, self.table)) is None
+            ):
                 raise Overtaken("another rebuild of it began meanwhile, which goes on", table=self.table) from error
             raise
         finally:
@@ -211,8 +214,10 @@ class Rebuild:
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached, begins)
         version = self._swap_in(note, live)
-        _copy_resolutions(self._side, self._places, self.feed.name, self.table)
-        resolve(self._places, self.feed.name, self.table, partial(_is_done, reached), now=datetime.now(UTC))
+        for each in quarantined(self._side, self.feed.name, self.table):
+            if each.resolution == PASSED_OVER:
+                pass_over(self._places, self.feed.name, self.table, each)
+        resolve(self._places, self.feed.name, self.table, as_rebuilt(note), now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates, begins)
 
@@ -300,6 +305,7 @@ class Rebuild:
         newest = newest_note(open_table(self._side.silver(self.feed.name, self.table)))
         assert newest is not None, "it has reached a position"
         cuts = read_cuts(self._side, self.feed.name, table=self.table)
+        known = quarantined(self._side, self.feed.name, self.table)
         return CommitNote(
             feed=self.feed.name,
             table=self.table,
@@ -310,6 +316,7 @@ class Rebuild:
             updates=sum(cut.updates for cut in cuts),
             notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
             settings=newest.settings,
+            frames={str(each.position): each.resolution for each in known if each.resolution is not None},
             by=self.token,
         )
 
@@ -320,31 +327,3 @@ def _copy_skips(source: Places, target: Places, feed: str, table: str) -> None:
     for each in quarantined(source, feed, table):
         if each.is_left_out and each.position not in known:
             skip(target, feed, table, each, now=each.resolved_at or each.found_at)
-
-
-def _copy_resolutions(built: Places, live: Places, feed: str, table: str) -> None:
-    """Note what the new table's snapshots have made of skipped frames and of what held it, and what holds no more."""
-    over = [each for each in quarantined(built, feed, table) if each.resolution == PASSED_OVER]
-    for each in quarantined(built, feed, table):
-        if each.resolution in (PASSED, LEFT_OUT) and each.resolved_at is not None:
-            resolve(live, feed, table, partial(_resolution_of, each), now=each.resolved_at)
-    for each in over:
-        pass_over(live, feed, table, each)
-    still = {each.position for each in over}
-
-    def taken(known: Hold) -> str | None:
-        return PASSED if known.resolution == PASSED_OVER and known.position not in still else None
-
-    resolve(live, feed, table, taken, now=datetime.now(UTC))
-
-
-def _is_done(reached: int, known: Hold) -> str | None:
-    """Return the resolution of what asked for the rebuild: builds that run go on."""
-    asked = known.error_class == RebuildNeeded.error_class
-    outgrown = known.error_class == SchemaDrift.error_class and known.position <= reached
-    return PASSED if known.holds and (asked or outgrown) else None
-
-
-def _resolution_of(resolved: Hold, known: Hold) -> str | None:
-    same = known.position == resolved.position and known.resolution == SKIPPED
-    return resolved.resolution if same else None

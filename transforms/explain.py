@@ -7,7 +7,8 @@ A change is a letter::
     x  y  z        found unexplained already: an update of nothing, an insert over a row, a delete of nothing
 
 Whether a change is explained is told by the last letter of its key before it that begins or ends a row; where there is
-none, by whether a row stood there before the cut. So what is counted does not depend on where cuts end.
+none, by whether a row stood there before the cut. So what is counted does not depend on where cuts end, but where a
+source has an order of its own: a change that comes later than one that follows it is not counted.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from pipelines.applying.settle import settle
 from pipelines.applying.target import Opened, Target, check_built
 from pipelines.beside import NO_VERSIONS, Counting
 from pipelines.cuts import CommitNote, position_in
+from pipelines.held import SKIPPED
 from pipelines.row_settings import RowSettings, decided, differing
 from pipelines.store import count_rows, mean_row_bytes
 from transforms.aside_columns import REASONS
@@ -175,6 +176,7 @@ class CutJob:
             notes=notes,
             settings=decided(self.settings),
             **beside._asdict(),
+            frames={str(position): SKIPPED for position in cut.left_out},
             by=self.target.token,
         )
         return Recorded(app_id, max(cut.last, behind + 1), note.to_json())

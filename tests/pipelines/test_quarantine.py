@@ -6,11 +6,27 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from connectors.base import Cut
-from pipelines.cuts import CutRow, record
-from pipelines.held import LEFT_OUT, PASSED, SKIPPED, UNDONE, Hold, HoldState, quarantined, skip, undo_skip
+from pipelines.beginnings import REBUILT
+from pipelines.cuts import CommitNote, CutRow, app_id, record, restore
+from pipelines.held import (
+    LEFT_OUT,
+    PASSED,
+    PASSED_OVER,
+    SKIPPED,
+    UNDONE,
+    Hold,
+    HoldState,
+    hold,
+    quarantined,
+    resolve,
+    skip,
+    undo_skip,
+)
 from pipelines.places import Places
 from pipelines.quarantine import Quarantine, Quarantined, read_quarantine
 
@@ -154,6 +170,71 @@ def test_what_a_builder_could_not_note_before_it_died_is_noted_by_the_next(
     opened(places, keeps_history=keeps_history)
 
     assert resolutions(places) == [resolution]
+
+
+@pytest.mark.parametrize(
+    ("undone", "frames", "resolution"),
+    [
+        (True, {"17": SKIPPED}, SKIPPED),  # the skip was undone while the cut was applied without the frame
+        (False, {"17": SKIPPED}, SKIPPED),
+        (False, {}, PASSED),  # it was skipped while the cut read it
+        (False, None, SKIPPED),  # an older note does not tell
+    ],
+)
+def test_which_frames_a_cut_left_out_is_told_by_its_commit_whoever_died_before_noting_it(
+    places: Places, undone: bool, frames: dict[str, str] | None, resolution: str
+):
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+    if undone:
+        undo_skip(places, "market", "quotes", quarantined(places, "market", "quotes")[0], now=LATER)
+    applied(places, frames=frames)
+
+    opened(places)
+
+    assert resolutions(places) == [resolution]
+
+
+@pytest.mark.parametrize(
+    ("before", "told", "resolution"),
+    [
+        (PASSED_OVER, None, PASSED),
+        (PASSED_OVER, PASSED_OVER, PASSED_OVER),
+        (PASSED, PASSED_OVER, PASSED_OVER),
+        (SKIPPED, LEFT_OUT, LEFT_OUT),
+        (SKIPPED, SKIPPED, SKIPPED),
+    ],
+)
+def test_what_a_rebuild_made_of_frames_is_told_by_its_commit_where_it_died_before_noting_it(
+    places: Places, before: str, told: str | None, resolution: str
+):
+    hold(places, "market", "quotes", BAD_FRAME)
+    resolve(places, "market", "quotes", lambda _: before, now=NOON)
+    applied(places, frames={} if told is None else {"17": told}, notes={REBUILT: 1})
+
+    for _ in range(2):
+        opened(places, keeps_history=True)
+
+    assert resolutions(places) == [resolution]
+
+
+def applied(places: Places, *, frames: dict[str, str] | None, notes: dict[str, int] | None = None) -> None:
+    """Commit a cut from 15 to 20 to the silver table, and list it."""
+    note = CommitNote(
+        feed="market",
+        table="quotes",
+        epoch=2,
+        first_position=15,
+        last_position=20,
+        replaced=False,
+        updates=2,
+        notes=notes,
+        frames=frames,
+    )
+    told = CommitProperties(
+        custom_metadata={"userMetadata": note.to_json()}, app_transactions=[Transaction(app_id("market", "quotes"), 20)]
+    )
+    write_deltalake(places.silver("market", "quotes").url, pa.table({"n": [1]}), commit_properties=told)
+    restore(places, "market", ["quotes"])
 
 
 def replacing(first_position: int) -> CutRow:
