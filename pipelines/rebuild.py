@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift
+from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
@@ -150,11 +150,9 @@ class Rebuild:
             for _ in range(_ATTEMPTS):
                 with suppress(TableMoved):
                     return self._attempt()
-        except ApplyError as error:
-            if (
-                any(gone in str(error) for gone in _GONE)
-                and open_table(self._side.silver(self.feed.name, self.table)) is None
-            ):
+        except (ApplyError, StoreUnavailable) as error:
+            is_lost = self.token in str(error) or any(gone in str(error) for gone in _GONE)
+            if is_lost and open_table(self._side.silver(self.feed.name, self.table)) is None:
                 raise Overtaken("another rebuild of it began meanwhile, which goes on", table=self.table) from error
             raise
         finally:
