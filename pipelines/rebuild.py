@@ -151,8 +151,11 @@ class Rebuild:
                 with suppress(TableMoved):
                     return self._attempt()
         except (ApplyError, StoreUnavailable) as error:
-            is_lost = self.token in str(error) or any(gone in str(error) for gone in _GONE)
-            if is_lost and open_table(self._side.silver(self.feed.name, self.table)) is None:
+            lost = (f"{self.table}__rebuild/{self.token}", *_GONE)
+            if (
+                any(told in str(error) for told in lost)
+                and open_table(self._side.silver(self.feed.name, self.table)) is None
+            ):
                 raise Overtaken("another rebuild of it began meanwhile, which goes on", table=self.table) from error
             raise
         finally:
