@@ -15,7 +15,7 @@ from typing import NamedTuple
 from conf.errors import RebuildNeeded, SchemaDrift
 from connectors.base import Cut
 from pipelines.beginnings import REBUILT
-from pipelines.cuts import CommitNote, newest_notes, position_reached, read_cuts
+from pipelines.cuts import CommitNote, newest_note, newest_notes, position_reached, read_cuts
 from pipelines.held import (
     LEFT_OUT,
     PASSED,
@@ -146,12 +146,20 @@ class Quarantine:
     def catch_up(self, *, now: datetime) -> None:
         """Look, and note what an earlier builder or rebuild could not note before it died. Raises StoreUnavailable."""
         self.look()
-        if not quarantined(self.places, self.feed, self.table):
+        if self._seen < 0:  # nothing was ever quarantined
             return
         silver = open_table(self.places.silver(self.feed, self.table))
+        last = newest_note(silver)
+        if (
+            last is not None
+            and REBUILT in (last.notes or {})
+            and last.frames is not None
+            and resolve(self.places, self.feed, self.table, as_rebuilt(last), now=now)
+        ):
+            self._read()
+        if not self.holding and not any(known.resolution == SKIPPED for known in self._left_out.values()):
+            return
         notes = list(islice(newest_notes(silver), _RECENT_CUTS))
-        if notes and REBUILT in (notes[0].notes or {}):
-            resolve(self.places, self.feed, self.table, as_rebuilt(notes[0]), now=now)
         cuts = read_cuts(self.places, self.feed, table=self.table)
         newest = max((cut.first_position for cut in cuts if cut.replaced), default=-1)
 

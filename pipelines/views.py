@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.beside import beside_named
+from pipelines.beside import Beside, beside_named
 from pipelines.places import Place, Places, aside_of
 from pipelines.store import open_table
 from pipelines.travel import AsOf
@@ -68,7 +68,7 @@ def register_views(
     seen = {table: _seen(places, then, *table) for table in set(names.values())}
     for name, table in names.items():
         if seen[table].is_there:
-            _shown(session, places, then, *table).createOrReplaceTempView(name)
+            _shown(session, places, then, *table, found=seen[table].beside).createOrReplaceTempView(name)
         else:
             session.catalog.dropTempView(name)  # of an earlier call
     return Views(
@@ -84,6 +84,8 @@ class _Seen(NamedTuple):
 
     is_there: bool = False
     why: str | None = None
+    beside: Beside | None = None
+    """Of one beside a silver table, as of now: what counts of it."""
 
 
 def _seen(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Seen:
@@ -98,18 +100,21 @@ def _seen(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Se
     found = beside_named(places, feed, name)
     if found is not None and (found.is_gone or (found.counts is None and not is_aside)):
         return _Seen(why=f"{called} is not what its table was built with: run `silverfold build {feed} --once`")
-    return _Seen(True)
+    return _Seen(True, beside=found)
 
 
-def _shown(session: SparkSession, places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> DataFrame:
+def _shown(
+    session: SparkSession, places: Places, then: Mapping[str, AsOf], feed: str, name: str, *, found: Beside | None
+) -> DataFrame:
     """Return a table's rows as they are to be shown. Lazy."""
     place = places.silver(feed, name)
     if feed in then:
         rows = _read(session, place, then[feed].versions.get(name))
         return _up_to(rows, then[feed].until[name]) if name in then[feed].until else rows
-    found = beside_named(places, feed, name)
-    if found is None or found.counts is not None:
-        return _read(session, place, None if found is None or found.counts is None else found.counts.version())
+    if found is None:
+        return _read(session, place, None)
+    if found.counts is not None:
+        return _read(session, place, found.counts.version())
     table = _read(session, places.silver(feed, name.removesuffix(aside_of(""))), None).limit(0)
     return table.select("*", *(F.lit(None).cast("array<string>").alias(name) for name in (PRESENT, REASONS)))
 

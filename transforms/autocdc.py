@@ -36,12 +36,12 @@ from pyspark.sql import types as T
 
 from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, remake, remember
-from transforms.changes import DELETE, INSERT, as_struct, at_hand, cached, is_small, struct_type
+from transforms.changes import DELETE, INSERT, as_struct, cached, struct_type
 from transforms.evolve import check_names, follow_columns
 from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
-from transforms.merge import AT_HAND, OP, POSITION, Recorded, create_empty
+from transforms.merge import OP, POSITION, Recorded, create_empty
 from transforms.sql import quoted
 from transforms.ties import has_order, merge_rows, rank_sql, winners
 from transforms.tombstones import bury, last_truncate, not_buried
@@ -123,8 +123,7 @@ def apply_changes(
     _check(changes, recorded.app_id)
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
     with named_errors(recorded.app_id), cached(winners(changes, *per)) as sent:
-        few = is_small(sent)
-        batch = _Batch(at_hand(sent) if few else sent, path, parameters, recorded, settled, few)
+        batch = _Batch(sent, path, parameters, recorded, settled)
         if parameters.needs_all_changes:
             _remake_rows(batch)
         elif parameters.scd_type == 1:
@@ -175,7 +174,6 @@ class _Batch:
 
     Args:
         changes: Those that win: where rows of type 1 are sent whole one per key, else one per key and sequence.
-        few: They are few, and part of their plan.
     """
 
     changes: DataFrame
@@ -183,7 +181,6 @@ class _Batch:
     parameters: Parameters
     recorded: Recorded
     settled: str | None
-    few: bool
 
     @property
     def tombstones(self) -> str:
@@ -229,16 +226,13 @@ def _update_rows(batch: _Batch) -> None:
     if truncates:
         newest = newest.unionByName(_truncated(batch, newest, tombstones))
     newer, same = (f"s.`row`.{POSITION} {sign} t.{POSITION}" for sign in (">", "="))
-    few = batch.few and not truncates  # of those, any number of rows may be deleted
-    lines = newest.select("op", _line(newest))
     merge_rows(
-        at_hand(lines) if few else lines,
+        newest.select("op", _line(newest)),
         batch.path,
         identity=batch.parameters.keys,
         wins=f"{newer} OR {same} AND {rank_sql(row, 's.`row`')} > {rank_sql(row, 't')}",
         ends=newer,
         recorded=batch.recorded,
-        options=AT_HAND if few else {},
     )
 
 
@@ -261,8 +255,6 @@ def _add_versions(batch: _Batch) -> None:
         moments=Moments(by_sequence=True),
         upsert=True,
         tombstones=_buried(batch, every=True),
-        few=batch.few,
-        options=AT_HAND,
     )
 
 

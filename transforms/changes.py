@@ -94,23 +94,12 @@ def typed_as(changes: DataFrame, columns: T.StructType) -> DataFrame:
     return changes.withColumns(differing) if differing else changes
 
 
-_FEW = 10_000
-_FEW_CHARACTERS = 16 << 20
-"""Rows, and characters of them as text, up to which they can be part of a plan."""
-
 _STRUCTS = ("key", "old_key", "row")
 
 
 def at_hand(rows: DataFrame) -> DataFrame:
     """Return a few rows, computed now, as part of the plan of what is made of them. Runs one Spark job."""
     return from_arrow(rows.sparkSession, rows.toArrow(), rows.schema)
-
-
-def is_small(rows: DataFrame) -> bool:
-    """Tell whether rows may be computed to be part of a plan (`at_hand`). Runs one Spark job."""
-    characters = F.sum(F.length(F.struct("*").cast("string")))
-    count, size = rows.agg(F.count(F.lit(1)), F.coalesce(characters, F.lit(0))).collect()[0]
-    return bool(count <= _FEW and size <= _FEW_CHARACTERS)
 
 
 def computed(rows: DataFrame) -> None:

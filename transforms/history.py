@@ -24,18 +24,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.changes import (
-    DELETE,
-    INSERT,
-    SNAPSHOT,
-    as_struct,
-    at_hand,
-    cached,
-    complete,
-    is_small,
-    struct_type,
-    typed_as,
-)
+from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import check_names, follow_columns
 from transforms.fold import fold
 from transforms.merge import POSITION, SOURCE, Recorded, create_empty, run_once, same_key
@@ -117,15 +106,12 @@ def keep_history(
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
             told = _after_snapshot(listed, standing, moments.settled, kept, upsert=upsert, moves=moves)
-        few = few and moments.settled is None  # a snapshot may write any number of versions
+        few = few and not moments.by_sequence and moments.settled is None  # of others, many versions may be written
         events = at_hand(told) if few else kept.enter_context(cached(told))
         known = _known(before, events, by_sequence=moments.by_sequence)
         buried = [] if tombstones is None else [_buried(tombstones, events)]
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
-        if few and moments.by_sequence:  # so may a key that has many
-            everything = kept.enter_context(cached(everything))
-            few = is_small(everything)
-        one_each = _one_per_moment(at_hand(everything) if few else everything, row, by_sequence=moments.by_sequence)
+        one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert).select(*_flat(key, row), START, END)
         versions, options = (at_hand(versions), options) if few else (versions, {})
         _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded, options=options)

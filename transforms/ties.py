@@ -13,8 +13,7 @@ Texts compare by their bytes; values of types that have no order (maps, variants
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -79,14 +78,7 @@ def winners(changes: DataFrame, *per: str) -> DataFrame:
 
 
 def merge_rows(
-    rows: DataFrame,
-    path: str,
-    *,
-    identity: Sequence[str],
-    wins: str,
-    ends: str = "TRUE",
-    recorded: Recorded,
-    options: Mapping[str, str] = MappingProxyType({}),
+    rows: DataFrame, path: str, *, identity: Sequence[str], wins: str, ends: str = "TRUE", recorded: Recorded
 ) -> None:
     """Write rows to the Delta table at a path or URL where they win, in one commit. Runs Spark jobs; safe to repeat.
 
@@ -97,7 +89,6 @@ def merge_rows(
         identity: Columns that name a row of the table; NULL is a value like others.
         wins: Condition under which row ``s.row`` replaces ``t``.
         ends: Condition under which a delete ends ``t``.
-        options: Of the session while the statement runs (`transforms.merge`).
     """
     names = struct_type(rows, "row").names
     columns, values = (", ".join(prefix + quoted(name) for name in names) for prefix in ("", "s.`row`."))
@@ -112,7 +103,6 @@ def merge_rows(
         WHEN NOT MATCHED AND s.`op` <> '{DELETE}' THEN INSERT ({columns}) VALUES ({values})
         """,
         recorded,
-        options,
     )
 
 
