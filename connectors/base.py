@@ -359,7 +359,11 @@ class Connector(Protocol):
 
     @property
     def sequenced(self) -> bool:
-        """The order of changes is their ``sequence``, not the order in which they landed."""
+        """The order of changes is their ``sequence``, not the order in which they landed.
+
+        Rows should then come whole: a partial update completes a later one only if both are in one cut. A table with
+        snapshots keeps no history.
+        """
 
     def has_snapshots(self, table: Table) -> bool:
         """Tell whether the table's stream ever carries snapshots. One without applies on across epochs."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from conf.errors import ConfigError
 from conf.model import FeedSettings, Settings
 from conf.validate import together, validated
-from connectors.base import Connector, Feed
+from connectors.base import Connector, Feed, Problem
 
 CONNECTORS: Final = {
     "deephaven": "connectors.deephaven.connector",
@@ -45,7 +45,8 @@ def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
         raise _mistake(raw, "connector", raw.connector, ", ".join(sorted(CONNECTORS)))
     connector = find_connector(raw.connector)
     feed = _checked(name, raw, connector)
-    mistakes = [_mistake(raw, *problem) for problem in connector.problems(feed)]
+    problems = [*connector.problems(feed), *_without_moments(connector, feed)]
+    mistakes = [_mistake(raw, *problem) for problem in problems]
     if mistakes:
         raise together(mistakes)
     return connector, feed
@@ -64,6 +65,14 @@ def _checked(name: str, raw: FeedSettings, connector: Connector) -> Feed:
         raise together(mistakes)
     tables = {table: valid[f"tables.{table}"] for table in raw.tables}
     return Feed(name, raw.connector, raw.address, valid["options"], tables, raw.commit, raw.reconnect)
+
+
+def _without_moments(connector: Connector, feed: Feed) -> Iterator[Problem]:
+    """Yield the tables of which no history can be kept: a snapshot has no place in a source's own order."""
+    for name, table in feed.tables.items():
+        if table.keeps_history and connector.sequenced and connector.has_snapshots(table):
+            allowed = "1: the order of its changes does not say where a snapshot belongs"
+            yield Problem(f"tables.{name}.stored_as_scd_type", 2, allowed)
 
 
 def _parts(raw: FeedSettings, connector: Connector) -> Iterator[tuple[str, type[BaseModel], dict[str, Any]]]:

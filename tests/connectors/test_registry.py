@@ -9,6 +9,7 @@ from conf.errors import ConfigError
 from conf.load import load_settings
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.registry import CONNECTORS, find_connector, open_feed
+from tests.support.told import ToldConnector
 
 MARKET = """
 connector = "deephaven"
@@ -127,6 +128,16 @@ def test_all_mistakes_are_told_at_once_with_their_file(settings, tmp_path):
 def test_settings_of_a_table_that_do_not_fit_together_are_told(settings, lines, allowed):
     ((key, _, told),) = mistakes(settings(MARKET + lines))
     assert (key, told) == ("tables.quotes", allowed)
+
+
+def test_a_source_with_an_order_of_its_own_keeps_no_history_of_tables_with_snapshots(settings, monkeypatch):
+    text = MARKET + "stored_as_scd_type = 2"
+    allowed = "1: the order of its changes does not say where a snapshot belongs"
+    monkeypatch.setattr("connectors.registry.find_connector", lambda _: ToldConnector(sequenced=True))
+    assert mistakes(settings(text)) == [("tables.quotes.stored_as_scd_type", 2, allowed)]
+    monkeypatch.setattr("connectors.registry.find_connector", lambda _: ToldConnector(snapshots=False, sequenced=True))
+    _, feed = open_feed("market", settings(text))
+    assert feed.tables["quotes"].keeps_history
 
 
 @pytest.mark.parametrize("name", CONNECTORS)
