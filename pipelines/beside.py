@@ -78,18 +78,27 @@ def find_beside(place: Place, version: int | None) -> Beside:
     last = newest.version()
     if version in (last, NOT_TOLD):
         return Beside(newest, newest, True)
-    first = -1 if version is None else version
-    same, written = {first}, 0
-    for at, is_ours, back_to in _commits(place, newest, after=first):
-        if (back_to if is_ours else at - 1) in same:
-            same.add(at)
-            written = 0
-        else:
-            written += is_ours
+    same, written = _with_same_rows(place, newest, -1 if version is None else version)
     if version is None:
         return Beside(newest, None, last in same or count_rows(newest) == 0, written=written)
     counts = newest if last in same else _at(place, max(same), last)
     return Beside(newest, counts, last in same, counts is None, written)
+
+
+def was_written_on(place: Place, version: int, before: DeltaTable | None) -> bool:
+    """Tell whether a commit was made on rows that were read, and nobody wrote others in between.
+
+    Args:
+        version: The commit's.
+        before: The table as it was read; None where there was none.
+
+    Raises:
+        StoreUnavailable: The log cannot be read now.
+    """
+    newest = open_table(place)
+    assert newest is not None, "it was written"
+    same, _ = _with_same_rows(place, newest, -1 if before is None else before.version())
+    return version - 1 in same
 
 
 def beside_named(places: Places, feed: str, name: str) -> Beside | None:
@@ -135,6 +144,18 @@ def position_of(found: Beside) -> int:
     """Return the position that what counts of a history says it has reached; -1 for none. Raises StoreUnavailable."""
     note = None if found.counts is None else newest_note(found.newest, until=found.counts.version())
     return -1 if note is None else note.last_position
+
+
+def _with_same_rows(place: Place, newest: DeltaTable, version: int) -> tuple[set[int], int]:
+    """Return the versions that have the rows of one, -1 for none, and how many commits of ours came after the last."""
+    same, written = {version}, 0
+    for at, is_ours, back_to in _commits(place, newest, after=version):
+        if (back_to if is_ours else at - 1) in same:
+            same.add(at)
+            written = 0
+        else:
+            written += is_ours
+    return same, written
 
 
 def _commits(place: Place, newest: DeltaTable, *, after: int) -> Iterator[tuple[int, bool, int | None]]:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.errors import ApplyError, Overtaken
+from pipelines.beside import was_written_on
 from pipelines.cuts import CommitNote, from_commit
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
@@ -96,6 +98,21 @@ def committed(place: Place, metadata: str, *, table: str) -> int:
     if found is None:
         raise Overtaken(f"another process wrote {place} meanwhile", table=table)
     return found
+
+
+def merged(place: Place, metadata: str, *, before: DeltaTable | None, table: str) -> int:
+    """Return the version that our commit made of one of the tables beside a table, by changing the rows it had.
+
+    Args:
+        before: It as it was read, and what was to be changed was found by; None where there was none.
+
+    Raises:
+        Overtaken: Another process wrote other rows meanwhile, maybe to take back what it believed a dead one left.
+    """
+    version = committed(place, metadata, table=table)
+    if not was_written_on(place, version, before):
+        raise Overtaken(f"another process wrote {place} meanwhile", table=table)
+    return version
 
 
 def version_of(place: Place) -> int:

@@ -22,7 +22,7 @@ from pipelines.applying.target import Target
 from pipelines.beside import Counting
 from pipelines.cuts import history_id, position_in, tombstones_id
 from pipelines.store import is_small
-from pipelines.swap import committed, replace_beside
+from pipelines.swap import merged, replace_beside
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history
@@ -136,7 +136,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
     except SchemaDrift as error:  # it was kept before, not since, and the table has changed meanwhile
         reason = f"its history does not fit the table: {str(error).removeprefix(f'{app}: ')}"
         raise RebuildNeeded(reason, feed=target.feed.name, table=target.name) from error
-    return committed(target.history, recorded.metadata, table=target.name)
+    return merged(target.history, recorded.metadata, before=job.opened.history.newest, table=target.name)
 
 
 def _versions(job: CutJob) -> DataFrame:
@@ -171,7 +171,7 @@ def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> int:
         settled=target.decoder.settled(job.context, job.cut, target.table),
         every=every,
     )
-    return committed(target.tombstones, recorded.metadata, table=target.name)
+    return merged(target.tombstones, recorded.metadata, before=job.opened.tombstones.newest, table=target.name)
 
 
 def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:

@@ -20,8 +20,10 @@ from pipelines.places import Place
 from pipelines.verify import Verdict
 from tests.pipelines.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
+from tests.support.kept import Kept, rows_of
 from tests.support.telling import change
-from tests.support.told import FEED, STREAM, ToldConnector
+from tests.support.told import FEED, STREAM, ToldConnector, gone, put
+from transforms.restore import restore
 
 NOTE = CommitNote(feed=FEED, table=STREAM, epoch=1, first_position=1, last_position=5, replaced=False, updates=1)
 
@@ -92,6 +94,39 @@ def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_o
     assert between == ({1: ("x", 2), 2: ("y", 0)}, {Verdict.EQUAL})
     assert (told.rows(), told.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
     assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("part", ["history", "tombstones"])
+def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """One builder sees the history ahead of its table, and takes it back when the table's commit has named it."""
+    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, sequenced=part == "tombstones"))
+    kept.source.connect()
+    place, name, stood = getattr(kept, part), {"history": "keep_history", "tombstones": "bury"}[part], []
+    for k in (1, 2):
+        kept.source.update([put(k, "x")], sequences=["b"])
+        kept.source.update([gone(k)], sequences=["c"])
+        kept.build()
+        stood.append(DeltaTable(place.url).version())
+    change_rows, late = getattr(write, name), iter([True])
+
+    def overtaken(*given: Any, **more: Any) -> None:
+        if next(late, False):
+            note = replace(NOTE, notes={TAKEN_BACK: stood[0]})
+            restore(spark.newSession(), place.url, stood[0], metadata=note.to_json())
+        change_rows(*given, **more)
+
+    monkeypatch.setattr(write, name, overtaken)
+    kept.source.update([put(3, "y")], sequences=["d"])
+    kept.build()
+    if part == "tombstones":
+        kept.source.update([put(2, "too late")], sequences=["a"])
+        kept.build()
+
+    assert next(late, None) is None
+    assert rows_of(kept.table, ("k", "a")) == [(3, "y")]
+    assert kept.verdicts() == (Verdict.EQUAL, Verdict.EQUAL)
 
 
 def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
