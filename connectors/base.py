@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from conf.model import Commit, Reconnect, Table
+from connectors.key_span import EVERY_KEY, KeySpan
 
 if TYPE_CHECKING:  # receivers must not import Spark
     from pydantic import BaseModel
@@ -270,14 +271,18 @@ class PlainReader(Protocol):
     def control(self, frame: ControlFrame) -> None:
         """Take a control frame, of this or any stream."""
 
-    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+    def changes(
+        self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
+    ) -> Iterable[PlainChange]:
         """Return the changes of one whole update, in order of effect.
 
         Args:
             frames: Position and body of each of its frames, the first and the last included.
+            within: Only changes of these keys are wanted. Whoever asks leaves the others out: it need not be heeded
+                where that saves nothing.
 
         Raises:
-            WireError, ProtocolError: A frame cannot be read.
+            WireError, ProtocolError: A frame cannot be read; maybe only as the changes are iterated over.
         """
 
 

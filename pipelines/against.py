@@ -18,17 +18,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from connectors.base import Connector, Feed, PlainChange
-from pipelines.cuts import app_id, built_otherwise, position_in
+from pipelines.cuts import built_otherwise
 from pipelines.expected import Expected
-from pipelines.kept_aside import failing_rows
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from pipelines.table_fold import Row, TableFold
-from pipelines.verify import Silver, TableVerification, Verdict, compared, read_silver, unknown, with_failing
+from pipelines.verify import Silver, TableVerification, Verdict, compared, read_silver, unknown
 
 _WAIT = 0.25
 """Seconds between looks at silver."""
@@ -94,14 +92,13 @@ class _SilverTable:
     def look(self) -> None:
         """Read what is new."""
         opened = open_table(self._place)
-        if opened is None or (self.digest >= 0 and opened.version() == self.seen.version):
+        if opened is None or (self.digest >= 0 and opened.version() == self.seen.rows.version):
             return
-        now = read_silver(self._place, partial(position_in, app=app_id(self._feed, self._table)))
+        now = read_silver(self._places, self._feed, self._table)
         if now is None:
             return
-        found = with_failing(now, failing_rows(self._places, self._feed, self._table, now.version))
-        names = [name for name in found.rows.column_names if name != "_position"]
-        self.seen, self.digest = found, sum(map(row_digest, found.rows.select(names).to_pylist())) % _MOD
+        names = [name for name in now.rows.names if name != "_position"]
+        self.seen, self.digest = now, sum(map(row_digest, now.rows.table().select(names).to_pylist())) % _MOD
 
     @property
     def _place(self) -> Place:
@@ -115,12 +112,12 @@ def _nowhere(table: str, keys: tuple[str, ...], states: States, silver: Silver) 
     fold = states.fold
     expected = Expected(keys or fold.own_columns, (*fold.own_columns, *fold.columns), fold.all_rows(), None)
     never = f"in {len(states.seen)} states the source was never what silver is; silver may be behind: see its lag"
-    found = compared(table, expected.spelt_as(silver.rows.column_names), silver)
+    found = compared(table, lambda _: expected, silver)
     return found if found.verdict is Verdict.EQUAL else found.model_copy(update={"reason": never})
 
 
 def _equal(table: str, silver: Silver) -> TableVerification:
-    rows = silver.rows.num_rows
+    rows = silver.rows.count
     return unknown(table, None, silver, Verdict.EQUAL).model_copy(
         update={"expected_rows": rows, "missing_rows": 0, "extra_rows": 0, "different_cells": 0}
     )

@@ -8,6 +8,7 @@ and a value of another Python type is another value.
 from __future__ import annotations
 
 import hashlib
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from connectors.key_span import Key, sortable
+
 Row: TypeAlias = Mapping[str, Any]
-Key: TypeAlias = tuple[Any, ...]
 
 RANGE_ROWS: Final = 65_536
 _MOST_DIGITS: Final = 100
@@ -67,6 +69,18 @@ class Comparison:
     cells: int = 0
     ranges: list[KeyRange] = field(default_factory=list)
     first: list[Cell] = field(default_factory=list)
+
+    def plus(self, later: Comparison) -> Comparison:
+        """Return what comparing found of these keys and of later ones."""
+        return Comparison(
+            self.expected_rows + later.expected_rows,
+            self.found_rows + later.found_rows,
+            self.missing + later.missing,
+            self.extra + later.extra,
+            self.cells + later.cells,
+            [*self.ranges, *later.ranges][:SHOWN],
+            [*self.first, *later.first][:SHOWN],
+        )
 
     @property
     def equal(self) -> bool:
@@ -149,8 +163,8 @@ class _Side:
 
 class _Expected(_Side):
     def __init__(self, keys: Sequence[str], rows: Sequence[Row]) -> None:
-        self._rows = sorted(rows, key=lambda row: _order([row.get(name) for name in keys]))
-        self.keys = [_order([row.get(name) for name in keys]) for row in self._rows]
+        self._rows = sorted(rows, key=lambda row: sortable([row.get(name) for name in keys]))
+        self.keys = [sortable([row.get(name) for name in keys]) for row in self._rows]
 
     def values(self, name: str, rows: slice) -> list[Any]:
         return [row.get(name) for row in self._rows[rows]]
@@ -159,7 +173,7 @@ class _Expected(_Side):
 class _Found(_Side):
     def __init__(self, keys: Sequence[str], table: pa.Table) -> None:
         named = [table[name].to_pylist() if name in table.column_names else [None] * table.num_rows for name in keys]
-        unsorted = [_order(key) for key in zip(*named, strict=True)]
+        unsorted = [sortable(key) for key in zip(*named, strict=True)]
         order = sorted(range(len(unsorted)), key=unsorted.__getitem__)
         self._table = table.take(pa.array(order, pa.int64()))
         self.keys = [unsorted[index] for index in order]
@@ -171,12 +185,9 @@ class _Found(_Side):
         return found
 
 
-def _order(key: Sequence[Any]) -> Any:
-    return tuple((value is not None, value) for value in key)
-
-
 def _plain(key: Any) -> Key:
-    return tuple(value for _, value in key)
+    """Return a key that was made `sortable`."""
+    return tuple({0: None, 2: math.nan}.get(rank, value) for rank, value in key)
 
 
 def _ranges(expected: Sequence[Any], found: Sequence[Any]) -> Iterator[tuple[slice, slice]]:

@@ -8,21 +8,25 @@ codec: not the planner, not the decoder, not the fold, not Spark. The laws it ke
   of them for the first snapshot of an epoch, unless it begins with a mark, else those that began after it did;
 - any other table is every whole update, in order.
 
-All rows are held in memory, at about a kilobyte each.
+Rows are folded a span of keys at a time (`BronzeFold.expected`): each is held in memory at one to two kilobytes.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import DoubledPositions, PositionGap
+from conf.model import Table
 from conf.names import folded
 from connectors.base import Boundary, Connector, Feed, Keeps, Kind, PlainChange, PlainReader
+from connectors.key_span import EVERY_KEY, KeySpan
 from pipelines.bronze import read_frames, read_small_columns, read_stream
 from pipelines.bronze_table import retained_from
 from pipelines.places import Place
@@ -62,6 +66,10 @@ class Expected:
     rows: Sequence[Row]
     begins: int | None
 
+    def comparable(self, found: pa.Table) -> pa.Table:
+        """Return what can be compared of the rows found: all."""
+        return found
+
     def spelt_as(self, names: Iterable[str]) -> Self:
         """Return the same with columns as a table calls them, which keeps the letter case they had at first."""
         spelt = {folded(name): name for name in names}
@@ -77,49 +85,120 @@ class Expected:
         )
 
 
-def fold_bronze(
-    bronze: Place,
-    connector: Connector,
-    feed: Feed,
-    table: str,
-    through: int,
-    *,
-    left_out: Collection[int] = (),
-    since: int = 0,
-) -> Expected:
-    """Return what the table must hold once everything up to and including a position is applied.
+@dataclass(frozen=True)
+class LandedTable:
+    """The frames from which a table is made, as they stand in bronze up to and including a position.
 
     Args:
         left_out: Positions of frames that are skipped.
+    """
+
+    bronze: Place
+    connector: Connector
+    feed: Feed
+    table: str
+    through: int
+    left_out: Collection[int] = ()
+
+    @property
+    def settings(self) -> Table:
+        """The table's settings."""
+        return self.feed.tables[self.table]
+
+    @property
+    def stream(self) -> str:
+        """The stream that feeds the table."""
+        return self.connector.stream(self.feed, self.table)
+
+    def updates(self) -> LandedUpdates:
+        """Return the whole updates of the stream. Raises StoreUnavailable."""
+        return landed_updates(self.bronze, self.feed.name, self.stream, self.through)
+
+    def told(self, order: Sequence[Landed]) -> Told:
+        """Return what reads updates that take effect in an order, with all that was told before the first."""
+        told = Told(self.bronze, self.connector.plain(self.feed, self.table), self.through, self.left_out)
+        told.take_controls(order[0].begin if order else self.through)
+        return told
+
+
+@dataclass(frozen=True)
+class BronzeFold:
+    """The updates that make a table, to be folded: as a whole, or those of a span of keys.
+
+    Args:
+        order: They take effect in it.
+    """
+
+    landed: LandedTable
+    order: Sequence[Landed]
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that name a row."""
+        told = self.landed.told(self.order)
+        told.finish()
+        return self._named(told.keys)
+
+    @cached_property
+    def has_spans(self) -> bool:
+        """It can be folded a span of ``keys`` at a time: the source names its rows by them too."""
+        source = self.landed.told(self.order).keys
+        return self._is_log or [folded(name) for name in self.keys] == [folded(name) for name in source]
+
+    def expected(self, within: KeySpan = EVERY_KEY) -> Expected:
+        """Return the rows whose keys are in a span.
+
+        Raises:
+            WireError, ProtocolError: A needed frame cannot be read.
+            NotBySpans: A row moved into the span or out of it, or its key has no order.
+            StoreUnavailable: Bronze cannot be read now.
+        """
+        landed, told = self.landed, self.landed.told(self.order)
+        snapshots = landed.connector.has_snapshots(landed.settings)
+        settled = next((update.end for update in self.order if update.snapshot), -1)
+        fold = (
+            LogFold(told.keys, within, self.keys)
+            if self._is_log
+            else TableFold(told.keys, within, upserts=not snapshots, settled=settled)
+        )
+        late: list[PlainChange] = []
+        for update, frames in taking_effect(landed.bronze, landed.stream, self.order):
+            changes = told.changes(update, frames, EVERY_KEY if self._is_log else within)
+            if landed.connector.sequenced:
+                late += filter(fold.concerns, changes)
+            else:
+                fold.apply(changes, told.columns, snapshot=update.snapshot)
+        fold.apply(in_sequence(late), told.columns)
+        told.finish()
+        begins = min((update.begin for update in self.order), default=None)
+        return Expected(
+            self._named(told.keys), tuple(dict.fromkeys((*fold.own_columns, *told.columns))), fold.all_rows(), begins
+        )
+
+    def _named(self, source: tuple[str, ...]) -> tuple[str, ...]:
+        return self.landed.settings.keys or (LOG_KEYS if self._is_log else source)
+
+    @cached_property
+    def _is_log(self) -> bool:
+        return self.landed.connector.keeps(self.landed.settings) is Keeps.CHANGES
+
+
+def fold_bronze(landed: LandedTable, *, since: int = 0) -> BronzeFold:
+    """Return the updates that make the rows a table must hold, once all that has landed is applied.
+
+    Args:
         since: Position of the first update that the table took; only of a table without snapshots.
 
     Raises:
         PositionGap: Bronze lacks frames that are needed, or has them twice.
-        WireError, ProtocolError: A needed frame cannot be read.
         StoreUnavailable: Bronze cannot be read now.
     """
-    settings, reader = feed.tables[table], connector.plain(feed, table)
-    found = landed_updates(bronze, feed.name, connector.stream(feed, table), through)
-    snapshots = connector.has_snapshots(settings)
-    chosen = last_state(found.updates, resync=connector.continuity == "resync") if snapshots else sorted(found.updates)
-    found.need(min((update.begin for update in chosen), default=min(through, 0)) if snapshots else since)
-    log = connector.keeps(settings) is Keeps.CHANGES
-    told = Told(bronze, reader, through, left_out)
-    told.take_controls(chosen[0].begin if chosen else through)
-    settled = next((update.end for update in chosen if update.snapshot), -1)
-    fold = LogFold(reader.keys) if log else TableFold(reader.keys, upserts=not snapshots, settled=settled)
-    late: list[PlainChange] = []
-    for update, frames in _with_frames(bronze, connector.stream(feed, table), chosen):
-        changes = told.changes(update, frames)
-        if connector.sequenced:
-            late += changes
-        else:
-            fold.apply(changes, told.columns, snapshot=update.snapshot)
-    fold.apply(in_sequence(late), told.columns)
-    told.finish()
-    names = settings.keys or (LOG_KEYS if log else reader.keys)
-    begins = min((update.begin for update in chosen), default=None)
-    return Expected(names, tuple(dict.fromkeys((*fold.own_columns, *told.columns))), fold.all_rows(), begins)
+    found, resync = landed.updates(), landed.connector.continuity == "resync"
+    snapshots = landed.connector.has_snapshots(landed.settings)
+    order = last_state(found.updates, resync=resync) if snapshots else sorted(found.updates)
+    first = min((update.begin for update in order), default=min(landed.through, 0))
+    found.need(first if snapshots else since)
+    return BronzeFold(landed, order)
 
 
 def in_sequence(changes: Iterable[PlainChange]) -> list[PlainChange]:
@@ -147,14 +226,23 @@ class Told:
         """The source's columns, as they were called at first: letter case that changes makes no other column."""
         return tuple(self._other.get(name, name) for name in self._reader.columns)
 
-    def changes(self, update: Landed, frames: Iterable[Body]) -> Sequence[PlainChange]:
-        """Return the changes of a whole update. Raises WireError, ProtocolError."""
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns by which the source names a row."""
+        return self._reader.keys
+
+    def changes(self, update: Landed, frames: Iterable[Body], within: KeySpan = EVERY_KEY) -> Iterable[PlainChange]:
+        """Return the changes of a whole update, those of other keys than the span's or not. Reads frames lazily.
+
+        Raises:
+            WireError, ProtocolError: A frame cannot be read; maybe only as the changes are iterated over.
+        """
         self.take_controls(update.begin)
-        told = [frame for frame in frames if frame[1] and frame[0] not in self._left_out]
-        changes = self._reader.changes(update.epoch, told)
+        told = (frame for frame in frames if frame[1] and frame[0] not in self._left_out)
+        changes = self._reader.changes(update.epoch, told, within)
         if not self._other:
             return changes
-        return [change._replace(row=self._as_at_first(change.row)) for change in changes]
+        return (change._replace(row=self._as_at_first(change.row)) for change in changes)
 
     def finish(self) -> None:
         """Take the control frames that are left."""
@@ -279,38 +367,49 @@ def _events(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[tuple[in
 _TURNING = (Boundary.BEGIN, Boundary.END, Boundary.WHOLE)
 
 
-def _with_frames(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterator[tuple[Landed, list[Body]]]:
-    """Yield each chosen update with its frames, in order of effect: nothing takes effect before the snapshot does."""
-    waiting: list[tuple[Landed, list[Body]]] = []
-    comes = any(update.snapshot for update in chosen)
-    for update, frames in as_landed(bronze, stream, chosen):
-        if update.snapshot or not comes:
-            yield update, frames
-            yield from sorted(waiting)
-            waiting, comes = [], False
-        else:
-            waiting.append((update, frames))
+def taking_effect(bronze: Place, stream: str, order: Sequence[Landed]) -> Iterator[tuple[Landed, Iterable[Body]]]:
+    """Yield updates in the order in which they take effect, each with its frames, before the next is asked for.
 
-
-def as_landed(bronze: Place, stream: str, chosen: Sequence[Landed]) -> Iterator[tuple[Landed, list[Body]]]:
-    """Yield each chosen update with its frames, as they end. One that lies inside a snapshot is a single frame."""
-    if not chosen:
+    Those that landed before their turn wait in memory, the frames of all others are read as they are wanted. An update
+    that lies inside another one is a single frame.
+    """
+    if not order:
         return
-    single = {update.begin: update for update in chosen if update.begin == update.end}
-    longer = {update.begin: update for update in chosen if update.begin < update.end}
-    current, frames = None, list[Body]()
-    first, last = min(update.begin for update in chosen), max(update.end for update in chosen)
-    for position, body in _frames(read_stream(bronze, stream, first=first, last=last)):
-        if position in single:
-            yield single[position], [(position, body)]
-            continue
-        if position in longer:
-            current, frames = longer[position], []
-        if current is not None:
-            frames.append((position, body))
-            if position == current.end:
-                yield current, frames
-                current = None
+    first, last = min(update.begin for update in order), max(update.end for update in order)
+    frames = _Frames(_frames(read_stream(bronze, stream, first=first, last=last)), order)
+    for update in order:
+        mine = frames.of(update)
+        yield update, mine
+        deque(mine, maxlen=0)  # those that were not wanted
+
+
+class _Frames:
+    """Frames in landing order, given out update by update."""
+
+    def __init__(self, frames: Iterator[Body], updates: Iterable[Landed]) -> None:
+        self._frames = frames
+        self._begins = {update.begin: update for update in updates}
+        self._early: dict[Landed, list[Body]] = {}
+
+    def of(self, update: Landed) -> Iterator[Body]:
+        """Yield an update's frames."""
+        if update in self._early:
+            yield from self._early.pop(update)
+            return
+        longer: Landed | None = None
+        for position, body in self._frames:
+            begun = self._begins.get(position)
+            if begun is not None and begun.begin < begun.end:
+                longer = begun
+            owner = begun or longer
+            if owner is update:
+                yield position, body
+            elif owner is not None:
+                self._early.setdefault(owner, []).append((position, body))
+            if longer is not None and position == longer.end:
+                longer = None
+            if position == update.end:
+                return
 
 
 def _frames(batches: Iterable[pa.RecordBatch]) -> Iterator[Body]:

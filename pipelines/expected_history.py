@@ -23,18 +23,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import cached_property
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from conf.errors import ProtocolError, WireError
-from connectors.base import Connector, Feed, PlainChange
+from connectors.base import Connector, PlainChange
+from connectors.key_span import EVERY_KEY, Key, KeySpan
 from pipelines.compare import same
-from pipelines.expected import Body, Expected, Landed, Told, as_landed, in_sequence, landed_updates
-from pipelines.places import Place
-from pipelines.table_fold import Key, Row, TableFold
+from pipelines.expected import Expected, Landed, LandedTable, Told, in_sequence, taking_effect
+from pipelines.table_fold import Row, TableFold
 
 START: Final = "__START_AT"
 END: Final = "__END_AT"
@@ -72,85 +73,103 @@ class ExpectedHistory(Expected):
         return pa.Table.from_pylist(known, schema=found.schema)
 
 
-def fold_history(
-    bronze: Place,
-    connector: Connector,
-    feed: Feed,
-    table: str,
-    through: int,
-    *,
-    left_out: Collection[int] = (),
-    passed_over: Collection[int] = (),
-    since: int = 0,
-    begins_at: int = 0,
-) -> ExpectedHistory:
-    """Return the versions that the history must hold once everything up to and including a position is applied.
+@dataclass(frozen=True)
+class HistoryFold:
+    """The updates that make a history, to be folded: as a whole, or those of a span of keys.
 
-    Other arguments, and errors, as of `pipelines.expected.fold_bronze`.
+    Args:
+        steps: In order.
+        passed_over: Positions of the first frames of updates that the table could not take, until a snapshot came.
+        settled: As of `ExpectedHistory`.
+    """
+
+    landed: LandedTable
+    steps: Sequence[Step]
+    passed_over: Collection[int]
+    settled: int | None
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that name a row; a version is named by them and `START`."""
+        return self.landed.told(self._order).keys
+
+    @property
+    def has_spans(self) -> bool:
+        """It can be folded a span of ``keys`` at a time."""
+        return True
+
+    def expected(self, within: KeySpan = EVERY_KEY) -> ExpectedHistory:
+        """Return the versions of the rows whose keys are in a span. Errors as of `pipelines.expected.BronzeFold`."""
+        landed, told = self.landed, self.landed.told(self._order)
+        snapshots = landed.connector.has_snapshots(landed.settings)
+        fold = VersionFold(_Touched(told.keys, within, upserts=not snapshots, settled=-1))
+        late: list[PlainChange] = []
+        for snapshot, said in self._readable(told, fold.rows, passes=snapshots):
+            if landed.connector.sequenced:
+                late += (change for _, change in said)
+            elif snapshot is not None:
+                fold.replace(said, settled=snapshot.end)
+            else:
+                fold.take(said)
+        fold.take([(change.sequence, change) for change in in_sequence(late)])
+        told.finish()
+        columns = dict.fromkeys((*told.keys, *told.columns, START, END))
+        begins = min((update.begin for update in self._order), default=None)
+        return ExpectedHistory((*told.keys, START), tuple(columns), fold.versions(), begins, self.settled)
+
+    @cached_property
+    def _order(self) -> Sequence[Landed]:
+        return [update for step in self.steps for update in step]
+
+    def _readable(self, told: Told, rows: _Touched, *, passes: bool) -> Iterator[tuple[Landed | None, list[_Said]]]:
+        """Yield of each step its snapshot, if it has one, and what is said in it of the rows.
+
+        Args:
+            passes: What cannot be read is passed over, up to the next snapshot: the table has held there until then.
+        """
+        landed, held, holds = self.landed, frozenset(self.passed_over), False
+        updates = taking_effect(landed.bronze, landed.stream, self._order)
+        for step in self.steps:
+            snapshot = step[0] if step[0].snapshot else None
+            holds = (holds and snapshot is None) or any(update.begin in held for update in step)
+            said: list[_Said] = []
+            for update, frames in islice(updates, len(step)):
+                if holds:
+                    continue
+                try:
+                    changes = filter(rows.concerns, told.changes(update, frames, rows.within))
+                    said += [_moment(landed.connector, change, update) for change in changes]
+                except (WireError, ProtocolError):
+                    if not passes:
+                        raise
+                    holds = True
+            if not holds:
+                yield snapshot, said
+
+
+def fold_history(
+    landed: LandedTable, *, passed_over: Collection[int] = (), since: int = 0, begins_at: int = 0
+) -> HistoryFold:
+    """Return the updates that make the versions a history must hold, once all that has landed is applied.
 
     Args:
         passed_over: Positions of the first frames of updates that the table could not take, until a snapshot came.
+        since: As of `pipelines.expected.fold_bronze`.
         begins_at: Position from which on the history was made; only of a table with snapshots.
+
+    Raises:
+        PositionGap: Bronze lacks frames that are needed, or has them twice.
+        StoreUnavailable: Bronze cannot be read now.
     """
-    reader, snapshots = connector.plain(feed, table), connector.has_snapshots(feed.tables[table])
-    stream = connector.stream(feed, table)
-    landed = landed_updates(bronze, feed.name, stream, through)
-    resync = connector.continuity == "resync"
-    updates = [update for update in landed.updates if update.begin >= begins_at]
+    snapshots, resync = landed.connector.has_snapshots(landed.settings), landed.connector.continuity == "resync"
+    found = landed.updates()
+    updates = [update for update in found.updates if update.begin >= begins_at]
     chosen = list(steps(updates, resync=resync) if snapshots else _singly(updates))
-    begins = min((update.begin for step in chosen for update in step), default=None)
-    begun = max(landed.floor, begins_at)
-    landed.need((begins or 0) if snapshots and begun else since)
-    told = Told(bronze, reader, through, left_out)
-    told.take_controls(chosen[0][0].begin if chosen else through)
-    fold = VersionFold(_Touched(reader.keys, upserts=not snapshots, settled=-1))
-    late: list[PlainChange] = []
-    held = frozenset(passed_over)
-    for snapshot, said in _readable(_with_frames(bronze, stream, chosen), connector, told, held, passes=snapshots):
-        if connector.sequenced:
-            late += (change for _, change in said)
-        elif snapshot is not None:
-            fold.replace(said, settled=snapshot.end)
-        else:
-            fold.take(said)
-    fold.take([(change.sequence, change) for change in in_sequence(late)])
-    told.finish()
-    columns = dict.fromkeys((*reader.keys, *told.columns, START, END))
+    begun = max(found.floor, begins_at)
+    begins = min((update.begin for step in chosen for update in step), default=0)
+    found.need(begins if snapshots and begun else since)
     settled = chosen[0][0].end if chosen and snapshots and begun else None
-    return ExpectedHistory((*reader.keys, START), tuple(columns), fold.versions(), begins, settled)
-
-
-def _readable(
-    landed: Iterable[Sequence[tuple[Landed, list[Body]]]],
-    connector: Connector,
-    told: Told,
-    held: Collection[int],
-    *,
-    passes: bool,
-) -> Iterator[tuple[Landed | None, list[_Said]]]:
-    """Yield of each step its snapshot, if it has one, and what is said in it.
-
-    Args:
-        held: Positions of the first frames of updates that the table could not take.
-        passes: What cannot be read is passed over, up to the next snapshot: the table has held there until then.
-    """
-    holds = False
-    for step in landed:
-        first, _ = step[0]
-        if holds and not first.snapshot:
-            continue
-        if any(update.begin in held for update, _ in step):
-            holds = True
-            continue
-        try:
-            said = [_moment(connector, change, each) for each, frames in step for change in told.changes(each, frames)]
-        except (WireError, ProtocolError):
-            if not passes:
-                raise
-            holds = True
-        else:
-            holds = False
-            yield first if first.snapshot else None, said
+    return HistoryFold(landed, chosen, passed_over, settled)
 
 
 @dataclass
@@ -238,15 +257,6 @@ def steps(updates: Sequence[Landed], *, resync: bool) -> Iterator[Step]:
 
 def _singly(updates: Iterable[Landed]) -> Iterator[Step]:
     return ((update,) for update in sorted(updates))
-
-
-def _with_frames(bronze: Place, stream: str, chosen: Sequence[Step]) -> Iterator[list[tuple[Landed, list[Body]]]]:
-    """Yield each step with its frames. A step is whole when its first update is."""
-    whole, landed = {step[0]: step for step in chosen}, dict[Landed, list[Body]]()
-    for update, frames in as_landed(bronze, stream, [update for step in chosen for update in step]):
-        landed[update] = frames
-        if update in whole:
-            yield [(each, landed.pop(each)) for each in whole[update]]
 
 
 def _moment(connector: Connector, change: PlainChange, update: Landed) -> _Said:

@@ -14,36 +14,37 @@ is said by the table's own commit (`pipelines.beside`).
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import QueryBuilder
 
 from pipelines.beside import beside
 from pipelines.places import Places
-from pipelines.store import naming_the_store
+from pipelines.silver_rows import SilverRows
 from transforms.aside_columns import REASONS, UNEXPLAINED
 
 
-def read_aside(places: Places, feed: str, table: str) -> pa.Table | None:
-    """Return the rows that a table keeps aside; None for none. Raises StoreUnavailable."""
-    return _read(places, feed, table, None, "TRUE")
+def read_aside(places: Places, feed: str, table: str, version: int | None = None) -> pa.Table | None:
+    """Return the rows that a table keeps aside; None for none. Raises StoreUnavailable.
+
+    Args:
+        version: Of the table, if it is not the newest: the rows are those kept aside then.
+    """
+    opened = beside(places, feed, table, "aside", at=version).counts
+    if opened is None:
+        return None
+    found = SilverRows(places.aside(feed, table), opened).table()
+    return found if found.num_rows else None
 
 
 def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Table | None:
     """Return those of the rows kept aside that stand at the source, whole, and fail the table's rules; None for none.
 
     Args:
-        version: Of the table: they are those kept aside then.
+        version: As of `read_aside`.
 
     Raises:
         StoreUnavailable: They cannot be read now.
     """
-    return _read(places, feed, table, version, f"NOT array_has({REASONS}, '{UNEXPLAINED}')")
-
-
-def _read(places: Places, feed: str, table: str, version: int | None, where: str) -> pa.Table | None:
-    opened = beside(places, feed, table, "aside", at=version).counts
-    if opened is None:
+    found = read_aside(places, feed, table, version)
+    if found is None:
         return None
-    with naming_the_store(places.aside(feed, table)):
-        query = f"SELECT * FROM aside WHERE {where}"
-        found = pa.table(QueryBuilder().register("aside", opened).execute(query).read_all())
-    return found if found.num_rows else None
+    stands = [UNEXPLAINED not in reasons for reasons in found[REASONS].to_pylist()]
+    return found.filter(pa.array(stands, pa.bool_()))

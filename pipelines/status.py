@@ -16,11 +16,11 @@ from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.beginnings import begins_at
+from pipelines.beside import beside_opened
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, app_id, last_cuts
 from pipelines.held import Hold, HoldState, quarantined
-from pipelines.kept_aside import read_aside
 from pipelines.marks import CLOSED, Mark, connection_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
@@ -215,7 +215,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
     with naming_the_store(place):
         applied = opened.transaction_version(app_id(feed.name, table))
         position = -1 if applied is None else applied
-        aside = read_aside(places, feed.name, table)
+        aside = beside_opened(places, feed.name, table, "aside", opened).counts
         return Built(
             True,
             position,
@@ -224,7 +224,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
             last_cut,
             versions=_rows_at(places.history(feed.name, table)) if keeps_history else None,
             tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
-            aside=0 if aside is None else aside.num_rows,
+            aside=0 if aside is None else count_rows(aside) or 0,
             begins_at=begins,
         )
 

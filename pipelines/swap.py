@@ -137,8 +137,8 @@ class _Unmoved:
 
 
 def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
-    options = {"userMetadata": note.to_json(), "overwriteSchema": "true", **table_properties(rows.columns)}
-    allow_names(rows.sparkSession, live.place.url, rows.columns)
+    options = {"userMetadata": note.to_json(), "overwriteSchema": "true", **table_properties(rows.schema)}
+    allow_names(rows.sparkSession, live.place.url, rows.schema)
     if live.position < note.last_position:
         options |= {"txnAppId": live.app, "txnVersion": str(note.last_position)}
     if live.position >= 0:

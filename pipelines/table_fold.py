@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from connectors.base import PlainChange
+from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 
 Row: TypeAlias = dict[str, Any]
-Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass
@@ -23,6 +23,7 @@ class TableFold:
 
     Args:
         own_columns: The source's keys, which each row carries.
+        within: The keys whose rows are kept; of others nothing is known.
         upserts: An update of a row that is not there begins it.
         settled: Position up to which a snapshot is overlaid. Of an update that moves a row, and has all of it, a reader
             tells an insert besides, by its ``old_key``: the snapshot may lack the row that moved. Elsewhere it says
@@ -30,6 +31,7 @@ class TableFold:
     """
 
     own_columns: tuple[str, ...]
+    within: KeySpan = EVERY_KEY
     upserts: bool = False
     settled: int = sys.maxsize
     rows: dict[Key, Row] = field(default_factory=dict)
@@ -41,8 +43,17 @@ class TableFold:
         if snapshot:
             for key in list(self.rows):
                 self.put(key, None)
-        for change in changes:
+        for change in filter(self.concerns, changes):
             self.take(change)
+
+    def concerns(self, change: PlainChange) -> bool:
+        """Tell whether a change may be of a key in the span. Raises NotBySpans."""
+        if self.within == EVERY_KEY or change.last_key is not None:
+            return True
+        inside = self.within.holds(change.key)
+        if change.old_key is not None and self.within.holds(change.old_key) is not inside:
+            raise NotBySpans
+        return inside
 
     def all_rows(self) -> list[Row]:
         """Return the rows, keys included."""
@@ -103,22 +114,28 @@ class TableFold:
 
 @dataclass
 class LogFold:
-    """A log of changes: per update one row for each row key written, and one for each removed range."""
+    """A log of changes: per update one row for each row key written, and one for each removed range.
 
+    Args:
+        within: The rows whose ``keys`` are in it are kept.
+    """
+
+    source_keys: tuple[str, ...]
+    within: KeySpan
     keys: tuple[str, ...]
     rows: list[Row] = field(default_factory=list)
 
     @property
     def own_columns(self) -> tuple[str, ...]:
         """Columns that a log has besides the source's."""
-        return ("_op", "_position", *self.keys, "_last_row_key", "_present")
+        return ("_op", "_position", *self.source_keys, "_last_row_key", "_present")
 
     def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
         """Add the rows of one whole update."""
         net: dict[Key, PlainChange] = {}
         for change in changes:
             if change.op == "delete":
-                self.rows.append(self._row(change) | {"_last_row_key": (change.last_key or change.key)[0]})
+                self._add(self._row(change) | {"_last_row_key": (change.last_key or change.key)[0]})
                 continue
             before = net.get(change.key, change)
             position = max(before.position, change.position)
@@ -126,11 +143,19 @@ class LogFold:
         for change in net.values():
             sent = [name for name in columns if name in change.row]
             partial = change.op == "update" and len(sent) < len(columns)
-            self.rows.append({**self._row(change), **change.row, "_present": sent if partial else None})
+            self._add({**self._row(change), **change.row, "_present": sent if partial else None})
+
+    def concerns(self, _change: PlainChange) -> bool:
+        """Tell whether a change counts: which rows it makes is seen at its update's end."""
+        return True
 
     def all_rows(self) -> list[Row]:
         """Return the rows in the order in which they were added."""
         return self.rows
 
+    def _add(self, row: Row) -> None:
+        if self.within == EVERY_KEY or self.within.holds(tuple(row.get(name) for name in self.keys)):
+            self.rows.append(row)
+
     def _row(self, change: PlainChange) -> Row:
-        return {"_op": change.op, "_position": change.position, **dict(zip(self.keys, change.key, strict=True))}
+        return {"_op": change.op, "_position": change.position, **dict(zip(self.source_keys, change.key, strict=True))}

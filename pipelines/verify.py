@@ -17,26 +17,30 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
-from conf.errors import PositionGap, ProtocolError, StoreUnavailable, WireError
+from conf.errors import PositionGap, ProtocolError, WireError
+from conf.names import folded
 from connectors.base import Connector, Feed, Keeps
+from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from pipelines.beginnings import begins_at, history_begins_at
 from pipelines.beside import beside, beside_opened
-from pipelines.compare import Comparison, Key, as_held, compare
+from pipelines.compare import Comparison, as_held, compare
 from pipelines.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
-from pipelines.expected import Expected, fold_bronze
-from pipelines.expected_history import fold_history
+from pipelines.expected import BronzeFold, Expected, LandedTable, fold_bronze
+from pipelines.expected_history import HistoryFold, fold_history
 from pipelines.held import PASSED_OVER, quarantined
 from pipelines.kept_aside import failing_rows
-from pipelines.places import Place, Places, history_of
+from pipelines.places import Places, history_of
+from pipelines.silver_rows import SilverRows
 from pipelines.store import naming_the_store, open_table
+
+ROWS_AT_ONCE: Final = 500_000
+"""Rows of a table that are held in memory at a time, and again as bronze says them: at one to two kilobytes."""
 
 
 class Verdict(StrEnum):
@@ -117,8 +121,7 @@ class Silver(NamedTuple):
 
     position: int
     """-1 when none is recorded."""
-    version: int
-    rows: pa.Table
+    rows: SilverRows
 
 
 def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
@@ -127,25 +130,24 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     Raises:
         StoreUnavailable: A table cannot be read now.
     """
-    silver = read_silver(places.silver(feed.name, table), partial(position_in, app=app_id(feed.name, table)))
+    silver = read_silver(places, feed.name, table)
     if silver is None:
         return _not_built(places, feed.name, table)
-    failing = failing_rows(places, feed.name, table, silver.version)
-    bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
-    since = begins_at(places, connector, feed, table)
+    landed, since = _landed(places, connector, feed, table, silver.position), begins_at(places, connector, feed, table)
+    if beside(places, feed.name, table, "aside", at=silver.rows.version).is_gone:
+        why = f"the rows that it keeps aside are gone: run `silverfold rebuild {feed.name} {table}`"
+        return unknown(table, why, silver, Verdict.DIFFERENT)
+    placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
     try:
-        with naming_the_store(bronze):
-            expected = fold_bronze(bronze, connector, feed, table, silver.position, left_out=left_out, since=since)
+        with naming_the_store(landed.bronze):
+            fold = fold_bronze(landed, since=since)
+            other = built_otherwise(places, connector, feed, table, fold.keys)
+            if other is not None:
+                return unknown(table, other, silver)
+            found = _verified(table, fold, silver, placed=placed, reason=_partly(since))
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
         return unknown(table, other or str(error), silver)
-    other = built_otherwise(places, connector, feed, table, expected.keys)
-    if other is not None:
-        return unknown(table, other, silver)
-    expected = expected.spelt_as(silver.rows.column_names)
-    silver = with_failing(silver, failing)
-    placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
-    found = compared(table, expected, silver, placed=placed, reason=_partly(since))
     late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
     return found if late is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": late})
 
@@ -165,31 +167,38 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
         why = "there is none" if found.newest is None else "it is not what the newest cut was applied with"
         again = f"run `silverfold rebuild {feed.name} {table}`"
         return unknown(name, f"{why}, the table stands at {position}: {again}", verdict=Verdict.DIFFERENT)
-    rows = _read(places.history(feed.name, table), found.counts)
-    history = Silver(position if note is None else note.last_position, found.counts.version(), rows)
+    rows = SilverRows(places.history(feed.name, table), found.counts)
+    history = Silver(position if note is None else note.last_position, rows)
     other = built_otherwise(places, connector, feed, table, settings.keys)
     if other is not None:
         return unknown(name, other, history)
-    bronze, left_out = places.bronze(feed.name), _left_out(places, feed.name, table)
     over = [each.update_position for each in quarantined(places, feed.name, table) if each.resolution == PASSED_OVER]
-    since = begins_at(places, connector, feed, table)
+    landed, since = _landed(places, connector, feed, table, history.position), begins_at(places, connector, feed, table)
+    begun = history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0
     try:
-        with naming_the_store(bronze):
-            expected = fold_history(
-                bronze,
-                connector,
-                feed,
-                table,
-                history.position,
-                left_out=left_out,
-                passed_over=over,
-                since=since,
-                begins_at=history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0,
-            )
+        with naming_the_store(landed.bronze):
+            fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
+            return _verified(name, fold, history, reason=_partly(since))
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(name, str(error), history)
-    expected = expected.spelt_as(history.rows.column_names)
-    return compared(name, expected, history._replace(rows=expected.comparable(history.rows)), reason=_partly(since))
+
+
+def _landed(places: Places, connector: Connector, feed: Feed, table: str, through: int) -> LandedTable:
+    left_out = {each.position for each in quarantined(places, feed.name, table) if each.is_left_out}
+    return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out)
+
+
+def _verified(
+    table: str, fold: BronzeFold | HistoryFold, silver: Silver, *, placed: bool = False, reason: str | None
+) -> TableVerification:
+    """Compare a table with what bronze says it must hold, `ROWS_AT_ONCE` at a time where that can be."""
+    spelt = {folded(name): name for name in silver.rows.names}
+    keys = [spelt.get(folded(name), name) for name in fold.keys]
+    try:
+        spans = silver.rows.spans(keys, ROWS_AT_ONCE) if fold.has_spans else [EVERY_KEY]
+        return compared(table, fold.expected, silver, keys=keys, spans=spans, placed=placed, reason=reason)
+    except NotBySpans:
+        return compared(table, fold.expected, silver, placed=placed, reason=reason)
 
 
 def _partly(since: int) -> str | None:
@@ -197,110 +206,90 @@ def _partly(since: int) -> str | None:
     return f"begins at position {since}, what landed before was dropped and is not compared" if since else None
 
 
-def _left_out(places: Places, feed: str, table: str) -> set[int]:
-    return {each.position for each in quarantined(places, feed, table) if each.is_left_out}
-
-
 def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
     """Return which rows stand though a later delete is remembered; None when none does, or it cannot be told now."""
-    stones = beside(places, feed.name, table, "tombstones", at=silver.version).counts
+    stones = beside(places, feed.name, table, "tombstones", at=silver.rows.version).counts
     if stones is None:
         return None
     keys = connector.plain(feed, table).keys
     listed = sorted(
-        _read(places.tombstones(feed.name, table), stones).to_pylist(), key=itemgetter("_position")
+        SilverRows(places.tombstones(feed.name, table), stones).table().to_pylist(), key=itemgetter("_position")
     )  # of a key's deletes, the last one stays
     buried = {tuple(stone[name] for name in keys): stone["_position"] for stone in listed}
-    standing = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.to_pylist())
+    standing = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.table().to_pylist())
     late = sorted(key for key, position in standing if key in buried and position <= buried[key])
     named = ", ".join(f"{name}={_shown(value)}" for name, value in zip(keys, late[0], strict=True)) if late else ""
     return f"{len(late)} rows are older than the deletes of their keys, the first {named}" if late else None
 
 
-def read_silver(place: Place, position_of: Callable[[DeltaTable], int]) -> Silver | None:
+def read_silver(places: Places, feed: str, table: str) -> Silver | None:
     """Return a silver table with its position, both of one version; None when there is none. Raises StoreUnavailable.
 
-    Args:
-        position_of: Returns the position of the table as it was opened.
+    Rows that are at the source and fail the table's rules are among its own: together they are the source's table.
     """
+    place = places.silver(feed, table)
     opened = open_table(place)
     if opened is None:
         return None
-    return Silver(position_of(opened), opened.version(), _read(place, opened))
-
-
-def _read(place: Place, opened: DeltaTable) -> pa.Table:
-    with naming_the_store(place):
-        rows = _all_rows(place, opened)
-        return rows.cast(pa.schema([each.with_type(_without_views(each.type)) for each in rows.schema]))
-
-
-def with_failing(silver: Silver, failing: pa.Table | None) -> Silver:
-    """Add the rows that are at the source and fail the table's rules: together they are the source's table."""
-    if failing is None:
-        return silver
-    return silver._replace(rows=pa.concat_tables([silver.rows, _like(failing, silver.rows.schema)]))
-
-
-def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with a table's columns; one that they lack is NULL."""
-    missing = [field for field in schema if field.name not in rows.column_names]
-    for field in missing:
-        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    return rows.select(schema.names).cast(schema)
-
-
-def _all_rows(place: Place, opened: DeltaTable) -> pa.Table:
-    try:
-        return pa.RecordBatchReader.from_stream(opened.scan()).read_all()
-    except pa.ArrowException as error:  # which hides what the store said
-        raise StoreUnavailable(f"{place}: {error}") from error
-
-
-def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Return the type in a form that rows can be picked from: Arrow has no such thing for views yet."""
-    if pa.types.is_list(kind):
-        return pa.list_(_without_views(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([each.with_type(_without_views(each.type)) for each in kind])
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+    failing = failing_rows(places, feed, table, opened.version())
+    return Silver(position_in(opened, app_id(feed, table)), SilverRows(place, opened, failing))
 
 
 def compared(
-    table: str, expected: Expected, silver: Silver, *, placed: bool = False, reason: str | None = None
+    table: str,
+    expected: Callable[[KeySpan], Expected],
+    silver: Silver,
+    *,
+    keys: Sequence[str] = (),
+    spans: Sequence[KeySpan] = (EVERY_KEY,),
+    placed: bool = False,
+    reason: str | None = None,
 ) -> TableVerification:
     """Return what comparing expected rows with silver's found.
 
     Args:
+        expected: Returns the rows of a span.
+        keys: Columns by which the spans tell silver's rows apart.
+        spans: Taken one after another.
         placed: ``_position`` counts. A table's state has it too, but where a row was written last says nothing of
             what it is: a snapshot leaves equal rows as they are.
+
+    Raises:
+        NotBySpans: The spans cannot be told apart.
     """
-    counted = [name for name in silver.rows.column_names if placed or name != "_position"]
-    found = silver.rows.select(counted)
-    try:
-        result = compare(expected.keys, expected.columns, expected.rows, found)
-        if not result.equal:
-            result = compare(expected.keys, expected.columns, as_held(expected.rows, found.schema), found)
-    except TypeError:  # such keys have no order between them
-        told = "its keys are of another type than those of the source: run silverfold rebuild"
-        return unknown(table, told, silver, Verdict.DIFFERENT)
+    result, rows = Comparison(0, 0), None
+    for span in spans:
+        rows, found = expected(span).spelt_as(silver.rows.names), silver.rows.table(keys, span)
+        try:
+            result = result.plus(_compared(rows, found, placed=placed))
+        except TypeError:  # such keys have no order between them
+            told = "its keys are of another type than those of the source: run silverfold rebuild"
+            return unknown(table, told, silver, Verdict.DIFFERENT)
+    assert rows is not None
     return TableVerification(
         table=table,
         verdict=Verdict.EQUAL if result.equal else Verdict.DIFFERENT,
         reason=reason,
         position=_position(silver.position),
-        delta_version=silver.version,
-        folded_from=expected.begins,
+        delta_version=silver.rows.version,
+        folded_from=rows.begins,
         expected_rows=result.expected_rows,
         found_rows=result.found_rows,
         missing_rows=result.missing,
         extra_rows=result.extra,
         different_cells=result.cells,
-        ranges=_ranges(expected.keys, result),
-        differences=_differences(expected.keys, result),
+        ranges=_ranges(rows.keys, result),
+        differences=_differences(rows.keys, result),
     )
+
+
+def _compared(expected: Expected, found: pa.Table, *, placed: bool) -> Comparison:
+    names = [name for name in found.column_names if placed or name != "_position"]
+    found = expected.comparable(found).select(names)
+    result = compare(expected.keys, expected.columns, expected.rows, found)
+    if result.equal:
+        return result
+    return compare(expected.keys, expected.columns, as_held(expected.rows, found.schema), found)
 
 
 def unknown(
@@ -312,10 +301,10 @@ def unknown(
         verdict=verdict,
         reason=reason,
         position=_position(silver.position) if silver else None,
-        delta_version=silver.version if silver else None,
+        delta_version=silver.rows.version if silver else None,
         folded_from=None,
         expected_rows=None,
-        found_rows=silver.rows.num_rows if silver else None,
+        found_rows=silver.rows.count if silver else None,
         missing_rows=None,
         extra_rows=None,
         different_cells=None,

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.beside import Beside, beside_named
-from pipelines.places import Place, Places, aside_of
+from pipelines.places import Place, Places, aside_of, history_of
 from pipelines.store import open_table
 from pipelines.travel import AsOf
 from transforms.aside_columns import REASONS
@@ -91,7 +91,8 @@ class _Seen(NamedTuple):
 def _seen(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Seen:
     """Look for a table; the rows aside of one that is built are there, if only none."""
     is_aside, called = name.endswith(aside_of("")), f"table {name} of feed {feed}"
-    if open_table(places.silver(feed, name.removesuffix(aside_of("")))) is None:
+    table = name.removesuffix(aside_of("")).removesuffix(history_of(""))
+    if open_table(places.silver(feed, table)) is None:
         return _Seen(why=then[feed].missing.get(name) if feed in then else None)
     if feed in then:
         now_only = f"{called} is shown only as of now: ask without --at" if is_aside else None
@@ -99,7 +100,7 @@ def _seen(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Se
         return _Seen(why is None, why)
     found = beside_named(places, feed, name)
     if found is not None and (found.is_gone or (found.counts is None and not is_aside)):
-        return _Seen(why=f"{called} is not what its table was built with: run `silverfold build {feed} --once`")
+        return _Seen(why=f"{called} is not what its table was built with: run `silverfold rebuild {feed} {table}`")
     return _Seen(True, beside=found)
 
 

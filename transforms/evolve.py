@@ -25,7 +25,7 @@ from pyspark.sql import types as T
 from conf.errors import SchemaDrift
 from conf.names import folded
 from transforms.merge import allow_names, overwrite
-from transforms.sql import path_table, quoted
+from transforms.sql import path_table, quoted, type_text
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
@@ -104,14 +104,14 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
 
 def follow(session: SparkSession, path: str, drifted: Drift) -> None:
     """Change the columns of the Delta table at a path or URL, in commits of their own. Safe to repeat."""
-    allow_names(session, path, drifted.columns.names)
+    allow_names(session, path, drifted.columns)
     if drifted.added:
-        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in drifted.added)
+        columns = ", ".join(f"{quoted(field.name)} {type_text(field.dataType)}" for field in drifted.added)
         session.sql(f"ALTER TABLE {path_table(path)} ADD COLUMNS ({columns})").collect()
     for each in drifted.inside:
         name = ".".join(map(quoted, each.path))
         place = "FIRST" if each.after is None else f"AFTER {quoted(each.after)}"
-        column = f"{name} {each.type.simpleString()} {place}"
+        column = f"{name} {type_text(each.type)} {place}"
         session.sql(f"ALTER TABLE {path_table(path)} ADD COLUMNS ({column})").collect()
     if drifted.widened:
         rows = session.read.format("delta").load(path)

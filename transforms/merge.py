@@ -10,7 +10,7 @@ MERGE is written as SQL text, which also works where the Python ``DeltaTable`` c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,11 +18,11 @@ from types import MappingProxyType
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from transforms.faults import named_errors
-from transforms.sql import between, literal, path_table, quoted
+from transforms.sql import between, literal, path_table, quoted, type_text
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
 
@@ -133,6 +133,8 @@ def replace(
 ) -> None:
     """Make the target hold exactly the net rows, in one commit; rows that are equal are not rewritten.
 
+    They are equal as SQL has it: -0.0 stays where 0.0 comes.
+
     Net rows here are whole rows in existence: no deletes, ``_present`` is not looked at. Otherwise as `merge`.
     """
     columns = _table_columns(net)
@@ -168,24 +170,38 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
         recorded: What the commit carries, if it carries a position.
         metadata: Text for its ``userMetadata``, if it carries none.
     """
-    options = {"overwriteSchema": "true", **table_properties(rows.columns)}
+    options = {"overwriteSchema": "true", **table_properties(rows.schema)}
     if metadata:
         options["userMetadata"] = metadata
     with ExitStack() as recording:
         if recorded is not None:
             recording.enter_context(named_errors(recorded.app_id))
-        allow_names(rows.sparkSession, path, rows.columns)
+        allow_names(rows.sparkSession, path, rows.schema)
         if recorded is not None:
             recording.enter_context(_recording(rows.sparkSession, recorded))
         plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
 
 
-def table_properties(columns: Iterable[str]) -> dict[str, str]:
+def table_properties(columns: StructType) -> dict[str, str]:
     """Return with which properties a table of such columns is made."""
-    return {**_PROPERTIES, **(_MAPPED if any(_REFUSED.intersection(name) for name in columns) else {})}
+    return {**_PROPERTIES, **(_MAPPED if any(_REFUSED.intersection(name) for name in _names(columns)) else {})}
 
 
-def allow_names(session: SparkSession, path: str, columns: Iterable[str]) -> None:
+def _names(kind: DataType) -> Iterator[str]:
+    """Yield the names of all fields, at any depth."""
+    match kind:
+        case StructType():
+            for each in kind:
+                yield each.name
+                yield from _names(each.dataType)
+        case ArrayType():
+            yield from _names(kind.elementType)
+        case MapType():
+            yield from _names(kind.keyType)
+            yield from _names(kind.valueType)
+
+
+def allow_names(session: SparkSession, path: str, columns: StructType) -> None:
     """Let the Delta table at a path or URL, if there is one, take columns of such names. Safe to repeat."""
     wanted = table_properties(columns).items() - _PROPERTIES.items()
     if not wanted:
@@ -206,7 +222,7 @@ def plainly_typed(rows: DataFrame) -> DataFrame:
     read a table that says so.
     """
     return rows.select(
-        *(F.col(quoted(field.name)).cast(field.dataType.simpleString()).alias(field.name) for field in rows.schema)
+        *(F.col(quoted(field.name)).cast(type_text(field.dataType)).alias(field.name) for field in rows.schema)
     )
 
 
@@ -261,7 +277,7 @@ def _recording(
 
 
 def _append(rows: DataFrame, path: str) -> None:
-    plainly_typed(rows).write.format("delta").options(**table_properties(rows.columns)).mode("append").save(path)
+    plainly_typed(rows).write.format("delta").options(**table_properties(rows.schema)).mode("append").save(path)
 
 
 def _table_columns(net: DataFrame) -> list[str]:

@@ -8,10 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql import types as T
+
 
 def quoted(name: str) -> str:
     """Return the name as a SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def type_text(kind: T.DataType) -> str:
+    """Return SQL for a type. Spark's own text of one leaves the names of fields as they are, which may be any."""
+    match kind:
+        case T.StructType():
+            return f"struct<{', '.join(f'{quoted(each.name)}: {type_text(each.dataType)}' for each in kind)}>"
+        case T.ArrayType():
+            return f"array<{type_text(kind.elementType)}>"
+        case T.MapType():
+            return f"map<{type_text(kind.keyType)}, {type_text(kind.valueType)}>"
+        case _:
+            return kind.simpleString()
 
 
 def path_table(path: str) -> str:

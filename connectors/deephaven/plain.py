@@ -14,6 +14,8 @@ from decimal import Context as DecimalContext
 from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from conf.errors import InvalidValue, UnknownTemplate
@@ -21,10 +23,12 @@ from connectors.base import ControlFrame, PlainChange
 from connectors.deephaven.calibrate import roles_of_epoch
 from connectors.deephaven.columns import check_column, decode_column, decode_removed
 from connectors.deephaven.control import decode_subscribe_response
+from connectors.deephaven.layouts import Longs
 from connectors.deephaven.messages import ColumnInfo
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.parts import Roles
 from connectors.deephaven.types import Shape
+from connectors.key_span import EVERY_KEY, KeySpan
 
 KEYS: Final = ("_row_key",)
 """Deephaven names a row by its 64-bit row key."""
@@ -65,13 +69,14 @@ class PlainValues:
 
 
 class UpdateRows:
-    """Collects the messages of one update, then gives its changes."""
+    """Collects the messages of one update, then gives its changes, once."""
 
     def __init__(self) -> None:
         self._removed: list[PlainChange] = []
         self._added: dict[int, dict[str, Any]] = {}
         self._modified: dict[int, dict[str, Any]] = {}
-        self._position: dict[tuple[bool, int], int] = {}
+        self._added_at: dict[int, int] = {}
+        self._modified_at: dict[int, int] = {}
 
     def remove(self, ranges: Iterable[Sequence[int]], position: int = 0) -> None:
         """Take removed ranges, both ends inclusive."""
@@ -81,18 +86,18 @@ class UpdateRows:
         self, name: str, keys: Sequence[int], values: Sequence[Any], *, modified: bool, position: int = 0
     ) -> None:
         """Take one column's values of added or modified rows."""
-        rows = self._modified if modified else self._added
+        rows, at = (self._modified, self._modified_at) if modified else (self._added, self._added_at)
         for key, value in zip(keys, values, strict=True):
             rows.setdefault(key, {})[name] = value
-            self._position[modified, key] = position
+            at[key] = position
 
     def changes(self) -> Iterator[PlainChange]:
-        """Yield what was taken, in order of effect."""
+        """Yield what was taken, in order of effect, and forget it: a snapshot's rows are many."""
         yield from self._removed
-        for key, row in self._added.items():
-            yield PlainChange("insert", self._position[False, key], (key,), row)
-        for key, row in self._modified.items():
-            yield PlainChange("update", self._position[True, key], (key,), row)
+        for key in list(self._added):
+            yield PlainChange("insert", self._added_at[key], (key,), self._added.pop(key))
+        for key in list(self._modified):
+            yield PlainChange("update", self._modified_at[key], (key,), self._modified.pop(key))
 
 
 @dataclass
@@ -122,14 +127,16 @@ class DeephavenPlainReader:
             self._subscribed[frame.epoch, response.subscription_id] = columns
             self.columns = tuple(info.name for info in response.columns)
 
-    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+    def changes(
+        self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
+    ) -> Iterable[PlainChange]:
         """Return one update's changes; see `connectors.base.PlainReader.changes`."""
         rows = UpdateRows()
         for position, body in frames:
-            self._read(rows, epoch, position, body)
-        return list(rows.changes())
+            self._read(rows, epoch, position, body, within)
+        return rows.changes()
 
-    def _read(self, rows: UpdateRows, epoch: int, position: int, body: bytes) -> None:
+    def _read(self, rows: UpdateRows, epoch: int, position: int, body: bytes, within: KeySpan) -> None:
         roles = self._of_epoch.get(epoch)
         if roles is None:
             raise InvalidValue(f"epoch {epoch} has no connection response", reason="no-context")
@@ -138,12 +145,24 @@ class DeephavenPlainReader:
             found = decode_column(roles, body)
             columns = self._subscribed.get((epoch, found.subscription_id), {})
             info = check_column(found, columns)
-            values = self.values.of(info, found.values)
-            rows.write(info.name, found.row_keys.tolist(), values, modified=found.modified, position=position)
+            inside = _inside(found.row_keys, within)
+            values = self.values.of(info, found.values.filter(pa.array(inside)))
+            keys = found.row_keys[inside].tolist()
+            rows.write(info.name, keys, values, modified=found.modified, position=position)
         elif template == roles.removed.message.id:
             rows.remove(decode_removed(roles, body).ranges.tolist(), position)
         elif template not in (roles.begin.message.id, roles.end.message.id):
             raise UnknownTemplate(f"template {template} inside an update", reason="unknown-template")
+
+
+def _inside(row_keys: Longs, within: KeySpan) -> npt.NDArray[np.bool_]:
+    """Tell which row keys are in a span."""
+    inside = np.ones(len(row_keys), np.bool_)
+    if within.first is not None:
+        inside &= row_keys >= within.first[0]
+    if within.end is not None:
+        inside &= row_keys < within.end[0]
+    return inside
 
 
 def _moments(nanoseconds: Sequence[int | None]) -> list[datetime | None]:

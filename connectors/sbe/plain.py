@@ -6,13 +6,14 @@ decoder nor the layout of its columns, so that neither needs the other to be rig
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from conf.names import folded
 from connectors.base import ControlFrame, PlainChange
+from connectors.key_span import EVERY_KEY, KeySpan
 from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unlisted, unnamed
 from connectors.sbe.options import SbeTable
 from connectors.sbe.plainvalues import element_value, entry_value
@@ -51,9 +52,11 @@ class SbePlainReader:
     def control(self, frame: ControlFrame) -> None:
         """Nothing is needed to read a frame."""
 
-    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+    def changes(
+        self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
+    ) -> Iterable[PlainChange]:
         """Return the changes of one message; see `connectors.base.PlainReader.changes`."""
-        return [change for position, body in frames for change in self._of_message(position, body)]
+        return (change for position, body in frames for change in self._of_message(position, body))
 
     def _of_message(self, position: int, body: bytes) -> Iterator[PlainChange]:
         values = decode(self.schema, body, text=self.table.text).values

@@ -7,13 +7,14 @@ and values get their types one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Final, NoReturn
 
 from conf.errors import InvalidValue, RemoteProtocolError
 from connectors.base import ControlFrame, PlainChange
+from connectors.key_span import EVERY_KEY, KeySpan
 from connectors.sqlitecloud.landed import notified_text, selected_rows
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.plainvalues import (
@@ -58,9 +59,11 @@ class SqliteCloudPlainReader:
         if frame.stream == self.stream:
             self._described = json.loads(frame.body)
 
-    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+    def changes(
+        self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
+    ) -> Iterable[PlainChange]:
         """Return the changes of a notification, or of a whole snapshot; see `connectors.base.PlainReader.changes`."""
-        return [change for position, body in frames for change in self._of_frame(position, body)]
+        return (change for position, body in frames for change in self._of_frame(position, body))
 
     def _of_frame(self, position: int, body: bytes) -> Iterator[PlainChange]:
         if body[:1] in _SELECTED:

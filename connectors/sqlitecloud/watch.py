@@ -181,4 +181,4 @@ class SqliteCloudWatch:
 
     def _changes(self, frame: bytes) -> Sequence[PlainChange]:
         self._position += 1
-        return self._reader.changes(1, [(self._position, frame)])
+        return list(self._reader.changes(1, [(self._position, frame)]))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from conf.errors import InvalidValue
 from conf.names import folded
 from connectors.base import ControlFrame, PlainChange
+from connectors.key_span import EVERY_KEY, KeySpan
 from connectors.sqlitecloud.plainvalues import Number, Pairs, check_key, sent_value
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
@@ -50,9 +51,11 @@ class WebhookPlainReader:
         for name in names:
             self._columns.setdefault(folded(name), name)
 
-    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
+    def changes(
+        self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
+    ) -> Iterable[PlainChange]:
         """Return the changes of one webhook; see `connectors.base.PlainReader.changes`."""
-        return [change for position, body in frames for change in self._of_webhook(position, _parsed(body))]
+        return (change for position, body in frames for change in self._of_webhook(position, _parsed(body)))
 
     def _of_webhook(self, position: int, said: dict[str, Any]) -> Iterator[PlainChange]:
         if f"{_text(said, 'database')}/{_text(said, 'table')}" != self.stream:

@@ -14,7 +14,7 @@ from connectors.sqlitecloud.client import connect
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
-from pipelines.expected import fold_bronze
+from pipelines.expected import LandedTable, fold_bronze
 from pipelines.places import Places
 from pipelines.receiving import receive
 from tests.support.landing import LOG, landed, marks
@@ -32,7 +32,9 @@ def feed_at(address, **options):
 
 def folded(places, feed, table):
     bronze = landed(places)
-    expected = fold_bronze(places.bronze("market"), CONNECTOR, feed, table, bronze[-1].frame_seq)
+    expected = fold_bronze(
+        LandedTable(places.bronze("market"), CONNECTOR, feed, table, bronze[-1].frame_seq)
+    ).expected()
     return sorted(expected.rows, key=str)
 
 

@@ -134,8 +134,17 @@ def test_a_history_that_does_not_count_or_rows_aside_that_are_gone_are_said_to_b
     assert views.built == {}
     for name in names["market"]:
         assert views.why_missing(name) == (
-            f"table {name} of feed market is not what its table was built with: run `silverfold build market --once`"
+            f"table {name} of feed market is not what its table was built with: run `silverfold rebuild market quotes`"
         )
+
+
+def test_a_history_whose_folder_is_gone_is_made_by_a_rebuild(session: SparkSession, warehouse: Path):
+    places = Places(str(warehouse))
+    stands_with_history(places)
+
+    views = register_views(session, places, {"market": [history_of("quotes")]})
+
+    assert (views.why_missing("quotes__history") or "").endswith("run `silverfold rebuild market quotes`")
 
 
 def test_a_feeds_table_called_history_is_not_taken_for_another_feeds_history(session: SparkSession, warehouse: Path):

@@ -17,7 +17,7 @@ from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.expected import fold_bronze
+from pipelines.expected import LandedTable, fold_bronze
 from pipelines.places import Places
 from pipelines.plan import Planner
 from pipelines.retention import drop_frames, plan_retention
@@ -79,7 +79,7 @@ class Market:
         """Let silver stand where a build would have got to."""
         cut = self.planned(table, before)
         if cut is not None:
-            rows = fold_bronze(self.bronze, CONNECTOR, self.feed, table, cut.last).rows
+            rows = fold_bronze(LandedTable(self.bronze, CONNECTOR, self.feed, table, cut.last)).expected().rows
             write_silver(self.places, FEED, table, rows, position=cut.last, schema=SCHEMA)
         return cut
 

@@ -20,7 +20,7 @@ from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
 from pipelines.bronze import read_small_columns
-from pipelines.expected import fold_bronze
+from pipelines.expected import LandedTable, fold_bronze
 from pipelines.places import Places
 from pipelines.store import open_table
 from tests.support.receiver_thread import ReceiverThread
@@ -143,7 +143,9 @@ class History(Closing):
         if open_table(bronze) is None:
             return {table: [("nothing landed",)] for table in KEYS}
         last = max((max(batch["frame_seq"].to_pylist()) for batch in read_small_columns(bronze)), default=-1)
-        told = {table: fold_bronze(bronze, CONNECTOR, self._feed, table, last) for table in KEYS}
+        told = {
+            table: fold_bronze(LandedTable(bronze, CONNECTOR, self._feed, table, last)).expected() for table in KEYS
+        }
         found = {name: unlike(stored(self._path, name), told[name].rows, KEYS[name]) for name in KEYS}
         return {name: differences for name, differences in found.items() if differences}
 

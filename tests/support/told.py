@@ -41,6 +41,7 @@ from connectors.base import (
     Watch,
     mark,
 )
+from connectors.key_span import EVERY_KEY, KeySpan
 from connectors.survey import survey_changes
 from pipelines.batch import Batch
 from pipelines.places import Places
@@ -167,8 +168,10 @@ class ToldPlainReader:
         if frame.stream == self.stream:
             self.columns = tuple(_columns(frame).names)
 
-    def changes(self, epoch: int, frames: Sequence[tuple[int, bytes]]) -> Sequence[PlainChange]:
-        return [_plain(position, told) for position, body in frames for told in _told(position, body)]
+    def changes(
+        self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
+    ) -> Iterable[PlainChange]:
+        return (_plain(position, told) for position, body in frames for told in _told(position, body))
 
 
 def _columns(frame: ControlFrame) -> T.StructType:

@@ -155,7 +155,7 @@ def test_a_table_has_new_columns_and_wider_types_and_is_read_by_any_reader(spark
 
 
 def test_a_column_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
-    plain, odd = columns(k=TEXT), "a b,;{c}(`d`)\n\t="
+    plain, odd = columns(k=TEXT), "a b,;{c}(`d`)\n\t=."
     beside, after = str(tmp_path / "first"), str(tmp_path / "then")
     create_empty(spark, plain, after)
     overwrite(spark.createDataFrame([("x", 1)], columns(**{"k": TEXT, odd: LONG})), beside)
@@ -166,3 +166,14 @@ def test_a_column_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None
     read = [QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t") for path in (beside, after)]
     rows = [pa.table(each.read_all()).to_pylist() for each in read]
     assert rows == [[{"k": "x", odd: 1}], [{"k": "x", f"{odd} ": 1}]]
+
+
+def test_a_field_inside_a_column_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    path, odd = str(tmp_path / "t"), "f`1`.x y"
+    inside = T.MapType(TEXT, T.ArrayType(columns(**{odd: LONG})))
+    create_empty(spark, columns(k=TEXT, s=columns(**{odd: LONG})), path)
+    wanted = columns(k=TEXT, s=columns(**{odd: LONG, f"{odd}2": inside}), more=inside)
+
+    follow_columns(spark, path, wanted, table="t")
+
+    assert spark.read.format("delta").load(path).schema == wanted

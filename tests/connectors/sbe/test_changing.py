@@ -79,7 +79,7 @@ def assert_as_read_plainly(schema: Schema, template: str, settings: SbeTable, bo
 
 def read_plainly(plain: SbePlainReader, position: int, body: bytes) -> Sequence[PlainChange] | WireError:
     try:
-        return plain.changes(1, [(position, body)])
+        return list(plain.changes(1, [(position, body)]))
     except WireError as error:
         return error
 

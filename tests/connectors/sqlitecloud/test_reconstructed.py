@@ -17,7 +17,7 @@ from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from pipelines.cuts import read_cuts
-from pipelines.expected import fold_bronze
+from pipelines.expected import LandedTable, fold_bronze
 from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from tests.support.building_once import all_rows, build_once
@@ -57,7 +57,7 @@ def test_what_has_landed_comes_to_what_sqlite_holds(
             live.work(30)
         last = live.landed()
         for table in TABLES:
-            expected = fold_bronze(live.places.bronze(FEED), CONNECTOR, live.feed, table, last)
+            expected = fold_bronze(LandedTable(live.places.bronze(FEED), CONNECTOR, live.feed, table, last)).expected()
             assert unlike(stored(live.path, table), expected.rows, KEYS[table]) == []
 
 

@@ -22,7 +22,7 @@ from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
-from pipelines.expected import fold_bronze
+from pipelines.expected import LandedTable, fold_bronze
 from tests.matrix.connectors.history import plain
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.sqlitecloud_work import DATABASE, KEYS, KINDS, SCHEMA, Work
@@ -296,7 +296,7 @@ class SqliteCloudWorld(World):
     def _has(self, table: str, last: int) -> bool:
         choice = self.chosen[table]
         try:
-            told = fold_bronze(self.places.bronze(FEED), CONNECTOR, self.feed, table, last).rows
+            told = fold_bronze(LandedTable(self.places.bronze(FEED), CONNECTOR, self.feed, table, last)).expected().rows
         except SilverfoldError:
             return False
         blank = dict.fromkeys(stored_columns(self._path, choice["of"]))
