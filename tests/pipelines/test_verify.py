@@ -64,6 +64,14 @@ def quote(key: int, sym: str | None, qty: int | None) -> dict[str, Any]:
     return {"_row_key": key, "Sym": sym, "Qty": qty, "_position": 0}
 
 
+@pytest.fixture(autouse=True, params=[None, 1], ids=["at once", "a row at a time"])
+def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found does not depend on how many rows are looked at together."""
+    if request.param is not None:
+        monkeypatch.setattr("pipelines.verify.ROWS_AT_ONCE", request.param)
+        monkeypatch.setattr("pipelines.silver_rows._SAMPLED", 1)
+
+
 @pytest.fixture
 def market(tmp_path: Path) -> Warehouse:
     """Snapshot at positions 3 to 6, an update at 7 to 10."""
@@ -129,6 +137,24 @@ def test_a_row_that_should_be_gone_and_one_that_should_be_there_are_counted(mark
 
     assert (found.missing_rows, found.extra_rows, found.different_cells) == (1, 1, 0)
     assert [(each.key, each.column) for each in found.differences] == [({"_row_key": 1}, None), ({"_row_key": 2}, None)]
+
+
+def test_what_differs_is_told_with_its_range_whichever_rows_are_looked_at_together(tmp_path: Path):
+    market = Warehouse(tmp_path)
+    market.history.connect()
+    market.history.snapshot("quotes", {key: {"Sym": "x", "Qty": key} for key in range(10)})
+    market.history.update("quotes", removed=[3, 4, 5], added={20: {"Sym": "y", "Qty": 20}})
+    rows = [quote(key, "x", key) for key in (0, 1, 2, 6, 7, 8)] + [quote(20, "y", 20)]
+    rows[3], twice = quote(6, "z", 6), quote(8, "x", 8)
+    market.write([*rows, twice, quote(4, "x", 4)], position=market.land())
+
+    found = market.verify()
+
+    assert (found.expected_rows, found.found_rows) == (8, 9)
+    assert (found.missing_rows, found.extra_rows, found.different_cells) == (1, 2, 1)
+    named = [(each.key["_row_key"], each.column, each.expected is None) for each in found.differences]
+    assert named == [(4, None, True), (6, "Sym", False), (8, None, True), (9, None, False)]
+    assert (found.ranges[0].first_key["_row_key"], found.ranges[-1].last_key["_row_key"]) in ((0, 20), (4, 9))
 
 
 def test_where_a_row_was_written_last_does_not_count_in_a_state(market: Warehouse):

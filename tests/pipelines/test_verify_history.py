@@ -20,6 +20,14 @@ from tests.support.written_history import Version, WrittenHistory
 SEQUENCED = ToldConnector(snapshots=False, sequenced=True)
 
 
+@pytest.fixture(autouse=True, params=[None, 1], ids=["at once", "a row at a time"])
+def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found does not depend on how many rows are looked at together."""
+    if request.param is not None:
+        monkeypatch.setattr("pipelines.verify.ROWS_AT_ONCE", request.param)
+        monkeypatch.setattr("pipelines.silver_rows._SAMPLED", 1)
+
+
 @pytest.fixture
 def told(tmp_path: Path) -> WrittenHistory:
     """A snapshot at 1 to 3, updates at 4 and 5, and in the next epoch one at 7 to 10, with a move inside."""
