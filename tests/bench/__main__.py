@@ -23,6 +23,7 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "silver": ("--rows", "200000", "--runs", "3"),
     "engine": ("--rows", "100000", "--changes", "1000", "--runs", "2"),
     "autocdc": ("--runs", "3"),
+    "verify": ("--rows", "1000000", "--runs", "2"),
     "landing": ("--megabytes", "64", "--runs", "3"),
     "sqlitecloud": ("--parts", "decode", "--notifications", "50000", "--runs", "3"),
     "sbe": ("--messages", "50000", "--runs", "3"),
