@@ -279,7 +279,7 @@ class PlainReader(Protocol):
         Args:
             frames: Position and body of each of its frames, the first and the last included.
             within: Only changes of these keys are wanted. Whoever asks leaves the others out: it need not be heeded
-                where that saves nothing.
+                where that saves nothing. A change that cannot be read is an error, whatever its key.
 
         Raises:
             WireError, ProtocolError: A frame cannot be read; maybe only as the changes are iterated over.

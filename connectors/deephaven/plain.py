@@ -146,6 +146,8 @@ class DeephavenPlainReader:
             columns = self._subscribed.get((epoch, found.subscription_id), {})
             info = check_column(found, columns)
             inside = _inside(found.row_keys, within)
+            if info.name in self.values.table.decimals and not inside.all():
+                self.values.of(info, found.values)  # one that does not fit makes the whole update unreadable
             values = self.values.of(info, found.values.filter(pa.array(inside)))
             keys = found.row_keys[inside].tolist()
             rows.write(info.name, keys, values, modified=found.modified, position=position)

@@ -12,11 +12,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from conf.errors import InvalidValue
 from connectors.base import Feed, PlainChange
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.key_span import EVERY_KEY, KeySpan
 from pipelines.bronze_table import SCHEMA
 from pipelines.cuts import CutRow, record
+from pipelines.expected import LandedTable, fold_bronze
+from pipelines.expected_history import fold_history
 from pipelines.held import Hold, skip
 from pipelines.places import Places
 from pipelines.table_fold import TableFold
@@ -274,6 +278,24 @@ def test_a_frame_that_cannot_be_read_leaves_it_unknown_unless_it_is_skipped(mark
 
     assert unread.verdict is Verdict.UNKNOWN
     assert skipped.verdict is Verdict.EQUAL
+
+
+def test_a_cell_that_cannot_be_read_leaves_its_whole_update_unread_whichever_rows_are_looked_at(tmp_path: Path):
+    market = Warehouse(tmp_path, {"Sym": "String", "Qty": "Decimal"}, decimals={"Qty": 1}, stored_as_scd_type=2)
+    market.history.connect()
+    market.history.snapshot("quotes", {1: {"Sym": "A", "Qty": Decimal("0.5")}, 2: {"Sym": "B", "Qty": Decimal("0.5")}})
+    before = market.land()
+    market.history.update("quotes", modified={1: {"Qty": Decimal("1.5")}, 2: {"Qty": Decimal("0.25")}})
+    landed = LandedTable(market.places.bronze(FEED), CONNECTOR, market.feed, "quotes", market.land())
+
+    spans = [EVERY_KEY, KeySpan(None, (2,)), KeySpan((2,), None)]
+    versions = [fold_history(landed).expected(span).rows for span in spans]
+    for span in spans:
+        with pytest.raises(InvalidValue):
+            fold_bronze(landed).expected(span)
+
+    assert [len(rows) for rows in versions] == [2, 1, 1]
+    assert {row["__START_AT"] for rows in versions for row in rows} == {before}
 
 
 def test_a_table_that_was_never_built_is_told_from_one_that_is_gone(market: Warehouse):
