@@ -55,9 +55,12 @@ EVERY_KEY: Final = KeySpan()
 
 
 def spans(sample: Iterable[Key], parts: int) -> list[KeySpan]:
-    """Cut all keys into at most so many spans, in order, each with about as many of a sample. Raises NotBySpans."""
+    """Cut all keys into at most so many spans, in order, each with about as many of a sample. Raises NotBySpans.
+
+    A key with a null or NaN inside is no border: readers may compare with it in a way of their own.
+    """
     try:
-        ordered = sorted(sample, key=sortable)
+        ordered = sorted(key for key in sample if all(rank == 1 for rank, _ in sortable(key)))
     except TypeError as error:
         raise NotBySpans from error
     step = max(1, -(-len(ordered) // parts))

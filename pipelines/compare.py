@@ -102,8 +102,10 @@ def compare(keys: Sequence[str], columns: Sequence[str], expected: Sequence[Row]
     result = Comparison(len(left.keys), len(right.keys))
     for mine, theirs in _ranges(left.keys, right.keys):
         differing = [name for name in names if _hash(left.values(name, mine)) != _hash(right.values(name, theirs))]
-        if differing or left.keys[mine] != right.keys[theirs]:
-            _look_closer(result, left, right, (mine, theirs), differing)
+        same_keys = left.keys[mine] == right.keys[theirs]
+        if differing or not same_keys:
+            looked_at = differing if same_keys else names
+            _look_closer(result, left, right, (mine, theirs), differing=differing, names=looked_at)
     return result
 
 
@@ -204,9 +206,20 @@ def _hash(values: Sequence[Any]) -> bytes:
 
 
 def _look_closer(
-    result: Comparison, left: _Side, right: _Side, rows: tuple[slice, slice], differing: Sequence[str]
+    result: Comparison,
+    left: _Side,
+    right: _Side,
+    rows: tuple[slice, slice],
+    *,
+    differing: Sequence[str],
+    names: Sequence[str],
 ) -> None:
-    """Count what differs in one range, cell by cell; note the first."""
+    """Count what differs in one range, cell by cell; note the first.
+
+    Args:
+        differing: Columns whose hashes differ.
+        names: Columns to look at: where keys differ, equal hashes say nothing of cells.
+    """
     before = (result.missing, result.extra, result.cells)
     mine, theirs = rows[0].start, rows[1].start
     while mine < rows[0].stop or theirs < rows[1].stop:
@@ -222,7 +235,7 @@ def _look_closer(
             _note(result, Cell(_plain(right.keys[theirs]), None, None, right.at(theirs, differing)))
             theirs += 1
         else:
-            _compare_cells(result, left.keys[mine], left.at(mine, differing), right.at(theirs, differing))
+            _compare_cells(result, left.keys[mine], left.at(mine, names), right.at(theirs, names))
             mine, theirs = mine + 1, theirs + 1
     if before != (result.missing, result.extra, result.cells) and len(result.ranges) < SHOWN:
         result.ranges.append(_key_range(left, right, rows, differing))

@@ -104,7 +104,10 @@ class TableFold:
 
     def _named(self, change: PlainChange) -> Iterator[Key]:
         """Yield the keys of the rows that a delete names."""
-        first, last = change.key, change.last_key or change.key
+        first, last = change.key, change.last_key
+        if last is None:
+            yield from [first] if first in self.rows else []
+            return
         whole = all(isinstance(end, int) for end in (*first, *last)) and len(first) == 1
         if whole and last[0] - first[0] < len(self.rows):
             yield from (key for number in range(first[0], last[0] + 1) if (key := (number,)) in self.rows)

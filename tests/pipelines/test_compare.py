@@ -26,6 +26,16 @@ def row(key: int | None, v: float | None = 1.0, s: str | None = "a") -> dict[str
     return {"k": key, "v": v, "s": s}
 
 
+def test_cells_are_compared_by_key_where_columns_are_alike_under_other_keys():
+    """Key 6 became a second 7: the column b has the same values in the same order."""
+    expected = [{"a": key, "b": key * 10} for key in (6, 7)]
+    found = pa.table({"a": [7, 7], "b": [60, 70]})
+
+    result = compare(["a"], ["a", "b"], expected, found)
+
+    assert (result.missing, result.extra, result.cells) == (1, 1, 1)
+
+
 def test_rows_in_another_order_are_equal():
     result = compared([row(1), row(2)], [row(2), row(1)])
 

@@ -161,6 +161,15 @@ def test_what_differs_is_told_with_its_range_whichever_rows_are_looked_at_togeth
     assert (found.ranges[0].first_key["_row_key"], found.ranges[-1].last_key["_row_key"]) in ((0, 20), (4, 9))
 
 
+def test_rows_without_a_key_are_too_many_whichever_rows_are_looked_at_together(market: Warehouse):
+    rows = [quote(2, "IBM", 7)] + [quote(1, "x", 0) | {"_row_key": None}] * 3
+    market.write(rows, position=10)
+
+    found = market.verify()
+
+    assert (found.verdict, found.missing_rows, found.extra_rows) == (Verdict.DIFFERENT, 0, 3)
+
+
 def test_where_a_row_was_written_last_does_not_count_in_a_state(market: Warehouse):
     market.write([quote(2, "IBM", 7) | {"_position": 99}], position=10)
 
@@ -366,6 +375,22 @@ def test_values_are_expected_in_the_form_silver_has(tmp_path: Path, kind: str):
     found = market.verify()
 
     assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
+
+
+@pytest.mark.parametrize("key", [("x",), (1, None), (2.5,)])
+def test_a_delete_of_one_key_compares_no_others(key: tuple[Any, ...]) -> None:
+    class Unordered:
+        def __le__(self, other: object) -> bool:
+            raise AssertionError("a key was compared")
+
+        __ge__ = __le__
+
+    fold = TableFold(("k",) * len(key))
+    fold.rows = {(Unordered(), 1): {}, key: {}}
+
+    fold.apply([PlainChange("delete", 1, key)])
+
+    assert [key in fold.rows, len(fold.rows)] == [False, 1]
 
 
 @pytest.mark.parametrize(("settled", "there"), [(-1, False), (4, False), (5, True)])
