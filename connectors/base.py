@@ -8,7 +8,7 @@ frames of one `Cut` into change rows (`transforms.changes`). A `PlainReader` rea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -278,8 +278,7 @@ class PlainReader(Protocol):
 
         Args:
             frames: Position and body of each of its frames, the first and the last included.
-            within: Only changes of these keys are wanted. Whoever asks leaves the others out: it need not be heeded
-                where that saves nothing. A change that cannot be read is an error, whatever its key.
+            within: Others may come too. A change that cannot be read is an error, whatever its key.
 
         Raises:
             WireError, ProtocolError: A frame cannot be read; maybe only as the changes are iterated over.
@@ -314,14 +313,6 @@ class Problem(NamedTuple):
     """Dotted, from the top of the feed's file."""
     found: object
     allowed: str
-
-
-def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
-    """Yield what is wrong with a feed's address: what ``parse`` says in a ValueError."""
-    try:
-        parse(feed.address)
-    except ValueError as error:
-        yield Problem("address", feed.address, str(error))
 
 
 class SourceChange(NamedTuple):
@@ -366,8 +357,7 @@ class Connector(Protocol):
     def sequenced(self) -> bool:
         """The order of changes is their ``sequence``, not the order in which they landed.
 
-        Rows should then come whole: a partial update completes a later one only if both are in one cut. A table with
-        snapshots keeps no history.
+        A partial update completes a later one only inside one cut. A table with snapshots keeps no history.
         """
 
     def has_snapshots(self, table: Table) -> bool:

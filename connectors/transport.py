@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, cast
 
 from conf.errors import SourceUnavailable, UntrustedSource
+from connectors.base import Feed, Problem
 
 MOST_UNREAD: Final = 1 << 20
 """Bytes that may have arrived and not been read before the socket is left alone. One more chunk may be on its way."""
@@ -78,6 +80,14 @@ async def connect(
     except OSError as error:
         raise SourceUnavailable(f"{address}: {error.strerror or error}") from error
     return protocol
+
+
+def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
+    """Yield what is wrong with a feed's address: what ``parse`` says in a ValueError."""
+    try:
+        parse(feed.address)
+    except ValueError as error:
+        yield Problem("address", feed.address, str(error))
 
 
 class Connection(asyncio.Protocol):

@@ -34,7 +34,8 @@ from conf.errors import ProtocolError, WireError
 from connectors.base import Connector, PlainChange
 from connectors.key_span import EVERY_KEY, Key, KeySpan
 from pipelines.compare import same
-from pipelines.expected import Expected, Landed, LandedTable, Told, in_sequence, taking_effect
+from pipelines.expected import Expected, LandedTable, Told, in_sequence
+from pipelines.landed_updates import Landed, taking_effect
 from pipelines.table_fold import Row, TableFold
 
 START: Final = "__START_AT"

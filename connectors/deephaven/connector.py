@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from conf.errors import SchemaError
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch, address_problems
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.schemas import BUILTIN, load_roles
-from connectors.transport import parse_address
+from connectors.transport import address_problems, parse_address
 
 if TYPE_CHECKING:
     from connectors.deephaven.plain import PlainValues

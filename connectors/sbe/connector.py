@@ -21,7 +21,6 @@ from connectors.base import (
     Receiver,
     SourceChange,
     Watch,
-    address_problems,
 )
 from connectors.sbe.changed import source_change
 from connectors.sbe.checks import problems_of
@@ -29,6 +28,7 @@ from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.places import parse_place
 from connectors.sbe.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
+from connectors.transport import address_problems
 
 
 @dataclass(frozen=True)

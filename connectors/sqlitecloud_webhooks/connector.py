@@ -11,9 +11,10 @@ from pydantic import BaseModel
 
 from conf.errors import SourceRefused
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch, address_problems
+from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
+from connectors.transport import address_problems
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.expected import whole_updates
 from pipelines.expected_history import steps
+from pipelines.landed_updates import whole_updates
 from pipelines.plan import Planner, State
 from pipelines.rules import StreamRules
 from tests.support.bronze_rows import Row, small_columns

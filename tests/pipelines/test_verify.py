@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from conf.errors import InvalidValue
-from connectors.base import Feed, PlainChange
+from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.key_span import EVERY_KEY, KeySpan
@@ -23,7 +23,6 @@ from pipelines.expected import LandedTable, fold_bronze
 from pipelines.expected_history import fold_history
 from pipelines.held import Hold, skip
 from pipelines.places import Places
-from pipelines.table_fold import TableFold
 from pipelines.verify import Difference, TableVerification, Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.written_silver import write_silver
@@ -375,32 +374,3 @@ def test_values_are_expected_in_the_form_silver_has(tmp_path: Path, kind: str):
     found = market.verify()
 
     assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
-
-
-@pytest.mark.parametrize("key", [("x",), (1, None), (2.5,)])
-def test_a_delete_of_one_key_compares_no_others(key: tuple[Any, ...]) -> None:
-    class Unordered:
-        def __le__(self, other: object) -> bool:
-            raise AssertionError("a key was compared")
-
-        __ge__ = __le__
-
-    fold = TableFold(("k",) * len(key))
-    fold.rows = {(Unordered(), 1): {}, key: {}}
-
-    fold.apply([PlainChange("delete", 1, key)])
-
-    assert [key in fold.rows, len(fold.rows)] == [False, 1]
-
-
-@pytest.mark.parametrize(("settled", "there"), [(-1, False), (4, False), (5, True)])
-def test_a_row_that_moves_and_is_not_there_comes_only_onto_a_snapshot(settled: int, there: bool) -> None:
-    row = {"id": 6, "q": 7}
-    moves = [PlainChange(op, 5, (6,), row, old_key=(5,)) for op in ("update", "insert")]
-    fold = TableFold(("id",), settled=settled)
-
-    fold.apply(moves)
-
-    assert fold.all_rows() == ([row] if there else [])
-    fold.apply([PlainChange("insert", 5, (6,), row)])
-    assert fold.all_rows() == [row], "an insert by itself is one"

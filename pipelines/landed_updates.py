@@ -1,0 +1,191 @@
+"""Finds the whole updates of a stream in bronze, and reads their frames in the order in which they take effect."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from conf.errors import DoubledPositions, PositionGap
+from connectors.base import Boundary, Kind
+from pipelines.bronze import read_small_columns, read_stream
+from pipelines.bronze_table import retained_from
+from pipelines.places import Place
+
+Body: TypeAlias = tuple[int, bytes]
+"""Position and body of a frame."""
+
+
+class Landed(NamedTuple):
+    """A whole update of a stream in bronze."""
+
+    begin: int
+    end: int
+    epoch: int
+    snapshot: bool
+    asked: bool
+    """A snapshot that begins with a mark: it was asked for then."""
+
+
+def whole_updates(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[Landed]:
+    """Yield a stream's whole updates from bronze's small columns, ordered by their ends."""
+    opened: tuple[int, int, bool, bool] | None = None  # position, epoch, snapshot, asked
+    for position, epoch, kind, boundary in _events(batches, stream):
+        is_data = kind == Kind.DATA
+        if boundary == Boundary.BEGIN:
+            opened = (position, epoch, not is_data, kind == Kind.MARK)
+        elif boundary == Boundary.END:
+            if opened is not None and opened[1] == epoch:
+                yield Landed(opened[0], position, *opened[1:])
+            opened = None
+        else:
+            if not (is_data and opened is not None and opened[1:3] == (epoch, True)):
+                opened = None
+            yield Landed(position, position, epoch, not is_data, kind == Kind.MARK)
+
+
+def last_state(updates: Sequence[Landed], *, resync: bool) -> list[Landed]:
+    """Return the last whole snapshot and the updates that overlay it, in order of effect; none without a snapshot.
+
+    Args:
+        resync: A new epoch begins anew; else all epochs are one.
+    """
+    snapshot = next((update for update in reversed(updates) if update.snapshot), None)
+    if snapshot is None:
+        return []
+    epoch = [update for update in updates if update.epoch == snapshot.epoch or not resync]
+    is_first = sum(update.snapshot for update in epoch) == 1 and not snapshot.asked
+    overlay = [u for u in epoch if not u.snapshot and (is_first or u.begin > snapshot.begin)]
+    return [snapshot, *sorted(overlay)]
+
+
+@dataclass(frozen=True)
+class LandedUpdates:
+    """The whole updates of a stream, in landing order of their ends.
+
+    Args:
+        floor: Position from which bronze is kept.
+        missing: First and last of each range of positions that bronze lacks.
+        doubled: Positions that are there twice.
+    """
+
+    feed: str
+    updates: Sequence[Landed]
+    floor: int
+    missing: Sequence[tuple[int, int]]
+    doubled: Sequence[int] = ()
+
+    def need(self, first: int) -> None:
+        """Raise PositionGap where bronze lacks a position from the first needed on, or has it twice."""
+        for begin, end in self.missing:
+            if end >= first:
+                raise PositionGap(feed=self.feed, first=begin, last=end)
+        twice = [position for position in self.doubled if position >= first]
+        if twice:
+            raise DoubledPositions(feed=self.feed, first=twice[0], last=twice[-1])
+
+
+def landed_updates(bronze: Place, feed: str, stream: str, through: int) -> LandedUpdates:
+    """Return the whole updates up to and including a position. Raises StoreUnavailable."""
+    floor = retained_from(bronze, feed)
+    seen = _Dense(floor)
+    batches = seen.watched(_through(read_small_columns(bronze, after=floor - 1), through))
+    updates = list(whole_updates(batches, stream))
+    dropped = [(0, floor - 1)] if floor else []
+    return LandedUpdates(feed, updates, floor, [*dropped, *seen.holes, *seen.end(through)], seen.doubled)
+
+
+class _Dense:
+    """Looks at positions as they pass, and notes those that are missing or come twice."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self.holes: list[tuple[int, int]] = []
+        self.doubled: list[int] = []
+
+    def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for position in batch["frame_seq"].to_pylist():
+                if position > self._next:
+                    self.holes.append((self._next, position - 1))
+                elif position < self._next:
+                    self.doubled.append(position)
+                self._next = position + 1
+            yield batch
+
+    def end(self, last: int) -> list[tuple[int, int]]:
+        return [(self._next, last)] if self._next <= last else []
+
+
+def _through(batches: Iterable[pa.RecordBatch], last: int) -> Iterator[pa.RecordBatch]:
+    return (batch.filter(pc.field("frame_seq") <= last) for batch in batches)
+
+
+def _events(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[tuple[int, int, str, str]]:
+    """Yield position, epoch, kind and boundary of the frames that begin or end an update."""
+    turning = pc.field("boundary").cast(pa.string()).isin([b.value for b in _TURNING])
+    for batch in batches:
+        mine = batch.filter((pc.field("stream").cast(pa.string()) == stream) & turning)
+        names = ("frame_seq", "epoch", "kind", "boundary")
+        yield from zip(*(mine[name].to_pylist() for name in names), strict=True)
+
+
+_TURNING = (Boundary.BEGIN, Boundary.END, Boundary.WHOLE)
+
+
+def taking_effect(bronze: Place, stream: str, order: Sequence[Landed]) -> Iterator[tuple[Landed, Iterable[Body]]]:
+    """Yield updates in the order in which they take effect, each with its frames, before the next is asked for.
+
+    Those that landed before their turn wait in memory, the frames of all others are read as they are wanted. An update
+    that lies inside another one is a single frame.
+    """
+    if not order:
+        return
+    first, last = min(update.begin for update in order), max(update.end for update in order)
+    frames = _Frames(_frames(read_stream(bronze, stream, first=first, last=last)), order)
+    for update in order:
+        mine = frames.of(update)
+        yield update, mine
+        deque(mine, maxlen=0)  # those that were not wanted
+
+
+class _Frames:
+    """Frames in landing order, given out update by update."""
+
+    def __init__(self, frames: Iterator[Body], updates: Iterable[Landed]) -> None:
+        self._frames = frames
+        self._begins = {update.begin: update for update in updates}
+        self._early: dict[Landed, list[Body]] = {}
+
+    def of(self, update: Landed) -> Iterator[Body]:
+        """Yield an update's frames."""
+        if update in self._early:
+            yield from self._early.pop(update)
+            return
+        longer: Landed | None = None
+        for position, body in self._frames:
+            begun = self._begins.get(position)
+            if begun is not None and begun.begin < begun.end:
+                longer = begun
+            owner = begun or longer
+            if owner is update:
+                yield position, body
+            elif owner is not None:
+                self._early.setdefault(owner, []).append((position, body))
+            if longer is not None and position == longer.end:
+                longer = None
+            if position == update.end:
+                return
+
+
+def _frames(batches: Iterable[pa.RecordBatch]) -> Iterator[Body]:
+    """Yield position and body of the frames that take part in updates; a mark at either end has nothing to say."""
+    for batch in batches:
+        names = ("frame_seq", "kind", "boundary", "body")
+        for position, kind, boundary, body in zip(*(batch[name].to_pylist() for name in names), strict=True):
+            if boundary != Boundary.NONE:
+                yield position, body if kind in (Kind.DATA, Kind.SNAPSHOT) else b""
