@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipelines.cuts import NOT_TOLD, CommitNote, app_id, newest_note, position_in
-from pipelines.places import Place, Places, aside_of, history_of
+from pipelines.places import Place, Places, aside_of, history_of, silver_table_of
 from pipelines.store import count_rows, naming_the_store, open_table
 
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
@@ -85,18 +85,17 @@ def find_beside(place: Place, version: int | None) -> Beside:
     return Beside(newest, counts, last in same, counts is None, written)
 
 
-def was_written_on(place: Place, version: int, before: DeltaTable | None) -> bool:
+def was_written_on(place: Place, newest: DeltaTable, version: int, before: DeltaTable | None) -> bool:
     """Tell whether a commit was made on rows that were read, and nobody wrote others in between.
 
     Args:
+        newest: The table as it is.
         version: The commit's.
         before: The table as it was read; None where there was none.
 
     Raises:
         StoreUnavailable: The log cannot be read now.
     """
-    newest = open_table(place)
-    assert newest is not None, "it was written"
     same, _ = _with_same_rows(place, newest, -1 if before is None else before.version())
     return version - 1 in same
 
@@ -110,11 +109,9 @@ def beside_named(places: Places, feed: str, name: str) -> Beside | None:
     Raises:
         StoreUnavailable: A log cannot be read now.
     """
-    parts: dict[str, Part] = {history_of(""): "history", aside_of(""): "aside"}
-    for suffix, part in parts.items():
-        if name.endswith(suffix):
-            return beside(places, feed, name.removesuffix(suffix), part)
-    return None
+    table = silver_table_of(name)
+    parts: dict[str, Part] = {history_of(table): "history", aside_of(table): "aside"}
+    return beside(places, feed, table, parts[name]) if name in parts else None
 
 
 def beside(places: Places, feed: str, table: str, part: Part, *, at: int | None = None) -> Beside:

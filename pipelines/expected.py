@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from conf.model import Table
 from conf.names import folded
-from connectors.base import Connector, Feed, Keeps, Kind, PlainChange, PlainReader
+from connectors.base import Connector, ControlFrame, Feed, Keeps, Kind, PlainChange, PlainReader
 from connectors.key_span import EVERY_KEY, KeySpan
 from pipelines.bronze import read_frames
 from pipelines.landed_updates import Body, Landed, LandedUpdates, landed_updates, last_state, taking_effect
@@ -99,9 +99,15 @@ class LandedTable:
 
     def told(self, order: Sequence[Landed]) -> Told:
         """Return what reads updates that take effect in an order, with all that was told before the first."""
-        told = Told(self.bronze, self.connector.plain(self.feed, self.table), self.through, self.left_out)
+        told = Told(self._controls, self.connector.plain(self.feed, self.table), self.through, self.left_out)
         told.take_controls(order[0].begin if order else self.through)
         return told
+
+    @cached_property
+    def _controls(self) -> Sequence[ControlFrame]:
+        """The feed's control frames: read once, whatever number of spans are folded."""
+        frames = read_frames(self.bronze, kind=Kind.CONTROL)
+        return [frame for frame in frames if frame.frame_seq <= self.through]
 
 
 @dataclass(frozen=True)
@@ -193,14 +199,16 @@ class Told:
     """What landed frames say, control frames taken as they come by.
 
     Args:
+        controls: The feed's control frames.
         through: Position beyond which nothing is looked at.
         left_out: Positions of frames that are skipped.
     """
 
-    def __init__(self, bronze: Place, reader: PlainReader, through: int, left_out: Collection[int]) -> None:
-        frames = (frame for frame in read_frames(bronze, kind=Kind.CONTROL) if frame.frame_seq <= through)
+    def __init__(
+        self, controls: Iterable[ControlFrame], reader: PlainReader, through: int, left_out: Collection[int]
+    ) -> None:
         self._reader, self._through, self._left_out = reader, through, left_out
-        self._controls = sorted(frames, reverse=True)
+        self._controls = sorted(controls, reverse=True)
         self._first: dict[str, str] = {}
         self._other: dict[str, str] = {}
 

@@ -28,6 +28,11 @@ def aside_of(table: str) -> str:
     return f"{table}__aside"
 
 
+def silver_table_of(name: str) -> str:
+    """Return the silver table that a name in queries is of: its own, its history's, or that of its rows aside."""
+    return name.removesuffix(history_of("")).removesuffix(aside_of(""))
+
+
 @dataclass(frozen=True)
 class Place:
     """One Delta table's address.

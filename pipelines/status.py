@@ -103,8 +103,9 @@ class TableStatus(_Report):
     """Versions in the table's history, also those that ended; null when it keeps none, or its files do not tell."""
     tombstones: int | None = None
     """Deletes that are remembered, of a source with an order of its own; null as before."""
-    rows_aside: int = 0
-    """Rows that may not stand in the table: they fail its rules, or wait for the change that explains them."""
+    rows_aside: int | None = 0
+    """Rows that may not stand in the table: they fail its rules, or wait for the change that explains them; null when
+    the files do not tell."""
     begins_at_position: int | None = None
     """Position from which on the table has what landed: it was added when older frames had been dropped, and no
     snapshot makes up for them. Null when it lacks nothing."""
@@ -174,7 +175,7 @@ class Built:
     last_cut: CutRow | None = None
     versions: int | None = None
     tombstones: int | None = None
-    aside: int = 0
+    aside: int | None = 0
     begins_at: int = 0
 
 
@@ -224,7 +225,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
             last_cut,
             versions=_rows_at(places.history(feed.name, table)) if keeps_history else None,
             tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
-            aside=0 if aside is None else count_rows(aside) or 0,
+            aside=0 if aside is None else count_rows(aside),
             begins_at=begins,
         )
 

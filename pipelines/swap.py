@@ -81,23 +81,8 @@ def replace_beside(rows: DataFrame, place: Place, metadata: str, *, table: str) 
         overwrite(rows, place.url, metadata=metadata)
     if version_of(place) == before:  # no rows have replaced no rows: Delta had nothing to commit
         return before
-    return committed(place, metadata, table=table)
-
-
-def committed(place: Place, metadata: str, *, table: str) -> int:
-    """Return the version that our commit with some ``userMetadata`` made, the newest one.
-
-    Raises:
-        Overtaken: It is not among the recent ones: another process was first.
-    """
-    opened = open_table(place)
-    assert opened is not None, "it was written"
-    with naming_the_store(place):
-        commits = opened.history(_RECENT_COMMITS)
-    found = next((int(each["version"]) for each in commits if each.get("userMetadata") == metadata), None)
-    if found is None:
-        raise Overtaken(f"another process wrote {place} meanwhile", table=table)
-    return found
+    _, version = _committed(place, metadata, table=table)
+    return version
 
 
 def merged(place: Place, metadata: str, *, before: DeltaTable | None, table: str) -> int:
@@ -109,10 +94,26 @@ def merged(place: Place, metadata: str, *, before: DeltaTable | None, table: str
     Raises:
         Overtaken: Another process wrote other rows meanwhile, maybe to take back what it believed a dead one left.
     """
-    version = committed(place, metadata, table=table)
-    if not was_written_on(place, version, before):
+    newest, version = _committed(place, metadata, table=table)
+    if not was_written_on(place, newest, version, before):
         raise Overtaken(f"another process wrote {place} meanwhile", table=table)
     return version
+
+
+def _committed(place: Place, metadata: str, *, table: str) -> tuple[DeltaTable, int]:
+    """Return the table as it is, and the version that our commit with some ``userMetadata`` made, the newest one.
+
+    Raises:
+        Overtaken: It is not among the recent ones: another process was first.
+    """
+    newest = open_table(place)
+    assert newest is not None, "it was written"
+    with naming_the_store(place):
+        commits = newest.history(_RECENT_COMMITS)
+    found = next((int(each["version"]) for each in commits if each.get("userMetadata") == metadata), None)
+    if found is None:
+        raise Overtaken(f"another process wrote {place} meanwhile", table=table)
+    return newest, found
 
 
 def version_of(place: Place) -> int:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.beside import Beside, beside_named
-from pipelines.places import Place, Places, aside_of, history_of
+from pipelines.places import Place, Places, aside_of, silver_table_of
 from pipelines.store import open_table
 from pipelines.travel import AsOf
 from transforms.aside_columns import REASONS
@@ -91,7 +91,7 @@ class _Seen(NamedTuple):
 def _seen(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Seen:
     """Look for a table; the rows aside of one that is built are there, if only none."""
     is_aside, called = name.endswith(aside_of("")), f"table {name} of feed {feed}"
-    table = name.removesuffix(aside_of("")).removesuffix(history_of(""))
+    table = silver_table_of(name)
     if open_table(places.silver(feed, table)) is None:
         return _Seen(why=then[feed].missing.get(name) if feed in then else None)
     if feed in then:
@@ -116,7 +116,7 @@ def _shown(
         return _read(session, place, None)
     if found.counts is not None:
         return _read(session, place, found.counts.version())
-    table = _read(session, places.silver(feed, name.removesuffix(aside_of(""))), None).limit(0)
+    table = _read(session, places.silver(feed, silver_table_of(name)), None).limit(0)
     return table.select("*", *(F.lit(None).cast("array<string>").alias(name) for name in (PRESENT, REASONS)))
 
 

@@ -2,10 +2,9 @@
 
 Everything keeps its value exactly, but that a snapshot leaves -0.0 where 0.0 comes: to SQL they are equal. One choice
 is left to the user: a DateTime counts nanoseconds, a Spark timestamp microseconds. ``date_times = "timestamp"`` drops
-the last three digits and counts the values that lost
-something; ``"nanoseconds"`` keeps the number as a long. Decimals are text (every digit and the scale) unless the
-table's ``decimals`` gives the column a scale; then they are decimal(38, scale), and a value that does not fit is an
-error, never rounded.
+the last three digits and counts the values that lost something; ``"nanoseconds"`` keeps the number as a long. Decimals
+are text (every digit and the scale) unless the table's ``decimals`` gives the column a scale; then they are
+decimal(38, scale), and a value that does not fit is an error, never rounded.
 """
 
 from __future__ import annotations

@@ -67,12 +67,7 @@ def quote(key: int, sym: str | None, qty: int | None) -> dict[str, Any]:
     return {"_row_key": key, "Sym": sym, "Qty": qty, "_position": 0}
 
 
-@pytest.fixture(autouse=True, params=[None, 1], ids=["at once", "a row at a time"])
-def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found does not depend on how many rows are looked at together."""
-    if request.param is not None:
-        monkeypatch.setattr("pipelines.verify.ROWS_AT_ONCE", request.param)
-        monkeypatch.setattr("pipelines.silver_rows._SAMPLED", 1)
+pytestmark = pytest.mark.usefixtures("rows_at_once")
 
 
 @pytest.fixture
