@@ -250,7 +250,7 @@ class FeedBuild:
             if survey is NOT_SURVEYED:
                 _surveyed(table, frames, context, cut)  # names the frame that is to blame, if one is
             raise
-        self._reached(name, cut.last)
+        self._reached(name, cut.last if row is not None else table.position())
         self._overtaken[name] = 0
         self._stops[name].passed(cut.last)
         self._quarantine[name].passed(cut, now=self._now())

@@ -42,8 +42,8 @@ from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
 from transforms.merge import OP, POSITION, Recorded, create_empty
-from transforms.sql import quoted
-from transforms.ties import has_order, merge_rows, rank_sql, winners
+from transforms.sql import has_order, quoted
+from transforms.ties import merge_rows, rank_sql, winners
 from transforms.tombstones import bury, last_truncate, not_buried
 from transforms.tombstones import read as read_tombstones
 

@@ -10,7 +10,7 @@ MERGE is written as SQL text, which also works where the Python ``DeltaTable`` c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -92,6 +92,7 @@ def merge(
     *,
     keys: Sequence[str],
     recorded: Recorded,
+    new: Collection[str] = (),
     upsert: bool = False,
     bounds: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     options: Mapping[str, str] = MappingProxyType({}),
@@ -100,8 +101,9 @@ def merge(
 
     Args:
         net: Net rows. Their session carries the commit's settings and must not be shared with other writers.
-        target: The table as SQL names it (`path_table`), with the net rows' columns and ``_position``.
+        target: The table as SQL names it (`path_table`), with ``_position`` and the net rows' columns but the new ones.
         keys: Columns that name a row. Never NULL, or the row would never be found again.
+        new: Columns that the target gets by this commit; rows that were there have NULL. `allow_names` comes first.
         upsert: An update of a row that does not exist inserts it. Without, it does nothing.
         bounds: Smallest and largest value of key columns that are whole numbers, both inclusive: Delta skips files.
         options: Of the session while the statement runs, such as `AT_HAND` and `WHOLE_FILES`.
@@ -111,16 +113,15 @@ def merge(
     """
     columns = _table_columns(net)
     values = [name for name in columns if name not in keys]
-    inserting = [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
-    newer = f"s.{POSITION} > t.{POSITION}"
-    assignments = [f"t.{quoted(name)} = {_patched(name, partial=PRESENT in net.columns)}" for name in values]
+    newer, partial = f"s.{POSITION} > t.{POSITION}", PRESENT in net.columns
+    assignments = [f"{quoted(name)} = {_patched(name, partial=partial, new=name in new)}" for name in values]
     statement = f"""
-        MERGE INTO {target} AS t USING {SOURCE} AS s ON {same_key(keys)} AND {between(bounds, "t")}
+        {_merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)} AND {between(bounds, "t")}
         WHEN MATCHED AND {newer} AND s.{OP} = '{DELETE}' THEN DELETE
-        WHEN MATCHED AND {newer} THEN UPDATE SET {", ".join([*assignments, f"t.{POSITION} = s.{POSITION}"])}
-        WHEN NOT MATCHED AND s.{OP} IN ({", ".join(map(repr, inserting))}) THEN {_insert(columns)}
+        WHEN MATCHED AND {newer} THEN UPDATE SET {", ".join([*assignments, f"{POSITION} = s.{POSITION}"])}
+        WHEN NOT MATCHED AND s.{OP} IN ({", ".join(map(repr, _beginning(upsert)))}) THEN {_insert(columns)}
         """
-    run_once(net, statement, recorded, options)
+    run_once(plainly_typed(net) if new else net, statement, recorded, options)
 
 
 def replace(
@@ -129,6 +130,7 @@ def replace(
     *,
     keys: Sequence[str],
     recorded: Recorded,
+    new: Collection[str] = (),
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Make the target hold exactly the net rows, in one commit; rows that are equal are not rewritten.
@@ -139,13 +141,14 @@ def replace(
     """
     columns = _table_columns(net)
     values = [name for name in columns if name not in keys]
-    differs = " OR ".join(f"NOT (t.{quoted(c)} <=> s.{quoted(c)})" for c in values) or "FALSE"
+    before = {name: "NULL" if name in new else f"t.{quoted(name)}" for name in values}
+    differs = " OR ".join(f"NOT ({before[name]} <=> s.{quoted(name)})" for name in values) or "FALSE"
     run_once(
-        net,
+        plainly_typed(net) if new else net,
         f"""
-        MERGE INTO {target} AS t USING {SOURCE} AS s ON {same_key(keys)}
+        {_merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)}
         WHEN MATCHED AND ({differs}) THEN
-          UPDATE SET {", ".join(f"t.{quoted(c)} = s.{quoted(c)}" for c in [*values, POSITION])}
+          UPDATE SET {", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in [*values, POSITION])}
         WHEN NOT MATCHED THEN {_insert(columns)}
         WHEN NOT MATCHED BY SOURCE THEN DELETE
         """,
@@ -158,9 +161,15 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
     """Add rows to the Delta table at a path or URL, in one commit which makes the table where there is none.
 
     For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
+    Columns that the table lacks it gets by the same commit; `allow_names` comes first.
     """
     with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
-        _append(rows, path)
+        _append(rows, path, mergeSchema="true")
+
+
+def begun(net: DataFrame, *, upsert: bool) -> DataFrame:
+    """Return the rows that net rows come to where there are none before them: what `merge` inserts. Lazy."""
+    return net.where(F.col(OP).isin(_beginning(upsert))).drop(OP, PRESENT)
 
 
 def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, metadata: str = "") -> None:
@@ -276,20 +285,30 @@ def _recording(
             session.conf.unset(name)
 
 
-def _append(rows: DataFrame, path: str) -> None:
-    plainly_typed(rows).write.format("delta").options(**table_properties(rows.schema)).mode("append").save(path)
+def _append(rows: DataFrame, path: str, **options: str) -> None:
+    options |= table_properties(rows.schema)
+    plainly_typed(rows).write.format("delta").options(**options).mode("append").save(path)
 
 
 def _table_columns(net: DataFrame) -> list[str]:
     return [name for name in net.columns if name not in (OP, POSITION, PRESENT)]
 
 
-def _patched(name: str, *, partial: bool) -> str:
+def _merge_into(target: str, new: Collection[str]) -> str:
+    return f"MERGE {'WITH SCHEMA EVOLUTION ' if new else ''}INTO {target} AS t"
+
+
+def _beginning(upsert: bool) -> list[str]:
+    """Return the changes that begin a row where there is none."""
+    return [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
+
+
+def _patched(name: str, *, partial: bool, new: bool) -> str:
     """Return a column's value after the change; where it was not sent, that of the row before."""
     if not partial:
         return f"s.{quoted(name)}"
     sent = f"s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, {literal(name)})"
-    return f"IF({sent}, s.{quoted(name)}, t.{quoted(name)})"
+    return f"IF({sent}, s.{quoted(name)}, {'NULL' if new else f't.{quoted(name)}'})"
 
 
 def same_key(keys: Sequence[str]) -> str:

@@ -29,6 +29,16 @@ def type_text(kind: T.DataType) -> str:
             return kind.simpleString()
 
 
+def has_order(kind: T.DataType) -> bool:
+    """Return whether Spark can sort by values of a type."""
+    match kind:
+        case T.ArrayType():
+            return has_order(kind.elementType)
+        case T.StructType():
+            return all(has_order(field.dataType) for field in kind)
+    return not isinstance(kind, (T.MapType, T.VariantType, T.NullType))
+
+
 def path_table(path: str) -> str:
     """Return how SQL names the Delta table at a path or URL."""
     return f"delta.{quoted(path)}"

@@ -8,7 +8,8 @@ on when they came, or splits of the same changes into batches would differ:
 3. of two as full as each other the larger one: columns compare one by one, in the order of their names in small
    letters, NULL least.
 
-Texts compare by their bytes; values of types that have no order (maps, variants) by their JSON.
+Texts compare by their bytes, -0.0 is less than 0.0, NaN greater than all, a map is compared by its entries in the order
+of its keys, a variant by its JSON; so do those inside arrays, structs and maps.
 """
 
 from __future__ import annotations
@@ -23,35 +24,21 @@ from transforms.changes import DELETE, struct_type
 from transforms.merge import SOURCE, Recorded, run_once
 from transforms.sql import path_table, quoted
 
-_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-_EXACTLY = {"timestampFormat": f"{_MICROSECONDS}XXX", "timestampNTZFormat": _MICROSECONDS, "timeZone": "UTC"}
-"""JSON has milliseconds otherwise, in the session's time zone."""
-
-
-def has_order(kind: T.DataType) -> bool:
-    """Return whether Spark can sort by values of a type."""
-    match kind:
-        case T.ArrayType():
-            return has_order(kind.elementType)
-        case T.StructType():
-            return all(has_order(field.dataType) for field in kind)
-    return not isinstance(kind, (T.MapType, T.VariantType, T.NullType))
-
 
 def comparable(row: T.StructType, column: str) -> Column:
     """Return the cells of a struct column so that they can be compared, whatever their types and order."""
-    return F.struct(*(_comparable(F.col(column).getField(field.name), field.dataType) for field in _by_name(row)))
+    return F.expr(comparable_sql(row, quoted(column)))
 
 
 def comparable_sql(row: T.StructType, alias: str) -> str:
     """Return the same as SQL, of the columns of a table or struct."""
-    return f"struct({', '.join(_comparable_sql(f'{alias}.{quoted(f.name)}', f.dataType) for f in _by_name(row))})"
+    fields = sorted(row, key=lambda field: field.name.lower())
+    return f"struct({', '.join(_comparable(f'{alias}.{quoted(each.name)}', each.dataType) for each in fields)})"
 
 
 def rank(row: T.StructType, column: str) -> Column:
     """Return what the rows in a struct column win by."""
-    values = (F.when(F.col(column).getField(name).isNotNull(), F.lit(1)) for name in row.names)
-    return F.struct(F.size(F.array_compact(F.array(*values))), comparable(row, column))
+    return F.expr(rank_sql(row, quoted(column)))
 
 
 def rank_sql(row: T.StructType, alias: str) -> str:
@@ -106,18 +93,24 @@ def merge_rows(
     )
 
 
-def _by_name(row: T.StructType) -> list[T.StructField]:
-    return sorted(row, key=lambda field: field.name.lower())
-
-
-def _comparable(value: Column, kind: T.DataType) -> Column:
-    if not has_order(kind):
-        return F.to_json(F.struct(value.alias("value")), _EXACTLY)
-    return value.cast("binary") if isinstance(kind, T.StringType) else value
-
-
-def _comparable_sql(value: str, kind: T.DataType) -> str:
-    if not has_order(kind):
-        options = ", ".join(f'"{name}", "{option}"' for name, option in _EXACTLY.items())
-        return f"to_json(struct({value} AS value), map({options}))"
-    return f"CAST({value} AS BINARY)" if isinstance(kind, T.StringType) else value
+def _comparable(value: str, kind: T.DataType, depth: int = 0) -> str:
+    each = f"each_{depth}"
+    match kind:
+        case T.StringType():
+            told = f"CAST({value} AS BINARY)"
+        case T.FloatType() | T.DoubleType():
+            told = f"struct({value}, CAST({value} AS STRING) = '0.0')"
+        case T.StructType():
+            fields = (_comparable(f"{value}.{quoted(field.name)}", field.dataType, depth) for field in kind)
+            told = f"IF({value} IS NULL, NULL, struct({', '.join(fields)}))"
+        case T.ArrayType():
+            told = f"transform({value}, {each} -> {_comparable(each, kind.elementType, depth + 1)})"
+        case T.MapType():
+            parts = {"key": kind.keyType, "value": kind.valueType}
+            entry = (_comparable(f"{each}.{part}", of, depth + 1) for part, of in parts.items())
+            told = f"sort_array(transform(map_entries({value}), {each} -> struct({', '.join(entry)})))"
+        case T.VariantType():
+            told = f"to_json(struct({value} AS value), map('timeZone', 'UTC'))"
+        case _:
+            told = value
+    return told

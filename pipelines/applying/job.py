@@ -182,22 +182,29 @@ class CutJob:
         return Recorded(app_id, max(cut.last, behind + 1), note.to_json())
 
 
-def prepare(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack) -> CutJob:
+def prepare(
+    target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack
+) -> CutJob | None:
     """Look at the table before the cut, and at those beside it. What does not count there is taken back first.
+
+    Returns:
+        None where another process has brought the table as far: its columns may be those of later updates.
 
     Raises:
         SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
         SnapshotNeeded: A new column of a partial source, without a snapshot.
         RebuildNeeded: The table was built under other settings, or what is beside it is not what it was built with.
     """
+    opened = settle(target)
+    before = position_in(opened.table, target.app_id)
+    if before >= cut.last:
+        return None
     source = target.decoder.row_type(context, cut, target.table)
     check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
     decoded = target.decoder.changes(frames, context, cut, target.table)
     told = decoded.dataframe()
     changes = complete(told) if _folding_finds_errors(target) else without_errors(told)
     check_key(struct_type(changes, "key"), table=target.name)
-    opened = settle(target)
-    before = position_in(opened.table, target.app_id)
     known = opened.note if before >= 0 else None
     settings = target.settings(struct_type(changes, "key").names)
     if known is not None:

@@ -32,7 +32,7 @@ from transforms.merge import (
     POSITION,
     WHOLE_FILES,
     append,
-    create_empty,
+    begun,
     merge,
     net_rows,
     overwrite,
@@ -51,6 +51,8 @@ def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey:
     """
     with ExitStack() as cache:
         job = prepare(target, frames, context, cut, survey, cache=cache)
+        if job is None:
+            return
         if target.keeps is not Keeps.STATE:
             _add(job)
             return
@@ -62,8 +64,7 @@ def _add(job: CutJob) -> None:
     """Add to a table that is only ever added to."""
     target = job.target
     rows = _log_rows(job) if target.keeps is Keeps.CHANGES else _added_rows(job)
-    if job.drift is not None:
-        follow(target.session, target.place.url, job.drift)
+    _grown(job)
     append(_chosen(rows, job.columns), target.place.url, recorded=job.recorded(target.app_id, job.survey.notes))
 
 
@@ -75,33 +76,42 @@ def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
         tombstones=_write_tombstones(job, folded, checked) if target.connector.sequenced else None,
         aside=_write_aside(job, checked.aside),
     )
-    if job.drift is not None:
-        follow(target.session, target.place.url, job.drift)
     _write_table(job, folded, checked, beside)
 
 
+def _grown(job: CutJob) -> list[str]:
+    """Change the table as far as that takes commits of its own; return the columns that come with the cut's rows.
+
+    Not before them: a cut that ends earlier, after a death or of a builder that has seen less, lacks those columns.
+    """
+    if job.drift is None:
+        return []
+    follow(job.target.session, job.target.place.url, job.drift._replace(added=()))
+    return [field.name for field in job.drift.added]
+
+
 def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting) -> None:
-    target = job.target
+    target, rows, replaces = job.target, checked.rows, job.cut.replaces
     recorded = job.recorded(target.app_id, checked.notes, beside=beside)
-    if job.cut.replaces:
-        if job.before < 0:
-            append(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
-        elif job.renames:
-            overwrite(_chosen(checked.rows, job.columns), target.place.url, recorded=recorded)
-        else:
-            replace(checked.rows, target.sql_name, keys=job.keys, recorded=recorded, options=_at_hand(job))
-        return
-    if job.current is None:
-        create_empty(target.session, job.columns, target.place.url)
-    merge(
-        checked.rows,
-        target.sql_name,
-        keys=job.keys,
-        recorded=recorded,
-        upsert=target.upsert,
-        bounds={} if job.rekeyed else folded.bounds,
-        options=_options(job, job.opened.table),
-    )
+    new = _grown(job)
+    if job.before < 0:
+        first = rows if replaces else begun(rows, upsert=target.upsert)
+        append(_chosen(first, job.columns), target.place.url, recorded=recorded)
+    elif replaces and job.renames:
+        overwrite(_chosen(rows, job.columns), target.place.url, recorded=recorded)
+    elif replaces:
+        replace(rows, target.sql_name, keys=job.keys, recorded=recorded, new=new, options=_at_hand(job))
+    else:
+        merge(
+            rows,
+            target.sql_name,
+            keys=job.keys,
+            recorded=recorded,
+            new=new,
+            upsert=target.upsert,
+            bounds={} if job.rekeyed else folded.bounds,
+            options=_options(job, job.opened.table),
+        )
 
 
 def _options(job: CutJob, opened: DeltaTable | None) -> Mapping[str, str]:

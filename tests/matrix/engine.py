@@ -41,6 +41,7 @@ class Engine:
         self._spark, self._rebuilds = spark, 0
         self._tables: tuple[str, ...] = (TABLE,)
         self._running: FeedBuild | None = None
+        self._careful = False
 
     def change(self, phase: Phase) -> None:
         """Go on with other settings: by a new process."""
@@ -54,7 +55,7 @@ class Engine:
             with dying_at_commit(death.commit, after=death.after):
                 return work()
         except Died:
-            self._running = None
+            self._running, self._careful = None, True
             return None
 
     def build(self) -> Mapping[str, SilverfoldError]:
@@ -119,7 +120,9 @@ class Engine:
         return {"condition": condition, "action": "warn" if self.phase.mended else "fail"}
 
     def _conf(self, *, whole: bool = False) -> Conf:
-        tiny = self.settings.cuts == "tiny" and not self.phase.mended and not whole
+        """Return the settings; whoever comes after a dead process takes smaller cuts, as after one without memory."""
+        tiny = (self.settings.cuts == "tiny" or self._careful) and not self.phase.mended and not whole
+        self._careful = self._careful and whole
         frames = (12 if self.settings.deephaven else 3) if tiny else 200_000
         changed = {
             "warehouse": self.places.warehouse,

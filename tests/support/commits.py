@@ -42,8 +42,12 @@ class Commits:
         return self.begun(commit, lambda *_args: None)
 
     def saved(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what writes a table by Spark; if it is the first time, a process that dies at it has begun the log."""
-        return self.begun(save, lambda _writer, path: begin_log(Path(path)))
+        """Return what writes a table by Spark; if it is the first time, a process that dies at it has begun the log.
+
+        What goes nowhere, to be computed only, is no commit.
+        """
+        counted = self.begun(save, lambda _writer, path: begin_log(Path(path)))
+        return lambda writer, *where: (counted if where else save)(writer, *where)
 
     def begun(self, commit: Callable[..., Any], begin: Callable[..., None]) -> Callable[..., Any]:
         """Return the commit; a process that dies before it is done begins it."""

@@ -6,6 +6,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -27,6 +28,8 @@ from pipelines.verify import Verdict, verify_history, verify_table
 from tests.matrix.checks import ASIDE, END, START, Different
 from tests.matrix.connectors.space import Settings
 from tests.matrix.connectors.world import FEED, Expected, Row, World
+from tests.support.commits import dying_at_commit
+from tests.support.deaths import Died
 from tests.support.running import run_once
 
 MakeWorld: TypeAlias = Callable[[Path, Settings, Random], World]
@@ -77,7 +80,7 @@ def live(spark: SparkSession, world: World, rng: Random, rounds: int) -> None:
         if rng.random() < 0.6:
             world.disturb()
         if number in builds:
-            _build_between(spark, world, _some_frames(world, rng))
+            _build_between(spark, world, rng)
     world.rest()
     world.stop()
     faults = _build(spark, world, frames=_some_frames(world, rng))
@@ -88,12 +91,16 @@ def live(spark: SparkSession, world: World, rng: Random, rounds: int) -> None:
         _verify(world, table)
 
 
-def _build_between(spark: SparkSession, world: World, frames: int) -> None:
-    """Build while the receiver goes on, where that makes no difference to what is to be built."""
-    if world.keeps_time:
+def _build_between(spark: SparkSession, world: World, rng: Random) -> None:
+    """Build while the receiver goes on, where that makes no difference to what is to be built; or alone, and die."""
+    dies = rng.random() < 0.5
+    alone = dies or world.keeps_time
+    if alone:
         world.pause()
-    _build(spark, world, frames=frames)
-    if world.keeps_time:
+    death = dying_at_commit(rng.randrange(6), after=rng.random() < 0.5) if dies else nullcontext()
+    with suppress(Died), death:
+        _build(spark, world, frames=_some_frames(world, rng))
+    if alone:
         world.receive()
 
 
