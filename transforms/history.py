@@ -24,10 +24,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from conf.errors import SchemaDrift
 from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import check_names, follow_columns
 from transforms.fold import fold
-from transforms.merge import POSITION, SOURCE, Recorded, create_empty, run_once, same_key
+from transforms.merge import POSITION, SOURCE, Recorded, create_empty, overwrite, run_once, same_key
 from transforms.moves import follow, resolve
 from transforms.sql import path_table, quoted
 from transforms.ties import comparable_sql, rank
@@ -120,10 +121,16 @@ def keep_history(
 def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
     """Return the history table, with every column of the schema; it is made where there is none.
 
-    It is read at a version: what the cut writes to it ends no cache of it.
+    It is read at a version: what the cut writes to it ends no cache of it. One without rows takes any columns: whoever
+    made it may have died of a cut that went further.
     """
     create_empty(session, schema, path)
-    follow_columns(session, path, schema, table=table)
+    try:
+        follow_columns(session, path, schema, table=table)
+    except SchemaDrift:
+        if not session.read.format("delta").load(path).isEmpty():
+            raise
+        overwrite(session.createDataFrame([], schema), path)
     newest = session.sql(f"DESCRIBE HISTORY {path_table(path)} LIMIT 1").collect()[0]["version"]
     return session.read.format("delta").option("versionAsOf", newest).load(path)
 

@@ -32,11 +32,16 @@ from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from pipelines.writer import BronzeWriter
 from tests.support.building_once import all_rows, build_once
+from tests.support.commits import dying_at_commit
+from tests.support.deaths import Died
 from tests.support.running import run_once
 from tests.support.webhooks import FEED, feed, free_port, table, webhook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+RULE = {"small": {"condition": "AlbumId < 100", "action": "quarantine"}}
 
 
 def land(places: Places, shop: Feed, *bodies: bytes, epoch: int = 1) -> int:
@@ -52,6 +57,13 @@ def land(places: Places, shop: Feed, *bodies: bytes, epoch: int = 1) -> int:
 def build(spark: SparkSession, places: Places, shop: Feed) -> Mapping[str, SilverfoldError]:
     """Apply all that has landed, as a process of its own would; return what holds which table."""
     return build_once(spark, Path(places.warehouse), CONNECTOR, shop)
+
+
+def started(spark: SparkSession, places: Places, shop: Feed, *, max_frames: int = 200_000) -> FeedBuild:
+    """Return the build of a process that starts now, whose cuts have so many frames at most."""
+    changed = {"warehouse": places.warehouse, "build": Build(cut=CutLimits(max_frames=max_frames))}
+    settings = load_settings(None, "local", {}).model_copy(update=changed)
+    return FeedBuild(lambda: spark, settings, CONNECTOR, shop)
 
 
 def silver(places: Places, name: str) -> list[dict[str, Any]]:
@@ -93,6 +105,49 @@ def test_silver_follows_what_is_posted_and_gains_columns_as_they_come_up(spark: 
         {"AlbumId": 3, "Title": None, "Price": None, "Live": None, "Label": "x"},
     ]
     assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("commit", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, *(pytest.param(s, marks=pytest.mark.nightly) for s in ({"stored_as_scd_type": 2}, {"expect": RULE}))],
+)
+def test_after_a_death_smaller_cuts_that_lack_a_new_column_go_on(
+    spark: SparkSession, warehouse: Path, settings: dict[str, Any], commit: int, built: bool
+) -> None:
+    places, shop = Places(str(warehouse)), feed(tables={"albums": table(types={"AlbumId": "bigint"}, **settings)})
+    land(places, shop, webhook("insert", AlbumId=1, Title="a"))
+    if built:
+        assert build(spark, places, shop) == {}
+    land(places, shop, *(webhook("insert", AlbumId=k) for k in (2, 3)), webhook("update", AlbumId=1, Label="x"))
+    with pytest.raises(Died), dying_at_commit(commit, after=True):
+        run_once(started(spark, places, shop))
+
+    assert run_once(started(spark, places, shop, max_frames=1)) == {}
+    assert silver(places, "albums") == [
+        {"AlbumId": 1, "Title": "a", "Label": "x"},
+        {"AlbumId": 2, "Title": None, "Label": None},
+        {"AlbumId": 3, "Title": None, "Label": None},
+    ]
+    assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
+
+
+def test_a_builder_that_has_seen_less_than_another_is_not_held_by_columns_that_came_since(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    places, shop = Places(str(warehouse)), feed()
+    land(places, shop, webhook("insert", AlbumId=1))
+    late = started(spark, places, shop)
+    late.refresh()
+    land(places, shop, webhook("update", AlbumId=1, Label="x"))
+    assert build(spark, places, shop) == {}
+
+    step = late.step("albums")
+
+    assert (step.applied, step.error) == (None, None)
+    assert run_once(late) == {}
+    assert [row["Label"] for row in silver(places, "albums")] == ["x"]
 
 
 def test_a_row_that_fails_a_rule_is_mended_whatever_columns_are_told_in_between(
@@ -206,12 +261,8 @@ def test_a_rule_on_a_column_that_comes_up_later_holds_until_then(
 ) -> None:
     rule = {"condition": "Label IS NULL OR Label <> 'x'", "action": "quarantine"}
     places, shop = Places(str(warehouse)), feed(tables={"albums": table(expect={"label": rule})})
-    local = load_settings(None, "local", {})
-    settings = local.model_copy(
-        update={"warehouse": places.warehouse, "build": Build(cut=CutLimits(max_frames=max_frames))}
-    )
     land(places, shop, webhook("insert", AlbumId=1), webhook("insert", AlbumId=2))
-    following = FeedBuild(lambda: spark, settings, CONNECTOR, shop)
+    following = started(spark, places, shop, max_frames=max_frames)
     assert run_once(following)["albums"].error_class == "UNUSABLE_EXPECTATION"
 
     land(places, shop, webhook("insert", AlbumId=3, Label="y"), webhook("update", AlbumId=1, Label="x"), epoch=2)
