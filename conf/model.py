@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from conf.names import folded
+from conf.names import TAKEN, folded
 from conf.secrets import Secret, revealed
 
 
@@ -113,10 +113,10 @@ class Table(Strict):
 
     @property
     def reserved_names(self) -> frozenset[str]:
-        """Return the names of columns of ours, which none of the source's may have: in small letters."""
+        """Return the names of columns of ours and of Delta's, which none of the source's may have: in small letters."""
         aside = ("_reasons",) if self.expect else ()
         history = ("__start_at", "__end_at") if self.keeps_history else ()
-        return frozenset(("_op", "_position", "_present", "_last_row_key", "_row_key", *aside, *history))
+        return TAKEN.union(("_op", "_position", "_present", "_last_row_key", "_row_key"), aside, history)
 
     @model_validator(mode="after")
     def _history_is_of_all_rows(self) -> Self:

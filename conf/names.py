@@ -1,6 +1,21 @@
-"""Compares names of columns as Spark does where letter case says nothing."""
+"""Names of columns: which are taken, and how Spark compares them, to whom letter case says nothing."""
 
 from __future__ import annotations
+
+TAKEN = frozenset(
+    {
+        "__delta_internal_is_row_deleted",
+        "_file_name_",
+        "_metadata",
+        "_row_dropped_",
+        "_row_id_",
+        "_source_row_present_",
+        "_target_row_present_",
+        "_tmp_metadata_row_index",
+        "deletionvectorid",
+    }
+)
+"""Names, folded, that Spark and Delta have for columns of their own: no table with such a one can be merged into."""
 
 
 def folded(name: str) -> str:

@@ -36,7 +36,7 @@ from pyspark.sql import types as T
 
 from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, remake, remember
-from transforms.changes import DELETE, INSERT, as_struct, cached, struct_type
+from transforms.changes import DELETE, INSERT, as_struct, cached, computed, struct_type
 from transforms.evolve import check_names, follow_columns
 from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
@@ -91,8 +91,8 @@ def apply_changes(
         except_column_list: Columns the table does not have; not together with ``column_list``.
         stored_as_scd_type: 1 keeps rows as they are now, with ``_position``, the ``sequence_by`` of the row's last
             change; 2 every version, from ``__START_AT`` up to, not including, ``__END_AT``.
-        track_history_column_list: Of type 2: one version lasts while these columns are equal, and has the last values
-            of the others. None: every change begins a version.
+        track_history_column_list: Of type 2: one version lasts while these columns are equal, as -0.0 and 0.0 are not,
+            and has the last values of the others. None: every change begins a version.
         track_history_except_column_list: The same, of all columns but these; not together with the other.
         settled: Condition in SQL on ``t._position`` below which no change comes again, neither in this batch nor in
             later ones: what was remembered for such changes is forgotten.
@@ -123,6 +123,7 @@ def apply_changes(
     _check(changes, recorded.app_id)
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
     with named_errors(recorded.app_id), cached(winners(changes, *per)) as sent:
+        computed(sent)  # whatever refuses the batch does it here, before the table has its columns
         batch = _Batch(sent, path, parameters, recorded, settled)
         if parameters.needs_all_changes:
             _remake_rows(batch)

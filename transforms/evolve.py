@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
-from conf.names import folded
+from conf.names import TAKEN, folded
 from transforms.merge import allow_names, overwrite
 from transforms.sql import path_table, quoted, type_text
 
@@ -59,9 +59,10 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
     Raises:
         SchemaDrift: Leave the column out at the source, or in the table's settings; or name other ``keys``.
     """
-    taken = sorted({folded(name) for name in row.names} & {folded(name) for name in reserved})
+    taken = sorted({folded(name) for name in row.names} & {*map(folded, reserved), *TAKEN})
     if taken:
-        raise SchemaDrift(f"the source has a column {taken[0]}, which is a name of ours", table=table)
+        owner = "Delta's" if taken[0] in TAKEN else "ours"
+        raise SchemaDrift(f"the source has a column {taken[0]}, which is a name of {owner}", table=table)
     twice = [name for name, count in Counter(folded(name) for name in row.names).items() if count > 1]
     if twice:
         raise SchemaDrift(f"two columns are called {twice[0]}", table=table)

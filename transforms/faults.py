@@ -22,6 +22,7 @@ _OVERTAKEN = (
     "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
     "DELTA_METADATA_CHANGED",
     "DELTA_PROTOCOL_CHANGED",
+    "FIELD_ALREADY_EXISTS",
     "ConcurrentTransactionException",
 )
 """How what Delta says begins, or is called, when another commit came first."""

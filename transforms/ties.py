@@ -9,7 +9,7 @@ on when they came, or splits of the same changes into batches would differ:
    letters, NULL least.
 
 Texts compare by their bytes, -0.0 is less than 0.0, NaN greater than all, a map is compared by its entries in the order
-of its keys, a variant by its JSON; so do those inside arrays, structs and maps.
+of its keys, a variant by its JSON and schema; so do those inside arrays, structs and maps.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ def _comparable(value: str, kind: T.DataType, depth: int = 0) -> str:
             told = f"sort_array(transform(map_entries({value}), {each} -> struct({', '.join(entry)})))"
         case T.VariantType():
             told = f"to_json(struct({value} AS value), map('timeZone', 'UTC'))"
+            told = f"IF({value} IS NULL, NULL, struct({told}, schema_of_variant({value})))"
         case _:
             told = value
     return told

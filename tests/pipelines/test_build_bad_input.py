@@ -69,6 +69,7 @@ FAULTS = {
 }
 HEADINGS = {
     "reserved": ({"Sym": "String", "_row_key": "Long"}, "SCHEMA_DRIFT", "_row_key, which is a name of ours"),
+    "of Delta's": ({"Sym": "String", "_Metadata": "Long"}, "SCHEMA_DRIFT", "_metadata, which is a name of Delta's"),
     "twice": ({"Sym": "String", "SYM": "String"}, "SCHEMA_DRIFT", "two columns are called sym"),
     "lacking": ({"Sym": "String", "Odd": "Int"}, "UNKNOWN_TEMPLATE", "column Odd is sent as template 999"),
 }

@@ -14,9 +14,7 @@ from pyspark.sql import functions as F
 from conf.errors import NullKey, SchemaDrift, UnusableKey
 from pipelines.spark import own_session
 from transforms.autocdc import apply_changes
-from transforms.changes import struct_type
 from transforms.merge import Recorded
-from transforms.ties import rank, rank_sql
 from transforms.tombstones import read
 
 SOURCE = "id int, name string, city string, op string, seq bigint"
@@ -194,70 +192,6 @@ def test_which_row_wins_does_not_depend_on_the_order_of_columns(
     assert rows == [[Row(a=2, b=1)]] * 2
 
 
-def test_rows_compare_alike_in_any_order_of_columns_and_any_time_zone(spark: SparkSession) -> None:
-    at = "TIMESTAMP'2020-11-01 05:30:00.000001Z'"  # 01:30, before clocks go back, in New York
-    moment = f"to_variant_object(named_struct('at', {at}))"
-    found = []
-    for zone, columns in (("UTC", f"1 AS a, {moment} AS b"), ("America/New_York", f"{moment} AS b, 1 AS a")):
-        session = own_session(spark)
-        session.conf.set("spark.sql.session.timeZone", zone)
-        row = session.sql(f"SELECT struct({columns}) AS r, {columns}")
-        kind = struct_type(row, "r")
-        found += row.select(rank(kind, "r").alias("rank")).collect()
-        row.createOrReplaceTempView("t")
-        found += session.sql(f"SELECT {rank_sql(kind, 't')} AS rank FROM t").collect()
-    assert [each.rank[0] for each in found] == [2] * 4
-    assert {tuple(each.rank[1]) for each in found} == {(1, '{"value":{"at":"2020-11-01 05:30:00.000001+00:00"}}')}
-
-
-NOTHING_BUT_A_TIE = {"keys": ["id"], "sequence_by": "seq", "except_column_list": ["seq"]}
-UNLIKE = [
-    ("map(X'FF', 1, X'FE', 1)", "map(X'FE', 1, X'FF', 2)"),
-    ("array(map('k', 0.0D))", "array(map('k', -0.0D))"),
-    ("parse_json('[1]')", "parse_json('[2]')"),
-    ("named_struct('f', float('-0.0'))", "named_struct('f', float('0.0'))"),
-]
-"""Values that Spark's own comparison, or JSON, does not tell apart by what they are."""
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [UNLIKE[0], *(pytest.param(*u, marks=pytest.mark.nightly) for u in UNLIKE[1:])]
-)
-@pytest.mark.parametrize("kind", [1, 2])
-def test_of_two_values_of_any_type_the_same_one_wins_in_any_order(
-    spark: SparkSession, tmp_path: Path, one: str, other: str, kind: Literal[1, 2]
-) -> None:
-    found = []
-    for name, values in (("there", [one, other]), ("back", [other, one, one])):
-        for number, value in enumerate(values):
-            source = own_session(spark).sql(f"SELECT id, {value} AS m, 1 AS seq FROM range(3)")
-            path, recorded = str(tmp_path / name), Recorded("t", number)
-            apply_changes(source, path, stored_as_scd_type=kind, recorded=recorded, **NOTHING_BUT_A_TIE)
-        found.append(table(spark, tmp_path / name).select("id", F.col("m").cast("string")).orderBy("id").collect())
-
-    assert found[0] == found[1]
-    assert len(found[0]) == 3
-    assert len({row.m for row in found[0]}) == 1
-
-
-def test_a_version_lasts_while_maps_are_equal_and_not_while_zeros_have_other_signs(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    for number, value in enumerate(["0.0D", "0.0D", "-0.0D"]):
-        source = own_session(spark).sql(f"SELECT 1 AS id, map(X'FF', {value}) AS m, {number} AS seq")
-        apply_changes(
-            source,
-            str(tmp_path / "t"),
-            stored_as_scd_type=2,
-            track_history_except_column_list=[],
-            recorded=Recorded("t", number),
-            **NOTHING_BUT_A_TIE,
-        )
-
-    rows = table(spark, tmp_path / "t").selectExpr("__START_AT", "__END_AT", "string(map_values(m)[0]) AS value")
-    assert sorted(map(tuple, rows.collect())) == [(0, 2, "0.0"), (2, None, "-0.0")]
-
-
 @pytest.mark.parametrize("kind", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_columns_are_followed_and_a_batch_that_lacks_one_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, kind: Literal[1, 2]
@@ -328,13 +262,15 @@ def test_order_may_be_a_struct_of_columns(spark: SparkSession, tmp_path: Path) -
         ((1, "Ann", "Rome", "U", None), {}),
         ((1, "Ann", "Rome", "D", None), {"stored_as_scd_type": 2}),
         ((1, "Ann", None, "U", 1), {"sequence_by": lambda: F.struct("seq", "city")}),
+        ((None, "Ann", "Rome", "U", 1), {"ignore_null_updates": True}),
     ],
 )
-def test_keys_and_order_are_never_null(
+def test_keys_and_order_are_never_null_and_a_batch_that_says_so_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, row: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
     with pytest.raises(NullKey):
         apply(spark, tmp_path / "users", 1, row, **options)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -409,6 +345,12 @@ def test_columns_may_have_any_names_and_types(spark: SparkSession, tmp_path: Pat
     for partial in (False, True):
         (row,) = table(spark, tmp_path / str(partial)).collect()
         assert tuple(row) == (1, "x", "y", {"k": 1}, Row(p=1), 1, 1)
+
+
+def test_a_column_called_as_one_of_deltas_own_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    source = own_session(spark).sql("SELECT 1 AS id, 2 AS _metadata, 1 AS seq")
+    with pytest.raises(SchemaDrift, match="_metadata, which is a name of Delta's"):
+        apply_changes(source, str(tmp_path / "t"), keys=["id"], sequence_by="seq", recorded=Recorded("t", 0))
 
 
 def test_a_float_is_no_key(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 
-from conf.errors import SchemaDrift
-from transforms.evolve import check_names, drift, follow_columns
+from conf.errors import Overtaken, SchemaDrift
+from transforms.evolve import check_names, drift, follow, follow_columns
+from transforms.faults import named_errors
 from transforms.merge import create_empty, overwrite
 
 BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = (
@@ -152,6 +153,19 @@ def test_a_table_has_new_columns_and_wider_types_and_is_read_by_any_reader(spark
         Row(k="b", n=None, price=None, new=None),
     ]
     assert "typeWidening" not in (DeltaTable(path).protocol().reader_features or [])
+
+
+@pytest.mark.parametrize("wanted", [{"s": columns(a=INT), "new": LONG}, {"s": columns(a=INT, b=INT)}])
+def test_whoever_adds_a_column_that_another_added_meanwhile_is_overtaken(
+    spark: SparkSession, tmp_path: Path, wanted: dict[str, T.DataType]
+) -> None:
+    path, before = str(tmp_path / "t"), columns(s=columns(a=INT))
+    create_empty(spark, before, path)
+    drifted = drift(before, columns(**wanted), table="t")
+    follow(spark, path, drifted)
+
+    with pytest.raises(Overtaken), named_errors("t"):
+        follow(spark, path, drifted)
 
 
 def test_a_column_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:

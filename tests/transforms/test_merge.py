@@ -9,8 +9,9 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.spark import own_session
 from tests.support.commits import begin_log
-from transforms.merge import Recorded, append, create_empty, merge, replace
+from transforms.merge import Recorded, allow_names, append, create_empty, merge, replace
 from transforms.sql import path_table
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
@@ -109,6 +110,46 @@ def test_settings_of_the_commit_do_not_leak_into_the_next(spark: SparkSession, t
     assert log.transaction_version(APP) == 12
     assert "userMetadata" not in log.history(1)[0]
     assert_rows(spark, table, ("AAPL", 1.0, 10, 5), ("MSFT", None, 30, 5))
+
+
+def test_new_columns_come_in_the_commit_of_their_rows(spark: SparkSession, table: str) -> None:
+    wide = f"{NET}, `t` string, `d.e, f` int"
+    rows = [
+        ("update", 7, ["t"], "AAPL", None, None, "new", None),
+        ("update", 7, ["Qty"], "IBM", None, 21, "unsent", None),
+        ("insert", 7, None, "TSLA", 4.0, 1, None, 5),
+    ]
+    path, session, before = log_of(table).table_uri, own_session(spark), log_of(table).version()
+    net = session.createDataFrame(rows, wide)
+    allow_names(session, path, net.schema)
+
+    merge(net, table, keys=["Sym"], recorded=Recorded(APP, 9), new=["t", "d.e, f"])
+
+    assert DeltaTable(path).version() == before + 2, "one lets the table have such names"
+    assert sorted(map(tuple, spark.table(table).collect())) == [
+        ("AAPL", 1.0, 10, 7, "new", None),
+        ("IBM", 2.0, 21, 7, None, None),
+        ("MSFT", None, 30, 5, None, None),
+        ("TSLA", 4.0, 1, 7, None, 5),
+    ]
+
+
+@pytest.mark.parametrize("later", ["x", None])
+def test_replace_takes_new_columns_too(spark: SparkSession, table: str, later: str | None) -> None:
+    rows = [("snapshot", 20, None, "AAPL", 1.0, 10, later), ("snapshot", 20, None, "MSFT", None, 30, None)]
+
+    replace(
+        own_session(spark).createDataFrame(rows, f"{NET}, later string"),
+        table,
+        keys=["Sym"],
+        recorded=Recorded(APP, 22),
+        new=["later"],
+    )
+
+    assert sorted(map(tuple, spark.table(table).collect())) == [
+        ("AAPL", 1.0, 10, 20 if later else 5, later),
+        ("MSFT", None, 30, 5, None),
+    ]
 
 
 def test_replace_leaves_exactly_the_net_rows(spark: SparkSession, table: str) -> None:
