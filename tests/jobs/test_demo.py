@@ -94,7 +94,7 @@ def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
         " frames landed in epoch 2; trades: ",
         " s  the receiver stopped in order, with everything landed\n",
         "\nA query over silver:\nSELECT Symbol, ",
-        "│ AAPL ",
+        "\n5 rows\n",
         "\nThe last of ",
         "│ baskets │ snapshot │",
         "\nSilver, read without Spark, against the source's own rows, cell by cell:\ntrades: ",
