@@ -253,9 +253,10 @@ class FeedBuild:
         self._reached(name, cut.last if row is not None else table.position())
         self._overtaken[name] = 0
         self._stops[name].passed(cut.last)
-        self._quarantine[name].passed(cut, now=self._now())
-        if row is None:
+        if row is None:  # another applied it, maybe without frames that are not left out here: its commit says so
+            self._quarantine[name].catch_up(now=self._now())
             return None
+        self._quarantine[name].passed(cut, now=self._now())
         row = later_than(row, self._committed.get(name))
         self._committed[name] = row.committed_at
         row = replace(row, landed_at=plan.cut_landed_at, seconds=self.clock() - began)

@@ -172,7 +172,7 @@ class CutReader:
         _, ranges = decode_removed(roles, frame.body)
         wide = _wide(ranges, listed=0 if self.lists_ranges else NARROW)
         update = self._update(frame.frame_seq)
-        keys = [np.arange(first, last + 1) for first, last in ranges[~wide].tolist()]
+        keys = [first + np.arange(last - first + 1) for first, last in ranges[~wide].tolist()]
         narrow = np.concatenate(keys) if keys else np.empty(0, np.int64)
         return Removals(
             Change(REMOVAL_COLUMN, update, REMOVED, frame.frame_seq, narrow, None),

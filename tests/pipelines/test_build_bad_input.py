@@ -267,3 +267,16 @@ def land_after_a_gap(built: Built, history: LandedHistory, *, missing: int) -> N
     for epoch, frame in history.frames:
         batch.add([frame], epoch, 1_700_000_000_000_000)
     writer.append(batch.prepare().table)
+
+
+def test_the_last_key_there_is_can_be_removed(spark: SparkSession, warehouse: Path) -> None:
+    built, history, last = Built(spark, warehouse, {"t": table()}), LandedHistory({"t": {"Qty": "Long"}}), 2**63 - 1
+    history.connect()
+    history.snapshot("t", {5: {"Qty": 1}, last - 1: {"Qty": 2}, last: {"Qty": 3}})
+    built.land(history)
+    assert built.build() == {}
+    history.update("t", removed=[last - 1, last])
+    built.land(history)
+
+    assert built.build() == {}
+    assert built.rows("t") == {5: {"Qty": 1}}

@@ -25,7 +25,7 @@ from connectors.sqlitecloud_webhooks.server import WebhookSource
 from connectors.sqlitecloud_webhooks.signing import Signing
 from pipelines.batch import Batch
 from pipelines.build import FeedBuild
-from pipelines.held import Hold, skip
+from pipelines.held import Hold, quarantined, skip
 from pipelines.places import Places
 from pipelines.receiving import receive
 from pipelines.store import open_table
@@ -148,6 +148,20 @@ def test_a_builder_that_has_seen_less_than_another_is_not_held_by_columns_that_c
     assert (step.applied, step.error) == (None, None)
     assert run_once(late) == {}
     assert [row["Label"] for row in silver(places, "albums")] == ["x"]
+
+
+def test_what_one_builder_skips_is_skipped_for_another_that_finds_its_cut_applied(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    places, shop = Places(str(warehouse)), feed(tables={"albums": table(on_bad_frame="skip")})
+    land(places, shop, webhook("insert", AlbumId=1), webhook("insert", AlbumId="x"), webhook("insert", AlbumId=2))
+    late = started(spark, places, shop)
+    late.refresh()
+    assert build(spark, places, shop) == {}
+
+    assert late.step("albums").error is None
+    assert [known.resolution for known in quarantined(places, FEED, "albums")] == ["skipped"]
+    assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
 
 
 def test_a_row_that_fails_a_rule_is_mended_whatever_columns_are_told_in_between(
