@@ -64,7 +64,7 @@ def _add(job: CutJob) -> None:
     """Add to a table that is only ever added to."""
     target = job.target
     rows = _log_rows(job) if target.keeps is Keeps.CHANGES else _added_rows(job)
-    _new_columns(job)
+    _follow_source(job)
     append(_chosen(rows, job.columns), target.place.url, recorded=job.recorded(target.app_id, job.survey.notes))
 
 
@@ -79,7 +79,7 @@ def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
     _write_table(job, folded, checked, beside)
 
 
-def _new_columns(job: CutJob) -> list[str]:
+def _follow_source(job: CutJob) -> list[str]:
     """Change the table as far as that takes commits of its own; return the columns that come with the cut's rows.
 
     Not before them: a cut that ends earlier, after a death or of a builder that has seen less, lacks those columns.
@@ -93,7 +93,7 @@ def _new_columns(job: CutJob) -> list[str]:
 def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting) -> None:
     target, rows, replaces = job.target, checked.rows, job.cut.replaces
     recorded = job.recorded(target.app_id, checked.notes, beside=beside)
-    new = _new_columns(job)
+    new = _follow_source(job)
     if replaces and job.before < 0:
         append(_chosen(rows, job.columns), target.place.url, recorded=recorded)
     elif job.current is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.spark import own_session
 from transforms.autocdc import apply_changes
@@ -24,6 +24,10 @@ UNLIKE = [
     ("named_struct('f', float('-0.0'))", "named_struct('f', float('0.0'))", "string(m)"),
 ]
 """Values that Spark's own comparison, or JSON, does not tell apart by what they are."""
+
+
+def table(spark: SparkSession, path: Path) -> DataFrame:
+    return spark.read.format("delta").load(str(path))
 
 
 def test_rows_compare_alike_in_any_order_of_columns_and_any_time_zone(spark: SparkSession) -> None:
@@ -54,13 +58,7 @@ def test_of_two_values_of_any_type_the_same_one_wins_in_any_order(
             source = own_session(spark).sql(f"SELECT id, {value} AS m, 1 AS seq FROM range(3)")
             path, recorded = str(tmp_path / name), Recorded("t", number)
             apply_changes(source, path, stored_as_scd_type=kind, recorded=recorded, **NOTHING_BUT_A_TIE)
-        found.append(
-            spark.read.format("delta")
-            .load(str(tmp_path / name))
-            .orderBy("id")
-            .selectExpr("id", f"{shown} AS m")
-            .collect()
-        )
+        found.append(table(spark, tmp_path / name).orderBy("id").selectExpr("id", f"{shown} AS m").collect())
 
     assert found[0] == found[1]
     assert len(found[0]) == 3
@@ -81,11 +79,7 @@ def test_a_version_lasts_while_maps_are_equal_and_not_while_zeros_have_other_sig
             **NOTHING_BUT_A_TIE,
         )
 
-    rows = (
-        spark.read.format("delta")
-        .load(str(tmp_path / "t"))
-        .selectExpr("__START_AT", "__END_AT", "string(map_values(m)[0]) AS value")
-    )
+    rows = table(spark, tmp_path / "t").selectExpr("__START_AT", "__END_AT", "string(map_values(m)[0]) AS value")
     assert sorted(map(tuple, rows.collect())) == [(0, 2, "0.0"), (2, None, "-0.0")]
 
 
@@ -94,5 +88,5 @@ def test_of_a_tie_a_variant_that_is_null_is_the_least(spark: SparkSession, tmp_p
         source = own_session(spark).sql(f"SELECT 1 AS id, {cells}, 1 AS seq")
         apply_changes(source, str(tmp_path / "t"), recorded=Recorded("t", number), **NOTHING_BUT_A_TIE)
 
-    (row,) = spark.read.format("delta").load(str(tmp_path / "t")).selectExpr("string(a) AS a", "b").collect()
+    (row,) = table(spark, tmp_path / "t").selectExpr("string(a) AS a", "b").collect()
     assert tuple(row) == ("1", None)
