@@ -47,7 +47,10 @@ from transforms.ties import merge_rows, rank_sql, winners
 from transforms.tombstones import bury, last_truncate, not_buried
 from transforms.tombstones import read as read_tombstones
 
-_OTHERS = "the table was made with other parameters: ignore_null_updates and tracked columns cannot come or go"
+_OTHERS = (
+    "the table has rows, and was made by others or with other parameters: stored_as_scd_type, ignore_null_updates and "
+    "tracked columns cannot come or go"
+)
 
 
 def apply_changes(
@@ -75,7 +78,8 @@ def apply_changes(
     NULLs, then the larger row, its columns compared in the order of their names in small letters, NULL least.
 
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
-    tracked columns the table would have rows of both, and not every such change is noticed.
+    tracked columns the table would have rows of both, and not every such change is noticed. A table may be made before,
+    with the columns or none and without rows, for the sake of its properties. What is beside it is part of it.
 
     Args:
         source: One row per change, with the key, the columns sent and whatever tells deletes and order.
@@ -101,6 +105,7 @@ def apply_changes(
         PySparkTypeError: A parameter is of another type.
         ValueError: The parameters contradict each other, name columns the source lacks, or are seen not to be those
             that the table was made with.
+        AnalysisException: An expression cannot be understood.
         UnusableKey: A key is of a type by whose values rows cannot be told apart.
         NullKey: A key or ``sequence_by`` is NULL. The table stands as it was.
         SchemaDrift: A column bears a name of ours, or the source's columns do not fit the table's any more.
@@ -108,8 +113,10 @@ def apply_changes(
     """
     parameters = checked(
         source,
+        path,
         keys=keys,
         sequence_by=sequence_by,
+        recorded=recorded,
         apply_as_deletes=apply_as_deletes,
         apply_as_truncates=apply_as_truncates,
         ignore_null_updates=ignore_null_updates,
@@ -118,13 +125,15 @@ def apply_changes(
         stored_as_scd_type=stored_as_scd_type,
         track_history_column_list=track_history_column_list,
         track_history_except_column_list=track_history_except_column_list,
+        settled=settled,
     )
     changes = _changes(source, parameters)
-    _check(changes, recorded.app_id)
+    _check(changes, recorded.app_id, settled)
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
     with named_errors(recorded.app_id), cached(winners(changes, *per)) as sent:
         computed(sent)  # whatever refuses the batch does it here, before the table has its columns
-        batch = _Batch(sent, path, parameters, recorded, settled)
+        batch = _Batch(sent, path.rstrip("/"), parameters, recorded, settled)
+        _check_made(batch)
         if parameters.needs_all_changes:
             _remake_rows(batch)
         elif parameters.scd_type == 1:
@@ -159,7 +168,7 @@ def _has_null(value: Column, kind: T.DataType) -> Column:
     return reduce(or_, (_has_null(value.getField(field.name), field.dataType) for field in fields), value.isNull())
 
 
-def _check(changes: DataFrame, table: str) -> None:
+def _check(changes: DataFrame, table: str, settled: str | None) -> None:
     """Refuse keys, names and an order that do not work."""
     key, moment = struct_type(changes, "key"), changes.schema["sequence"].dataType
     check_key(key, table=table)
@@ -167,6 +176,8 @@ def _check(changes: DataFrame, table: str) -> None:
     check_names(struct_type(changes, "row"), reserved=(POSITION, START, END, LOG_OP, LOG_SEQUENCE), table=table)
     if not has_order(moment):
         raise ValueError(f"sequence_by is {moment.simpleString()}, which has no order")
+    if settled is not None:
+        changes.select(F.col("sequence").alias(POSITION)).alias("t").where(settled).schema  # noqa: B018 - analyses it
 
 
 @dataclass(frozen=True)
@@ -200,6 +211,20 @@ class _Batch:
     def read(self) -> DataFrame:
         """Return the table."""
         return self.changes.sparkSession.read.format("delta").load(self.path)
+
+
+def _check_made(batch: _Batch) -> None:
+    """Refuse a table that was made by others, or with parameters that have other columns or other tables beside it."""
+    session, parameters = batch.changes.sparkSession, batch.parameters
+    beside = [batch.tombstones, batch.log]
+    own, other = reversed(beside) if parameters.needs_all_changes else beside
+    if not _exists(session, own) and _exists(session, other):
+        raise ValueError(_OTHERS)
+    if not _exists(session, batch.path):
+        return
+    ours = {START, END} if parameters.scd_type == 2 else {POSITION}
+    if not (ours <= {*batch.read().columns} and _exists(session, own)) and not batch.read().isEmpty():
+        raise ValueError(_OTHERS)
 
 
 def _fitted(batch: _Batch, *moments: str) -> _Batch:
@@ -262,8 +287,6 @@ def _add_versions(batch: _Batch) -> None:
 def _buried(batch: _Batch, *, every: bool) -> DataFrame:
     """Remember the deletes; return the tombstones."""
     changes, keys = batch.changes, batch.parameters.keys
-    if not _exists(changes.sparkSession, batch.tombstones) and _exists(changes.sparkSession, batch.log):
-        raise ValueError(_OTHERS)
     key = (F.col("key").getField(name).alias(name) for name in keys)
     net = changes.select(F.col("op").alias(OP), F.col("sequence").alias(POSITION), *key)
     recorded = batch.beside("tombstones")
@@ -273,9 +296,7 @@ def _buried(batch: _Batch, *, every: bool) -> DataFrame:
 
 def _remake_rows(batch: _Batch) -> None:
     """Remember the changes, and make anew the rows of their keys."""
-    session, parameters = batch.changes.sparkSession, batch.parameters
-    if not _exists(session, batch.log) and _exists(session, batch.path) and not batch.read().isEmpty():
-        raise ValueError(_OTHERS)
+    parameters = batch.parameters
     making = Making(
         parameters.partial,
         parameters.tracked,

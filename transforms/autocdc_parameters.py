@@ -9,8 +9,10 @@ from typing import Any, Literal
 from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from conf.names import folded
+from transforms.merge import Recorded
 
 _TYPES: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
 
@@ -35,10 +37,12 @@ class Parameters:
 
 
 def checked(
-    source: DataFrame,
+    source: Any,
+    path: Any,
     *,
     keys: Any,
     sequence_by: Any,
+    recorded: Any,
     apply_as_deletes: Any,
     apply_as_truncates: Any,
     ignore_null_updates: Any,
@@ -47,11 +51,22 @@ def checked(
     stored_as_scd_type: Any,
     track_history_column_list: Any,
     track_history_except_column_list: Any,
+    settled: Any,
 ) -> Parameters:
     """Return the parameters of `transforms.autocdc.apply_changes`; its errors."""
+    if not isinstance(source, DataFrame):
+        raise _wrong_type("source", "DataFrame", source)
+    if not isinstance(path, str):
+        raise _wrong_type("path", "str", path)
+    if not isinstance(settled, str | None):
+        raise _wrong_type("settled", "str", settled)
+    if not isinstance(recorded, Recorded) or not isinstance(recorded.version, int):
+        raise _wrong_type("recorded", "Recorded, whose version is an int", recorded)
+    if not recorded.app_id or not 0 <= recorded.version < 1 << 63:
+        raise ValueError(f"recorded is {recorded}: it names whose batch this is, and its number, from 0 to 2^63 - 1")
     named = _names(source, "keys", keys)
-    if not named:
-        raise ValueError("keys is empty")
+    if not named or len({*named}) < len(named):
+        raise ValueError("keys is empty, or names a column twice")
     columns = _selected(source, source.columns, "column_list", column_list, except_column_list, always=named)
     scd_type = _scd_type(stored_as_scd_type)
     if not isinstance(ignore_null_updates, bool):
@@ -66,8 +81,8 @@ def checked(
         keys=named,
         columns=columns,
         sequence=_expression("sequence_by", sequence_by),
-        deletes=_condition("apply_as_deletes", apply_as_deletes),
-        truncates=None if apply_as_truncates is None else _condition("apply_as_truncates", apply_as_truncates),
+        deletes=_condition(source, "apply_as_deletes", apply_as_deletes),
+        truncates=None if apply_as_truncates is None else _condition(source, "apply_as_truncates", apply_as_truncates),
         partial=ignore_null_updates,
         scd_type=scd_type,
         tracked=None if tracked == (None, None) else _selected(source, values, "track_history_column_list", *tracked),
@@ -132,9 +147,15 @@ def _expression(argument: str, given: Any) -> Column:
     return given
 
 
-def _condition(argument: str, given: Any) -> Column:
+def _condition(source: DataFrame, argument: str, given: Any) -> Column:
     """Return a condition that is never NULL; of none given, one that is false."""
-    return F.lit(False) if given is None else F.coalesce(_expression(argument, given), F.lit(False))
+    if given is None:
+        return F.lit(False)
+    condition = _expression(argument, given)
+    (found,) = source.select(condition).schema
+    if not isinstance(found.dataType, (T.BooleanType, T.NullType)):
+        raise ValueError(f"{argument} is {found.dataType.simpleString()}, not a condition")
+    return F.coalesce(condition, F.lit(False))
 
 
 def _wrong_type(argument: str, expected: str, given: Any) -> PySparkTypeError:

@@ -273,11 +273,10 @@ def _recording(
     ours = {**options, _TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
     if recorded.metadata:
         ours[USER_METADATA] = recorded.metadata
-    for name, value in ours.items():
-        session.conf.set(name, value)
     substitute = session.conf.get(_SUBSTITUTE)
-    session.conf.set(_SUBSTITUTE, "false")
     try:
+        for name, value in {**ours, _SUBSTITUTE: "false"}.items():
+            session.conf.set(name, value)
         yield
     finally:
         session.conf.set(_SUBSTITUTE, substitute or "true")

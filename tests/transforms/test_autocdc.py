@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.errors import PySparkTypeError
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,7 +21,7 @@ SOURCE = "id int, name string, city string, op string, seq bigint"
 TABLE = "id int, name string, city string, _position bigint"
 
 
-def apply(spark: SparkSession, path: Path, number: int, *rows: tuple[Any, ...], **options: Any) -> None:
+def apply(spark: SparkSession, path: Path | str, number: int, *rows: tuple[Any, ...], **options: Any) -> None:
     """Apply a batch. Options that are functions are called, for no column can be made before there is a session."""
     source = own_session(spark).createDataFrame(list(rows), SOURCE)
     apply_changes(
@@ -288,6 +288,10 @@ def test_keys_and_order_are_never_null_and_a_batch_that_says_so_leaves_nothing_b
             {"stored_as_scd_type": 2, "track_history_column_list": [], "track_history_except_column_list": []},
             "track_history_column_list and track_history_except_column_list are both given",
         ),
+        ({"keys": ["id", "ID"]}, "keys is empty, or names a column twice"),
+        ({"apply_as_deletes": "op"}, "apply_as_deletes is string, not a condition"),
+        ({"recorded": Recorded("users", 1 << 63)}, "recorded is .*: it names whose batch this is"),
+        ({"recorded": Recorded("", 1)}, "recorded is .*: it names whose batch this is"),
         ({"sequence_by": lambda: F.create_map(F.lit(1), "seq")}, "sequence_by is map<int,bigint>, which has no order"),
     ],
 )
@@ -308,6 +312,8 @@ def test_wrong_parameters_are_named(spark: SparkSession, tmp_path: Path, options
         {"stored_as_scd_type": 2.0},
         {"stored_as_scd_type": True},
         {"ignore_null_updates": "yes"},
+        {"recorded": ("users", 1)},
+        {"settled": 5},
     ],
 )
 def test_parameters_of_wrong_types_are_refused_as_spark_does(
@@ -317,6 +323,35 @@ def test_parameters_of_wrong_types_are_refused_as_spark_does(
         apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), **options)
 
 
+def test_what_is_settled_is_understood_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), settled="t.seq < 1")
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_with_a_slash_behind_it_names_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, None, None, "D", 5))
+    apply(spark, f"{path}/", 2, (1, "Ann", "Rome", "U", 3), (2, "Bob", "Bern", "U", 1))
+
+    assert_table(spark, path, (2, "Bob", "Bern", 1))
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_a_table_of_others_is_taken_only_without_rows(spark: SparkSession, tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "users"
+    made = spark.createDataFrame([(1, "Ann", "Rome")], "id int, name string, city string")
+    made.write.format("delta").save(str(path))
+    with pytest.raises(ValueError, match="made by others or with other parameters"):
+        apply(spark, path, 1, (1, "Ann", "Oslo", "U", 1), stored_as_scd_type=kind)
+    assert table(spark, path).count() == 1
+    made.limit(0).write.format("delta").mode("overwrite").save(str(path))
+    apply(spark, path, 1, (1, "Ann", "Oslo", "U", 1), stored_as_scd_type=kind)
+
+    assert [row[:4] for row in table(spark, path).collect()] == [(1, "Ann", "Oslo", 1)]
+
+
 @pytest.mark.parametrize("partial", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_table_is_not_continued_with_parameters_it_was_not_made_with(
     spark: SparkSession, tmp_path: Path, partial: bool
@@ -324,7 +359,7 @@ def test_a_table_is_not_continued_with_parameters_it_was_not_made_with(
     path = tmp_path / "users"
     apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=partial)
 
-    with pytest.raises(ValueError, match="made with other parameters"):
+    with pytest.raises(ValueError, match="made by others or with other parameters"):
         apply(spark, path, 2, (1, None, "Oslo", "U", 2), ignore_null_updates=not partial)
 
 
