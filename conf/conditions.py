@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -24,6 +26,12 @@ _UNFIT = {
 }  # fmt: skip
 """Functions of Spark by which no row may be judged. Silver would depend on how its updates are split into cuts."""
 
+_BARE = {name for name in _UNFIT["depends on when it is asked, and by whom"] if name not in {"now", "version"}}
+"""Those of them that Spark also takes without parentheses, where the table has no such column."""
+
+_TODAY = re.compile(r"\s*(now|today|tomorrow|yesterday)\b(\s|$)", re.IGNORECASE)
+"""Texts that Spark takes for a time where one is wanted, as in ``day < 'today'``: that of the build."""
+
 
 def check_condition(condition: str) -> str:
     """Return the condition, if it is one that can be judged row by row.
@@ -44,6 +52,15 @@ def check_condition(condition: str) -> str:
     for why, functions in _UNFIT.items():
         for function in called.intersection(functions):
             raise ValueError(f"a condition without {function}(), which {why}")
+    for name in (column.this for column in tree.find_all(exp.Column) if not column.table):
+        if name.name.lower() in _BARE and not name.quoted:
+            raise ValueError(f"a condition without {name.name}: a column of that name goes in backticks")
+    for text in tree.find_all(exp.Literal):
+        if text.is_string and _TODAY.match(text.name):
+            raise ValueError(
+                f"a condition without '{text.name}', a time that depends on when it is asked: where it is a text, "
+                f"RLIKE '^{text.name}$'"
+            )
     return condition
 
 

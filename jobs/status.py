@@ -78,6 +78,9 @@ def show(status: Status, out: TextIO) -> None:
             if table.begins_at_position is not None:
                 begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
                 console.print(Text(begins, "yellow"))
+            if table.built_otherwise is not None:
+                otherwise = f"{table.table}: its next cut holds: {table.built_otherwise}"
+                console.print(Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow"))
             if table.degraded:
                 left_out = positions(table.skipped_positions)
                 console.print(Text(f"{table.table}: degraded until a snapshot: went on without {left_out}", "yellow"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
 from conf.errors import PositionGap
@@ -19,7 +20,7 @@ from pipelines.beginnings import begins_at
 from pipelines.beside import beside_opened
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, app_id, last_cuts
+from pipelines.cuts import CutRow, app_id, built_otherwise, last_cuts, newest_note
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, connection_marks
 from pipelines.places import Place, Places
@@ -109,6 +110,9 @@ class TableStatus(_Report):
     begins_at_position: int | None = None
     """Position from which on the table has what landed: it was added when older frames had been dropped, and no
     snapshot makes up for them. Null when it lacks nothing."""
+    built_otherwise: str | None = None
+    """Which setting says something else today than when the table was built: its next cut holds, or, without a history,
+    waits for a snapshot that makes it right. Null when none does."""
 
 
 class ReceiverState(StrEnum):
@@ -166,6 +170,7 @@ class Built:
         quarantined: The newest event of each quarantined position, by position.
         versions: In its history.
         begins_at: `pipelines.beginnings.begins_at`.
+        otherwise: `TableStatus.built_otherwise`.
     """
 
     exists: bool = False
@@ -177,6 +182,7 @@ class Built:
     tombstones: int | None = None
     aside: int | None = 0
     begins_at: int = 0
+    otherwise: str | None = None
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
@@ -227,7 +233,15 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
             tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
             aside=0 if aside is None else count_rows(aside),
             begins_at=begins,
+            otherwise=_otherwise(places, connector, feed, table, opened),
         )
+
+
+def _otherwise(places: Places, connector: Connector, feed: Feed, table: str, opened: DeltaTable) -> str | None:
+    settings, note = feed.tables[table], newest_note(opened)
+    if settings.keeps_history and note is not None and note.history is None:
+        return "it is to keep a history, and was built without"
+    return built_otherwise(places, connector, feed, table, settings.keys)
 
 
 def _rows_at(place: Place) -> int | None:
@@ -263,6 +277,7 @@ def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: d
         tombstones=built.tombstones,
         begins_at_position=built.begins_at or None,
         rows_aside=built.aside,
+        built_otherwise=built.otherwise,
     )
 
 

@@ -42,7 +42,7 @@ from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
 from transforms.merge import OP, POSITION, Recorded, create_empty
-from transforms.sql import has_order, quoted
+from transforms.sql import has_order, path_table, quoted
 from transforms.ties import merge_rows, rank_sql, winners
 from transforms.tombstones import bury, last_truncate, not_buried
 from transforms.tombstones import read as read_tombstones
@@ -51,6 +51,10 @@ _OTHERS = (
     "the table has rows, and was made by others or with other parameters: stored_as_scd_type, ignore_null_updates and "
     "tracked columns cannot come or go"
 )
+
+_CONSTRAINT = "delta.constraints."
+_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+"""In the metadata of a column whose texts may not be longer than it says."""
 
 
 def apply_changes(
@@ -79,7 +83,8 @@ def apply_changes(
 
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
     tracked columns the table would have rows of both, and not every such change is noticed. A table may be made before,
-    with the columns or none and without rows, for the sake of its properties. What is beside it is part of it.
+    with the columns or none and without rows, for the sake of its properties, which are no constraints. What is beside
+    it is part of it. New columns are added; a batch that lacks one is refused: let it have NULL there.
 
     Args:
         source: One row per change, with the key, the columns sent and whatever tells deletes and order.
@@ -214,7 +219,10 @@ class _Batch:
 
 
 def _check_made(batch: _Batch) -> None:
-    """Refuse a table that was made by others, or with parameters that have other columns or other tables beside it."""
+    """Refuse a table that was made by others, or with parameters that have other columns or other tables beside it.
+
+    And one that may refuse rows: the tables beside it have them by then.
+    """
     session, parameters = batch.changes.sparkSession, batch.parameters
     beside = [batch.tombstones, batch.log]
     own, other = reversed(beside) if parameters.needs_all_changes else beside
@@ -223,8 +231,14 @@ def _check_made(batch: _Batch) -> None:
     if not _exists(session, batch.path):
         return
     ours = {START, END} if parameters.scd_type == 2 else {POSITION}
-    if not (ours <= {*batch.read().columns} and _exists(session, own)) and not batch.read().isEmpty():
+    table = batch.read()
+    if not (ours <= {*table.columns} and _exists(session, own)) and not table.isEmpty():
         raise ValueError(_OTHERS)
+    properties = [line.key for line in session.sql(f"SHOW TBLPROPERTIES {path_table(batch.path)}").collect()]
+    strict = [name for name in properties if name.startswith(_CONSTRAINT)]
+    strict += [field.name for field in table.schema if not field.nullable or _LENGTH in field.metadata]
+    if strict:
+        raise ValueError(f"the table has a constraint, {strict[0]}: leave rows it would refuse out of the source")
 
 
 def _fitted(batch: _Batch, *moments: str) -> _Batch:
@@ -303,6 +317,7 @@ def _remake_rows(batch: _Batch) -> None:
         history=parameters.scd_type == 2,
         truncates=parameters.truncates is not None,
     )
+    batch = _fitted(batch, *([START, END] if making.history else [POSITION]))
     remember(batch.changes, batch.log, making=making, recorded=batch.beside("changes"), settled=batch.settled)
     remake(batch.changes, batch.log, batch.path, making=making, recorded=batch.recorded)
 

@@ -80,15 +80,13 @@ def remake(changes: DataFrame, log: str, path: str, *, making: Making, recorded:
     Args:
         changes: As `remember` took them.
         log: Path or URL of the side table.
-        path: Path or URL of the table, which is made where there is none.
+        path: Path or URL of the table, which has the columns of ``row``.
     """
     changes = as_stored(changes, log, LOG_SEQUENCE)
     session, key = changes.sparkSession, struct_type(changes, "key")
     own = [START, END] if making.history else [POSITION]
     moment = changes.schema["sequence"].dataType
     columns = T.StructType([*struct_type(changes, "row"), *(T.StructField(name, moment) for name in own)])
-    create_empty(session, columns, path)
-    follow_columns(session, path, columns, table=recorded.app_id)
     stored = session.read.format("delta").load(path)
     before = stored.select(as_struct(key).alias("key"), F.col(own[0]).alias("at"), as_struct(columns).alias("row"))
     keys = changes.select("key")

@@ -134,6 +134,7 @@ def test_the_keys_for_scripts_stay():
         "tombstones",
         "rows_aside",
         "begins_at_position",
+        "built_otherwise",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [

@@ -178,6 +178,21 @@ def test_a_new_column_of_a_partial_source_waits_for_a_snapshot(spark: SparkSessi
         ),
         (
             ToldTable,
+            {"expect": {"r": {"condition": "b <= timestamp'now'", "action": "warn"}}},
+            "without 'now', a time that depends on when",
+        ),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "b < ' Tomorrow CET'", "action": "warn"}}},
+            "without ' Tomorrow CET', a time that depends",
+        ),
+        (
+            ToldTable,
+            {"expect": {"r": {"condition": "a = user", "action": "warn"}}},
+            "without user: a column of that name goes in backticks",
+        ),
+        (
+            ToldTable,
             {"expect": {"r": {"condition": "explode(array(true))", "action": "warn"}}},
             "which is not of one row",
         ),
@@ -196,3 +211,10 @@ def test_rules_that_cannot_be_kept_are_no_settings(
 ) -> None:
     with pytest.raises(ValidationError, match=why):
         model.model_validate({"source": "T", **settings})
+
+
+@pytest.mark.parametrize("condition", ["`user` <> 'x'", "a RLIKE '^today$'", "a <> 'nowhere'", "b > date'2020-01-01'"])
+def test_what_only_looks_like_a_time_is_a_condition(condition: str) -> None:
+    rules = {"r": {"condition": condition, "action": "warn"}}
+
+    assert ToldTable.model_validate({"source": "T", "expect": rules}).expect["r"].condition == condition

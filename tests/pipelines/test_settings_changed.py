@@ -21,7 +21,7 @@ from connectors.sqlitecloud.options import SqliteCloudTable
 from pipelines.cuts import CommitNote, newest_note
 from pipelines.rebuild import Rebuild
 from pipelines.row_settings import differing
-from pipelines.status import read_status
+from pipelines.status import TableStatus, read_status
 from pipelines.store import open_table
 from pipelines.swap import Live
 from pipelines.verify import Verdict, verify_history, verify_table
@@ -71,6 +71,11 @@ class Market:
         found = [proof(self.built.places, CONNECTOR, self.built.feed, "t").verdict for proof in proofs]
         return set(found) == {Verdict.EQUAL}
 
+    def status(self) -> TableStatus:
+        """Read how the table stands."""
+        (found,) = read_status(self.built.places, CONNECTOR, self.built.feed, now=datetime.now(UTC)).tables
+        return found
+
     @property
     def table(self) -> DeephavenTable:
         found = self.built.feed.tables["t"]
@@ -91,7 +96,7 @@ def test_other_keys_hold_a_table_until_it_is_rebuilt(market: Market) -> None:
         == "t: keys is Sym, the table was built with _row_key: put that back, or run silverfold rebuild market t"
     )
     assert market.rows() == {"AAPL": 10, "IBM": 20, "MSFT": 20}
-    status = read_status(market.built.places, CONNECTOR, market.built.feed, now=datetime.now(UTC))
+    status = market.status()
     assert status.tables[0].fault is not None
 
     running = market.built.start()
@@ -137,6 +142,25 @@ def test_keys_that_are_named_or_not_are_the_same_keys(market: Market) -> None:
     market.change(keys=("Sym",), expect=SMALL)
     assert market.update(1, 500) is None
     assert (market.rows(), market.is_equal()) == ({"IBM": 20, "MSFT": 20}, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"keys": ("Sym",)}, "keys is Sym, the table was built with _row_key"),
+        ({"stored_as_scd_type": 2}, "it is to keep a history, and was built without"),
+    ],
+)
+def test_status_says_that_settings_will_hold_a_table_though_nothing_comes(
+    market: Market, settings: dict[str, Any], said: str
+) -> None:
+    assert market.status().built_otherwise is None
+    market.change(**settings)
+    assert market.built.build() == {}
+
+    assert market.status().built_otherwise == said
+    market.rebuild()
+    assert market.status().built_otherwise is None
 
 
 @pytest.mark.nightly

@@ -352,6 +352,36 @@ def test_a_table_of_others_is_taken_only_without_rows(spark: SparkSession, tmp_p
     assert [row[:4] for row in table(spark, path).collect()] == [(1, "Ann", "Oslo", 1)]
 
 
+@pytest.mark.parametrize(
+    "columns", ["id INT NOT NULL, name STRING, city STRING", "id INT, name VARCHAR(9), city STRING"]
+)
+def test_a_table_that_could_refuse_rows_is_refused_itself(spark: SparkSession, tmp_path: Path, columns: str) -> None:
+    path = tmp_path / "users"
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta").collect()
+    with pytest.raises(ValueError, match="the table has a constraint"):
+        apply(spark, path, 1, (1, "Ann", "Rome", "U", 1))
+
+    assert [each.name for each in tmp_path.iterdir()] == ["users"]
+
+
+def test_a_table_gets_no_constraint_later(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1))
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT known CHECK (name <> 'X')").collect()
+
+    with pytest.raises(ValueError, match=r"the table has a constraint, delta\.constraints\.known"):
+        apply(spark, path, 2, (1, "X", "Rome", "U", 2))
+
+
+def test_a_batch_refused_by_the_columns_of_its_table_is_not_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT, city STRING, x INT) USING delta").collect()
+    with pytest.raises(SchemaDrift, match="the source lacks column x now"):
+        apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=True)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["users"]
+
+
 @pytest.mark.parametrize("partial", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_table_is_not_continued_with_parameters_it_was_not_made_with(
     spark: SparkSession, tmp_path: Path, partial: bool
