@@ -78,8 +78,9 @@ def apply_changes(
 
     Safe to repeat with the same ``recorded``: what is applied is not applied again. Changes may come late, twice and in
     any order, within one call and over many: of each key the largest ``sequence_by`` wins. Two changes of a key should
-    not have the same; if they do, one wins as a whole: an upsert over a delete or truncate, then the row with fewer
-    NULLs, then the larger row, its columns compared in the order of their names in small letters, NULL least.
+    not have the same; if they do, one wins as a whole: an upsert over a delete, then the row with fewer NULLs, then the
+    larger row, its columns compared in the order of their names in small letters, NULL least. An upsert with the
+    ``sequence_by`` of a truncate stands, but what the truncate deletes does not complete it.
 
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
     tracked columns the table would have rows of both, and not every such change is noticed. A table may be made before,

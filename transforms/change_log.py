@@ -6,10 +6,11 @@ side table, ``<path>__changes``, and all rows of a key are made again from them 
 
     the table's columns   as sent; all NULL but the key for a delete
     __OP                  update, delete, or snapshot: what all older changes of the key came to
-    __SEQUENCE            the change's sequence; one change per key and sequence (`transforms.ties`)
+    __SEQUENCE            the change's sequence
 
-A delete without key is a truncate: it deletes all rows up to it. Once nothing older than some sequence can come, all
-that is older comes to one snapshot per key that has a row, none for the others. The side table is written first; the
+A change that comes twice is there twice: of those with one key and sequence one counts (`transforms.ties`). A delete
+without key is a truncate: it deletes all rows up to it. Once nothing older than some sequence can come, all that is
+older comes to one snapshot per key that has a row, none for the others. The side table is written first; the
 table's rows depend on it alone, so a process may die between the two.
 """
 
@@ -26,9 +27,9 @@ from pyspark.sql import types as T
 from transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type, typed_as
 from transforms.evolve import follow_columns
 from transforms.history import END, START
-from transforms.merge import POSITION, Recorded, create_empty
+from transforms.merge import POSITION, Recorded, append, create_empty
 from transforms.sql import quoted
-from transforms.ties import comparable, differs_sql, merge_rows, rank_sql
+from transforms.ties import comparable, differs_sql, merge_rows, rank, rank_sql
 
 LOG_OP, LOG_SEQUENCE = "__OP", "__SEQUENCE"
 
@@ -64,9 +65,12 @@ def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorde
     changes = as_stored(changes, path, LOG_SEQUENCE)
     row, key = struct_type(changes, "row"), struct_type(changes, "key").names
     lines = changes.select("key", "sequence", _line(row, key))
+    if settled is None:
+        append(lines.select("row.*"), path, recorded=recorded)
+        return
     known = _remembered(changes.sparkSession, path, like=changes)
     merge_rows(
-        lines.withColumn("op", F.lit(UPDATE)) if settled is None else _condensed(lines, known, making, settled),
+        _condensed(lines, known, making, settled),
         path,
         identity=[*key, LOG_SEQUENCE],
         wins=_wins(row),
@@ -160,7 +164,11 @@ def _at_keys(changes: DataFrame, keys: DataFrame, making: Making) -> DataFrame:
 
 
 def _living(changes: DataFrame, making: Making) -> DataFrame:
-    """Return the changes that count: none older than their key's snapshot or the last truncate."""
+    """Return the changes that count: one of a sequence, none older than their key's snapshot or the last truncate."""
+    wins = F.struct(F.col("op") == SNAPSHOT, F.col("op") != DELETE, rank(struct_type(changes, "row"), "row"))
+    following = F.lead("sequence").over(Window.partitionBy("key").orderBy("sequence", wins))
+    last = changes.withColumn("following", following).where(~F.col("sequence").eqNullSafe(F.col("following")))
+    changes = last.drop("following")
     began = F.max(F.when(F.col("op") == SNAPSHOT, F.col("sequence"))).over(Window.partitionBy("key"))
     newer = changes.withColumn("began", began).where("began IS NULL OR sequence >= began").drop("began")
     if not making.truncates:

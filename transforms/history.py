@@ -113,7 +113,7 @@ def keep_history(
         buried = [] if tombstones is None else [_buried(tombstones, events)]
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
-        versions = _versions(one_each, row, upsert=upsert).select(*_flat(key, row), START, END)
+        versions = _versions(one_each, row, upsert=upsert, moves=moves).select(*_flat(key, row), START, END)
         versions, options = (at_hand(versions), options) if few else (versions, {})
         _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded, options=options)
 
@@ -277,14 +277,15 @@ def _one_per_moment(events: DataFrame, row: T.StructType, *, by_sequence: bool) 
     """
     contest = [F.col("present").isNull(), rank(row, "row")] if by_sequence else []
     best = F.struct(F.col("op") != DELETE, *contest, "known")
-    ranked = Window.partitionBy("key", "moment").orderBy(best.desc())
-    return events.withColumn("rank", F.row_number().over(ranked)).where("rank = 1")
+    following = F.lead("moment").over(Window.partitionBy("key").orderBy("moment", best))
+    return events.withColumn("following", following).where(~F.col("following").eqNullSafe(F.col("moment")))
 
 
-def _versions(events: DataFrame, row: T.StructType, *, upsert: bool) -> DataFrame:
+def _versions(events: DataFrame, row: T.StructType, *, upsert: bool, moves: bool) -> DataFrame:
     """Complete each row from its past, and end each version where the next event of its key begins."""
     key = struct_type(events, "key")
-    past = Window.partitionBy("line").orderBy("moment").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    line = Window.partitionBy("line" if moves else "key").orderBy("moment")
+    past = line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     reset, present = F.col("op").isin(*_RESETS), F.col("present")
     last_reset = F.last(F.when(reset, F.col("op")), ignorenulls=True).over(past)
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from transforms.changes import DELETE, as_struct, struct_type
 from transforms.evolve import follow_columns
-from transforms.merge import OP, POSITION, SOURCE, Recorded, create_empty, run_once, same_key
+from transforms.merge import OP, POSITION, SOURCE, Recorded, append, create_empty, run_once, same_key
 from transforms.sql import path_table, quoted
 
 
@@ -38,14 +38,18 @@ def bury(
         net: At most one row per key; with ``every`` any number.
         settled: A condition in SQL on the tombstone ``t``: it can go. What it says must already hold for everything
             the target has applied *before* this cut, or a cut that is repeated would miss tombstones it needs.
-        every: Keep a tombstone for each delete of a key, as a history needs, not for the newest only.
+        every: Keep a tombstone for each delete of a key, as a history needs, not for the newest only. One that comes
+            twice is there twice, until something is settled.
     """
     kind = StructType([net.schema[name] for name in (*keys, POSITION)])
+    deletes = net.where(F.col(OP) == DELETE).select(*map(quoted, kind.names))
     create_empty(net.sparkSession, kind, path)
     follow_columns(net.sparkSession, path, kind, table=recorded.app_id)
+    if every and settled is None:
+        append(deletes, path, recorded=recorded)
+        return
     names = ", ".join(quoted(name) for name in kind.names)
     values = ", ".join(f"s.{quoted(name)}" for name in kind.names)
-    deletes = net.where(F.col(OP) == DELETE).select(*map(quoted, kind.names))
     moves_up = f"WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN UPDATE SET t.{POSITION} = s.{POSITION}"
     forget = f"WHEN NOT MATCHED BY SOURCE AND ({settled}) THEN DELETE" if settled else ""
     run_once(
