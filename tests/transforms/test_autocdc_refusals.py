@@ -1,0 +1,167 @@
+"""What AUTO CDC refuses: before the table is touched, so that a batch put right can follow under the same number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from conf.errors import NullKey, SchemaDrift, UnusableKey
+from pipelines.spark import own_session
+from tests.transforms.test_autocdc import apply, assert_table, table
+from transforms.autocdc import apply_changes
+from transforms.merge import Recorded
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ((None, "Ann", "Rome", "U", 1), {}),
+        ((1, "Ann", "Rome", "U", None), {}),
+        ((1, "Ann", "Rome", "D", None), {"stored_as_scd_type": 2}),
+        ((1, "Ann", None, "U", 1), {"sequence_by": lambda: F.struct("seq", "city")}),
+        ((None, "Ann", "Rome", "U", 1), {"ignore_null_updates": True}),
+    ],
+)
+def test_keys_and_order_are_never_null_and_a_batch_that_says_so_leaves_nothing_behind(
+    spark: SparkSession, tmp_path: Path, row: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    with pytest.raises(NullKey):
+        apply(spark, tmp_path / "users", 1, row, **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"keys": []}, "keys is empty"),
+        ({"keys": ["nr"]}, "the source lacks nr"),
+        ({"keys": lambda: [F.upper("name")]}, "the source lacks "),
+        ({"column_list": ["name"]}, "column_list and except_column_list are both given"),
+        ({"stored_as_scd_type": 3}, "stored_as_scd_type is 3, neither 1 nor 2"),
+        ({"stored_as_scd_type": "2", "apply_as_truncates": "op = 'T'"}, "apply_as_truncates is for"),
+        ({"track_history_column_list": ["name"]}, "tracked columns are for stored_as_scd_type 2"),
+        ({"stored_as_scd_type": 2, "track_history_column_list": ["op"]}, "names op: no column of the table"),
+        (
+            {"stored_as_scd_type": 2, "track_history_column_list": [], "track_history_except_column_list": []},
+            "track_history_column_list and track_history_except_column_list are both given",
+        ),
+        ({"keys": ["id", "ID"]}, "keys is empty, or names a column twice"),
+        ({"apply_as_deletes": "op"}, "apply_as_deletes is string, not a condition"),
+        ({"recorded": Recorded("users", 1 << 63)}, "recorded is .*: it names whose batch this is"),
+        ({"recorded": Recorded("", 1)}, "recorded is .*: it names whose batch this is"),
+        ({"sequence_by": lambda: F.create_map(F.lit(1), "seq")}, "sequence_by is map<int,bigint>, which has no order"),
+    ],
+)
+def test_wrong_parameters_are_named(spark: SparkSession, tmp_path: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keys": "id"},
+        {"keys": [1]},
+        {"sequence_by": 1},
+        {"apply_as_deletes": True},
+        {"apply_as_truncates": 0},
+        {"column_list": "name", "except_column_list": None},
+        {"stored_as_scd_type": 2.0},
+        {"stored_as_scd_type": True},
+        {"ignore_null_updates": "yes"},
+        {"recorded": ("users", 1)},
+        {"settled": 5},
+    ],
+)
+def test_parameters_of_wrong_types_are_refused_as_spark_does(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with pytest.raises(PySparkTypeError, match="NOT_EXPECTED_TYPE"):
+        apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), **options)
+
+
+def test_what_is_settled_is_understood_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), settled="t.seq < 1")
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_with_a_slash_behind_it_names_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, None, None, "D", 5))
+    apply(spark, f"{path}/", 2, (1, "Ann", "Rome", "U", 3), (2, "Bob", "Bern", "U", 1))
+
+    assert_table(spark, path, (2, "Bob", "Bern", 1))
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_a_table_of_others_is_taken_only_without_rows(spark: SparkSession, tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "users"
+    made = spark.createDataFrame([(1, "Ann", "Rome")], "id int, name string, city string")
+    made.write.format("delta").save(str(path))
+    with pytest.raises(ValueError, match="made by others or with other parameters"):
+        apply(spark, path, 1, (1, "Ann", "Oslo", "U", 1), stored_as_scd_type=kind)
+    assert table(spark, path).count() == 1
+    made.limit(0).write.format("delta").mode("overwrite").save(str(path))
+    apply(spark, path, 1, (1, "Ann", "Oslo", "U", 1), stored_as_scd_type=kind)
+
+    assert [row[:4] for row in table(spark, path).collect()] == [(1, "Ann", "Oslo", 1)]
+
+
+@pytest.mark.parametrize(
+    "columns", ["id INT NOT NULL, name STRING, city STRING", "id INT, name VARCHAR(9), city STRING"]
+)
+def test_a_table_that_could_refuse_rows_is_refused_itself(spark: SparkSession, tmp_path: Path, columns: str) -> None:
+    path = tmp_path / "users"
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta").collect()
+    with pytest.raises(ValueError, match="the table has a constraint"):
+        apply(spark, path, 1, (1, "Ann", "Rome", "U", 1))
+
+    assert [each.name for each in tmp_path.iterdir()] == ["users"]
+
+
+def test_a_table_gets_no_constraint_later(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1))
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT known CHECK (name <> 'X')").collect()
+
+    with pytest.raises(ValueError, match=r"the table has a constraint, delta\.constraints\.known"):
+        apply(spark, path, 2, (1, "X", "Rome", "U", 2))
+
+
+def test_a_batch_refused_by_the_columns_of_its_table_is_not_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT, city STRING, x INT) USING delta").collect()
+    with pytest.raises(SchemaDrift, match="the source lacks column x now"):
+        apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=True)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["users"]
+
+
+@pytest.mark.parametrize("partial", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_table_is_not_continued_with_parameters_it_was_not_made_with(
+    spark: SparkSession, tmp_path: Path, partial: bool
+) -> None:
+    path = tmp_path / "users"
+    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=partial)
+
+    with pytest.raises(ValueError, match="made by others or with other parameters"):
+        apply(spark, path, 2, (1, None, "Oslo", "U", 2), ignore_null_updates=not partial)
+
+
+def test_a_column_called_as_one_of_deltas_own_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    source = own_session(spark).sql("SELECT 1 AS id, 2 AS _metadata, 1 AS seq")
+    with pytest.raises(SchemaDrift, match="_metadata, which is a name of Delta's"):
+        apply_changes(source, str(tmp_path / "t"), keys=["id"], sequence_by="seq", recorded=Recorded("t", 0))
+
+
+def test_a_float_is_no_key(spark: SparkSession, tmp_path: Path) -> None:
+    source = own_session(spark).range(1).select(F.col("id").cast("double").alias("id"), F.lit(1).alias("seq"))
+    with pytest.raises(UnusableKey, match="id is double"):
+        apply_changes(source, str(tmp_path / "t"), keys=["id"], sequence_by="seq", recorded=Recorded("t", 1))
