@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from conf.names import folded
 
 _DIALECT = "spark"
 
@@ -55,13 +58,29 @@ def check_condition(condition: str) -> str:
     for name in (column.this for column in tree.find_all(exp.Column) if not column.table):
         if name.name.lower() in _BARE and not name.quoted:
             raise ValueError(f"a condition without {name.name}: a column of that name goes in backticks")
-    for text in tree.find_all(exp.Literal):
-        if text.is_string and _TODAY.match(text.name):
+    for text in map(_text, tree.find_all(exp.Literal, exp.RawString, exp.Concat, exp.DPipe)):
+        if _TODAY.match(text):
             raise ValueError(
-                f"a condition without '{text.name}', a time that depends on when it is asked: where it is a text, "
-                f"RLIKE '^{text.name}$'"
+                f"a condition without '{text}', a time that depends on when it is asked: where it is a text, "
+                f"RLIKE '^{text}$'"
             )
     return condition
+
+
+def functions_for_columns(condition: str, columns: Iterable[str]) -> list[str]:
+    """Return what a condition names in backticks that would be a function of Spark, for want of a column, unfit here.
+
+    Args:
+        columns: Those of the rows to be judged.
+    """
+    names = {column.name.lower() for column in sqlglot.parse_one(condition, dialect=_DIALECT).find_all(exp.Column)}
+    return sorted(names & _BARE - set(map(folded, columns)))
+
+
+def _text(part: exp.Expression) -> str:
+    """Return the text that literals are put together to; of what is more than literals, some text."""
+    literals = (part,) if isinstance(part, exp.Literal | exp.RawString) else part.find_all(exp.Literal, exp.RawString)
+    return "".join(literal.name for literal in literals if not literal.is_number)
 
 
 def _name(function: exp.Func) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructType
 
+from conf.conditions import functions_for_columns
 from conf.errors import UnusableExpectation
 from transforms.changes import struct_type
 
@@ -52,6 +53,8 @@ def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *
             raise UnusableExpectation(
                 f"rule {rule.name}: {error.getCondition()} {what}".rstrip(), table=table
             ) from error
+        for function in functions_for_columns(rule.condition, row.names):
+            raise UnusableExpectation(f"rule {rule.name}: there is no column {function}", table=table)
         if not isinstance(kind, BooleanType):
             raise UnusableExpectation(f"rule {rule.name}: {kind.simpleString()} is no condition", table=table)
 
