@@ -14,7 +14,7 @@ table. What late changes need is in a table beside it:
 =====================  =========================================================================================
 ``<path>__tombstones``  deletes: the newest of each key for type 1, all for type 2 (`transforms.tombstones`)
 ``<path>__changes``     instead, with ``ignore_null_updates`` or tracked columns: all changes as they were sent,
-                       above ``settled``; below it one row a key (`transforms.change_log`)
+                       above ``settled``; below it what they come to (`transforms.change_log`)
 =====================  =========================================================================================
 
 One thing differs: without tracked columns every change begins a version of type 2, also one that changes nothing.
