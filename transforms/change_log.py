@@ -10,8 +10,8 @@ side table, ``<path>__changes``, and all rows of a key are made again from them 
 
 A change that comes twice is there twice: of those with one key and sequence one counts (`transforms.ties`). A delete
 without key is a truncate: it deletes all rows up to it. Once nothing older than some sequence can come, all that is
-older comes to one snapshot per key that has a row (copies of one change to copies), none for the others. The side table is written first; the
-table's rows depend on it alone, so a process may die between the two.
+older comes to one snapshot per key that has a row (copies of a change to copies), none for the others. The side table
+is written first; the table's rows depend on it alone, so a process may die between the two.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ on when they came, or splits of the same changes into batches would differ:
    letters, NULL least.
 
 Texts compare by their bytes, -0.0 is less than 0.0, NaN greater than all, a map is compared by its entries in the order
-of its keys, a variant by its JSON and schema; so do those inside arrays, structs and maps. SQL tells no more of a variant:
-of two that are the same in both (0.1 as a decimal and as a double, in an array of several types) either may win.
+of its keys, a variant by its JSON and schema; so do those inside arrays, structs and maps. SQL tells no more of a
+variant: of two that are the same in both (0.1 as decimal and as double, in an array of several types) either may win.
 """
 
 from __future__ import annotations
