@@ -25,7 +25,7 @@ from pipelines.cuts import CommitNote, from_commit
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 from transforms.faults import named_errors
-from transforms.merge import USER_METADATA, allow_names, overwrite, plainly_typed, table_properties
+from transforms.merge import USER_METADATA, allow_columns, overwrite, plainly_typed, table_properties
 from transforms.sql import path_table
 
 _RECENT_COMMITS = 20
@@ -139,7 +139,7 @@ class _Unmoved:
 
 def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
     options = {"userMetadata": note.to_json(), "overwriteSchema": "true", **table_properties(rows.schema)}
-    allow_names(rows.sparkSession, live.place.url, rows.schema)
+    allow_columns(rows.sparkSession, live.place.url, rows.schema)
     if live.position < note.last_position:
         options |= {"txnAppId": live.app, "txnVersion": str(note.last_position)}
     if live.position >= 0:

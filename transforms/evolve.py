@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
 from conf.names import TAKEN, folded
-from transforms.merge import allow_names, overwrite
+from transforms.merge import allow_columns, overwrite
 from transforms.sql import path_table, quoted, type_text
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -105,7 +105,7 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
 
 def follow(session: SparkSession, path: str, drifted: Drift) -> None:
     """Change the columns of the Delta table at a path or URL, in commits of their own. Safe to repeat."""
-    allow_names(session, path, drifted.columns)
+    allow_columns(session, path, drifted.columns)
     if drifted.added:
         columns = ", ".join(f"{quoted(field.name)} {type_text(field.dataType)}" for field in drifted.added)
         session.sql(f"ALTER TABLE {path_table(path)} ADD COLUMNS ({columns})").collect()

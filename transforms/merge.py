@@ -18,7 +18,7 @@ from types import MappingProxyType
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from transforms.faults import named_errors
@@ -47,6 +47,9 @@ _PROPERTIES = {"delta.enableDeletionVectors": "true"}
 
 _MAPPED = {"delta.columnMapping.mode": "name"}
 """Columns have other names in files than in the table, which lets the table's have any character."""
+
+_NTZ = {"delta.feature.timestampNtz": "supported"}
+"""What a table needs that was made without timestamps without a zone, and is to have some."""
 
 _REFUSED = frozenset(" ,;{}()\n\t=")
 """What Delta lets no column's name have without."""
@@ -103,7 +106,7 @@ def merge(
         net: Net rows. Their session carries the commit's settings and must not be shared with other writers.
         target: The table as SQL names it (`path_table`), with ``_position`` and the net rows' columns but the new ones.
         keys: Columns that name a row. Never NULL, or the row would never be found again.
-        new: Columns that the target gets by this commit; rows that were there have NULL. `allow_names` comes first.
+        new: Columns that the target gets by this commit; rows that were there have NULL. `allow_columns` comes first.
         upsert: An update of a row that does not exist inserts it. Without, it does nothing.
         bounds: Smallest and largest value of key columns that are whole numbers, both inclusive: Delta skips files.
         options: Of the session while the statement runs, such as `AT_HAND` and `WHOLE_FILES`.
@@ -161,7 +164,7 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
     """Add rows to the Delta table at a path or URL, in one commit which makes the table where there is none.
 
     For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
-    Columns that the table lacks it gets by the same commit; `allow_names` comes first.
+    Columns that the table lacks it gets by the same commit; `allow_columns` comes first.
     """
     with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
         _append(rows, path, mergeSchema="true")
@@ -185,7 +188,7 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
     with ExitStack() as recording:
         if recorded is not None:
             recording.enter_context(named_errors(recorded.app_id))
-        allow_names(rows.sparkSession, path, rows.schema)
+        allow_columns(rows.sparkSession, path, rows.schema)
         if recorded is not None:
             recording.enter_context(_recording(rows.sparkSession, recorded))
         plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
@@ -193,26 +196,29 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
 
 def table_properties(columns: StructType) -> dict[str, str]:
     """Return with which properties a table of such columns is made."""
-    return {**_PROPERTIES, **(_MAPPED if any(_REFUSED.intersection(name) for name in _names(columns)) else {})}
+    return {**_PROPERTIES, **(_MAPPED if any(_REFUSED.intersection(name) for name, _ in _fields(columns)) else {})}
 
 
-def _names(kind: DataType) -> Iterator[str]:
-    """Yield the names of all fields, at any depth."""
+def _fields(kind: DataType) -> Iterator[tuple[str, DataType]]:
+    """Yield names and types of all fields, at any depth; elements, keys and values have no name."""
     match kind:
         case StructType():
-            for each in kind:
-                yield each.name
-                yield from _names(each.dataType)
+            inside = [(each.name, each.dataType) for each in kind]
         case ArrayType():
-            yield from _names(kind.elementType)
+            inside = [("", kind.elementType)]
         case MapType():
-            yield from _names(kind.keyType)
-            yield from _names(kind.valueType)
+            inside = [("", kind.keyType), ("", kind.valueType)]
+        case _:
+            inside = []
+    for name, each in inside:
+        yield name, each
+        yield from _fields(each)
 
 
-def allow_names(session: SparkSession, path: str, columns: StructType) -> None:
-    """Let the Delta table at a path or URL, if there is one, take columns of such names. Safe to repeat."""
-    wanted = table_properties(columns).items() - _PROPERTIES.items()
+def allow_columns(session: SparkSession, path: str, columns: StructType) -> None:
+    """Let the Delta table at a path or URL, if there is one, take columns of such names and types. Safe to repeat."""
+    has_ntz = any(isinstance(kind, TimestampNTZType) for _, kind in _fields(columns))
+    wanted = table_properties(columns).items() - _PROPERTIES.items() | (_NTZ.items() if has_ntz else set())
     if not wanted:
         return
     table = path_table(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -271,3 +272,23 @@ def test_columns_may_have_any_names_and_types(spark: SparkSession, tmp_path: Pat
     for partial in (False, True):
         (row,) = table(spark, tmp_path / str(partial)).collect()
         assert tuple(row) == (1, "x", "y", {"k": 1}, Row(p=1), 1, 1)
+
+
+@pytest.mark.parametrize("options", [{"ignore_null_updates": True}, {"stored_as_scd_type": 2}])
+def test_a_timestamp_without_a_zone_may_come_later(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    batches = [
+        "SELECT 1 AS id, DATE'2020-01-01' AS at, DATE'2020-01-01' AS seq",
+        "SELECT 1 AS id, TIMESTAMP_NTZ'2020-01-02 03:04:05' AS at, TIMESTAMP_NTZ'2020-01-02 00:00:00' AS seq",
+        "SELECT 1 AS id, DATE'2020-01-03' AS at, DATE'2020-01-03' AS seq, TIMESTAMP_NTZ'2020-01-02 03:04:05' AS more",
+    ]
+    for number, batch in enumerate(batches):
+        path, recorded = str(tmp_path / "t"), Recorded("t", number)
+        source = own_session(spark).sql(batch)
+        apply_changes(source, path, keys=["id"], sequence_by="seq", recorded=recorded, **options)
+
+    newest = table(spark, tmp_path / "t").orderBy("at").collect()[-1]
+    assert (newest["at"], newest["more"]) == (datetime(2020, 1, 3), datetime(2020, 1, 2, 3, 4, 5))
+    properties = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 't'}`").where("operation = 'SET TBLPROPERTIES'")
+    assert properties.count() == 1

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.spark import own_session
 from tests.support.commits import begin_log
-from transforms.merge import Recorded, allow_names, append, create_empty, merge, replace
+from transforms.merge import Recorded, allow_columns, append, create_empty, merge, replace
 from transforms.sql import path_table
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
@@ -121,7 +121,7 @@ def test_new_columns_come_in_the_commit_of_their_rows(spark: SparkSession, table
     ]
     path, session, before = log_of(table).table_uri, own_session(spark), log_of(table).version()
     net = session.createDataFrame(rows, wide)
-    allow_names(session, path, net.schema)
+    allow_columns(session, path, net.schema)
 
     merge(net, table, keys=["Sym"], recorded=Recorded(APP, 9), new=["t", "d.e, f"])
 
