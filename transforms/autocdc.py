@@ -35,7 +35,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.autocdc_parameters import Parameters, checked
-from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, remake, remember
+from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, log_columns, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, computed, struct_type
 from transforms.evolve import check_names, follow_columns
 from transforms.faults import NULL_KEY, named_errors
@@ -48,13 +48,11 @@ from transforms.tombstones import bury, last_truncate, not_buried
 from transforms.tombstones import read as read_tombstones
 
 _OTHERS = (
-    "the table has rows, and was made by others or with other parameters: stored_as_scd_type, ignore_null_updates and "
-    "tracked columns cannot come or go"
+    "the table was made by others or with other parameters: stored_as_scd_type, ignore_null_updates and tracked "
+    "columns cannot come or go"
 )
-
-_CONSTRAINT = "delta.constraints."
-_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
-"""In the metadata of a column whose texts may not be longer than it says."""
+_REFUSING = ("delta.constraints.", "delta.appendOnly")
+"""How properties begin by which a table may refuse a batch, when the table beside it has it."""
 
 
 def apply_changes(
@@ -83,9 +81,9 @@ def apply_changes(
     ``sequence_by`` of a truncate stands, but what the truncate deletes does not complete it.
 
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
-    tracked columns the table would have rows of both, and not every such change is noticed. A table may be made before,
-    with the columns or none and without rows, for the sake of its properties, which are no constraints. What is beside
-    it is part of it. New columns are added; a batch that lacks one is refused: let it have NULL there.
+    tracked columns the table would have rows of both, and not every such change is noticed. New columns are added; a
+    batch that lacks one is refused: let it have NULL there. What is beside the table is part of it. It may get
+    properties and clustering of its own, which a column's wider type takes away again, but no constraints.
 
     Args:
         source: One row per change, with the key, the columns sent and whatever tells deletes and order.
@@ -210,6 +208,16 @@ class _Batch:
         """Where changes are remembered as they were sent."""
         return f"{self.path}__changes"
 
+    @property
+    def side(self) -> str:
+        """Which of both there is."""
+        return self.log if self.parameters.needs_all_changes else self.tombstones
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The table's columns that have the type of ``sequence_by``."""
+        return (START, END) if self.parameters.scd_type == 2 else (POSITION,)
+
     def beside(self, name: str) -> Recorded:
         """Return what is recorded in a table beside the main one."""
         return Recorded(f"{self.recorded.app_id}/{name}", self.recorded.version, self.recorded.metadata)
@@ -222,44 +230,43 @@ class _Batch:
 def _check_made(batch: _Batch) -> None:
     """Refuse a table that was made by others, or with parameters that have other columns or other tables beside it.
 
-    And one that may refuse rows: the tables beside it have them by then.
+    And one that may refuse rows: the table beside it has them by then.
     """
-    session, parameters = batch.changes.sparkSession, batch.parameters
-    beside = [batch.tombstones, batch.log]
-    own, other = reversed(beside) if parameters.needs_all_changes else beside
-    if not _exists(session, own) and _exists(session, other):
+    session = batch.changes.sparkSession
+    other = batch.tombstones if batch.side == batch.log else batch.log
+    if _exists(session, other):
         raise ValueError(_OTHERS)
     if not _exists(session, batch.path):
         return
-    ours = {START, END} if parameters.scd_type == 2 else {POSITION}
     table = batch.read()
-    if not (ours <= {*table.columns} and _exists(session, own)) and not table.isEmpty():
+    if not {*batch.moments} <= {*table.columns} or not _exists(session, batch.side):
         raise ValueError(_OTHERS)
-    properties = [line.key for line in session.sql(f"SHOW TBLPROPERTIES {path_table(batch.path)}").collect()]
-    strict = [name for name in properties if name.startswith(_CONSTRAINT)]
-    strict += [field.name for field in table.schema if not field.nullable or _LENGTH in field.metadata]
+    properties = session.sql(f"SHOW TBLPROPERTIES {path_table(batch.path)}").collect()
+    strict = [line.key for line in properties if line.key.startswith(_REFUSING) and line.value != "false"]
+    strict += [field.name for field in table.schema if not field.nullable]
     if strict:
         raise ValueError(f"the table has a constraint, {strict[0]}: leave rows it would refuse out of the source")
 
 
-def _fitted(batch: _Batch, *moments: str) -> _Batch:
+def _fitted(batch: _Batch) -> _Batch:
     """Return the batch with the types of the table, which is there then, and has its columns.
 
-    To be asked for before anything of the batch is written: one that is refused is to leave nothing behind.
-
-    Args:
-        moments: Which of the table's columns have the type of ``sequence_by``.
+    To be asked for before anything of the batch is written: one that is refused is to leave nothing behind. The table
+    beside it is made first: where that is not, the table is somebody else's.
     """
-    row, moment = struct_type(batch.changes, "row"), batch.changes.schema["sequence"].dataType
-    session, columns = batch.changes.sparkSession, [*row, *(T.StructField(name, moment) for name in moments)]
-    create_empty(session, T.StructType(columns), batch.path)
-    follow_columns(session, batch.path, T.StructType(columns), table=batch.recorded.app_id)
-    return replace(batch, changes=as_stored(batch.changes, batch.path, moments[0]))
+    key, row = struct_type(batch.changes, "key"), struct_type(batch.changes, "row")
+    session, moment = batch.changes.sparkSession, batch.changes.schema["sequence"].dataType
+    columns = T.StructType([*row, *(T.StructField(name, moment) for name in batch.moments)])
+    deletes = T.StructType([*key, T.StructField(POSITION, moment)])
+    create_empty(session, log_columns(row, moment) if batch.side == batch.log else deletes, batch.side)
+    create_empty(session, columns, batch.path)
+    follow_columns(session, batch.path, columns, table=batch.recorded.app_id)
+    return replace(batch, changes=as_stored(batch.changes, batch.path, batch.moments[0]))
 
 
 def _update_rows(batch: _Batch) -> None:
     """Write rows of type 1 that are sent whole."""
-    batch = _fitted(batch, POSITION)
+    batch = _fitted(batch)
     tombstones = _buried(batch, every=False)
     row = struct_type(batch.changes, "row")
     truncates = batch.parameters.truncates is not None
@@ -288,7 +295,7 @@ def _truncated(batch: _Batch, newest: DataFrame, tombstones: DataFrame) -> DataF
 
 def _add_versions(batch: _Batch) -> None:
     """Write versions of type 2 of rows that are sent whole, where every change begins one."""
-    batch = _fitted(batch, START, END)
+    batch = _fitted(batch)
     keep_history(
         batch.changes.withColumns({"frame_seq": F.lit(0).cast("long"), "ordinal": F.lit(0)}),
         batch.path,
@@ -318,7 +325,7 @@ def _remake_rows(batch: _Batch) -> None:
         history=parameters.scd_type == 2,
         truncates=parameters.truncates is not None,
     )
-    batch = _fitted(batch, *([START, END] if making.history else [POSITION]))
+    batch = _fitted(batch)
     remember(batch.changes, batch.log, making=making, recorded=batch.beside("changes"), settled=batch.settled)
     remake(batch.changes, batch.log, batch.path, making=making, recorded=batch.recorded)
 

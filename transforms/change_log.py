@@ -51,6 +51,11 @@ class Making:
     truncates: bool = False
 
 
+def log_columns(row: T.StructType, moment: T.DataType) -> T.StructType:
+    """Return the columns of the side table of a table with such rows."""
+    return T.StructType([*row, T.StructField(LOG_OP, T.StringType()), T.StructField(LOG_SEQUENCE, moment)])
+
+
 def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorded, settled: str | None = None) -> None:
     """Add changes to the side table at a path or URL, made where there is none. One commit; safe to repeat.
 
@@ -58,8 +63,7 @@ def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorde
         changes: Columns ``key``, ``sequence``, ``op`` and ``row``; one per key and sequence.
         settled: As of `transforms.autocdc.apply_changes`.
     """
-    row, moment = struct_type(changes, "row"), changes.schema["sequence"].dataType
-    stored = T.StructType([*row, T.StructField(LOG_OP, T.StringType()), T.StructField(LOG_SEQUENCE, moment)])
+    stored = log_columns(struct_type(changes, "row"), changes.schema["sequence"].dataType)
     create_empty(changes.sparkSession, stored, path)
     follow_columns(changes.sparkSession, path, stored, table=recorded.app_id)
     changes = as_stored(changes, path, LOG_SEQUENCE)

@@ -3,7 +3,7 @@
 ==================  =================================================================================
 a new column        is added; rows that were there have NULL
 new fields inside   of a struct, or of the structs of an array, whose other fields are as they were: are added in place
-a wider type        the table is written anew with it, in one commit: any reader goes on reading it
+a wider type        the table is written anew with it, in one commit, without clustering: any reader goes on reading it
 a narrower type     the column stays as wide as it is
 anything else       stops the table: a column that is gone, or of a type that loses values
 ==================  =================================================================================

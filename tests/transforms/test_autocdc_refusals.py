@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from conf.errors import NullKey, SchemaDrift, UnusableKey
 from pipelines.spark import own_session
-from tests.transforms.test_autocdc import apply, assert_table, table
+from tests.transforms.test_autocdc import TABLE, apply, assert_table, table
 from transforms.autocdc import apply_changes
 from transforms.merge import Recorded
 
@@ -100,48 +100,47 @@ def test_a_path_with_a_slash_behind_it_names_the_same_table(spark: SparkSession,
     assert_table(spark, path, (2, "Bob", "Bern", 1))
 
 
-@pytest.mark.parametrize("kind", [1, 2])
-def test_a_table_of_others_is_taken_only_without_rows(spark: SparkSession, tmp_path: Path, kind: int) -> None:
+@pytest.mark.parametrize("options", [{}, {"stored_as_scd_type": 2}, {"ignore_null_updates": True}])
+@pytest.mark.parametrize("rows", [[(1, "Ann", "Rome", 1)], []])
+def test_a_table_of_others_is_refused(
+    spark: SparkSession, tmp_path: Path, rows: list[Any], options: dict[str, Any]
+) -> None:
     path = tmp_path / "users"
-    made = spark.createDataFrame([(1, "Ann", "Rome")], "id int, name string, city string")
-    made.write.format("delta").save(str(path))
+    spark.createDataFrame(rows, TABLE).write.format("delta").save(str(path))
     with pytest.raises(ValueError, match="made by others or with other parameters"):
-        apply(spark, path, 1, (1, "Ann", "Oslo", "U", 1), stored_as_scd_type=kind)
-    assert table(spark, path).count() == 1
-    made.limit(0).write.format("delta").mode("overwrite").save(str(path))
-    apply(spark, path, 1, (1, "Ann", "Oslo", "U", 1), stored_as_scd_type=kind)
+        apply(spark, path, 1, (1, "Ann", "Oslo", "U", 2), **options)
 
-    assert [row[:4] for row in table(spark, path).collect()] == [(1, "Ann", "Oslo", 1)]
+    assert [each.name for each in tmp_path.iterdir()] == ["users"]
 
 
 @pytest.mark.parametrize(
-    "columns", ["id INT NOT NULL, name STRING, city STRING", "id INT, name VARCHAR(9), city STRING"]
+    ("change", "named"),
+    [
+        ("ADD CONSTRAINT known CHECK (name <> 'X')", r"delta\.constraints\.known"),
+        ("SET TBLPROPERTIES ('delta.appendOnly' = 'true')", r"delta\.appendOnly"),
+    ],
 )
-def test_a_table_that_could_refuse_rows_is_refused_itself(spark: SparkSession, tmp_path: Path, columns: str) -> None:
-    path = tmp_path / "users"
-    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta").collect()
-    with pytest.raises(ValueError, match="the table has a constraint"):
-        apply(spark, path, 1, (1, "Ann", "Rome", "U", 1))
-
-    assert [each.name for each in tmp_path.iterdir()] == ["users"]
-
-
-def test_a_table_gets_no_constraint_later(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_gets_no_constraint_later(spark: SparkSession, tmp_path: Path, change: str, named: str) -> None:
     path = tmp_path / "users"
     apply(spark, path, 1, (1, "Ann", "Rome", "U", 1))
-    spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT known CHECK (name <> 'X')").collect()
+    spark.sql(f"ALTER TABLE delta.`{path}` {change}").collect()
 
-    with pytest.raises(ValueError, match=r"the table has a constraint, delta\.constraints\.known"):
+    with pytest.raises(ValueError, match=f"the table has a constraint, {named}"):
         apply(spark, path, 2, (1, "X", "Rome", "U", 2))
 
 
-def test_a_batch_refused_by_the_columns_of_its_table_is_not_remembered(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "beside"), [({"ignore_null_updates": True}, "changes"), ({"apply_as_deletes": "TRUE"}, "tombstones")]
+)
+def test_a_batch_refused_by_the_columns_of_its_table_is_not_remembered(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any], beside: str
+) -> None:
     path = tmp_path / "users"
-    spark.sql(f"CREATE TABLE delta.`{path}` (id INT, city STRING, x INT) USING delta").collect()
-    with pytest.raises(SchemaDrift, match="the source lacks column x now"):
-        apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=True)
+    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), **options)
+    with pytest.raises(SchemaDrift, match="the source lacks column city now"):
+        apply(spark, path, 2, (2, "Bob", "Bern", "U", 2), except_column_list=["op", "seq", "city"], **options)
 
-    assert [each.name for each in tmp_path.iterdir()] == ["users"]
+    assert [row["id"] for row in table(spark, tmp_path / f"users__{beside}").collect()] == [1]
 
 
 @pytest.mark.parametrize("partial", [False, pytest.param(True, marks=pytest.mark.nightly)])
