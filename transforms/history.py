@@ -26,10 +26,21 @@ from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
 from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, at_hand, cached, complete, struct_type, typed_as
-from transforms.evolve import check_names, follow_columns
+from transforms.evolve import check_names, drift, follow, with_columns
 from transforms.fold import fold
-from transforms.merge import POSITION, SOURCE, Recorded, create_empty, overwrite, run_once, same_key
-from transforms.moves import follow, resolve
+from transforms.merge import (
+    POSITION,
+    SOURCE,
+    Recorded,
+    create_empty,
+    merge_into,
+    overwrite,
+    plainly_typed,
+    run_once,
+    same_key,
+)
+from transforms.moves import follow as follow_moves
+from transforms.moves import resolve
 from transforms.sql import path_table, quoted
 from transforms.ties import comparable_sql, rank
 
@@ -95,8 +106,9 @@ def keep_history(
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     check_names(row, reserved=(START, END), table=recorded.app_id)
     schema = _schema(key, row, listed.schema[moments.column].dataType)
+    new: Sequence[str] = ()
     if before is None or not _has(before.schema, schema):
-        before = _opened(changes.sparkSession, path, schema, table=recorded.app_id)
+        before, new = _opened(changes.sparkSession, path, schema, recorded.app_id, evolves=not moments.by_sequence)
     listed = typed_as(listed, before.schema)
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     with ExitStack() as kept:
@@ -115,24 +127,35 @@ def keep_history(
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert, moves=moves).select(*_flat(key, row), START, END)
         versions, options = (at_hand(versions), options) if few else (versions, {})
-        _merge(versions, path, keys=key.names, replaces=moments.by_sequence, recorded=recorded, options=options)
+        by_sequence = moments.by_sequence
+        _merge(versions, path, keys=key.names, replaces=by_sequence, new=new, recorded=recorded, options=options)
 
 
-def _opened(session: SparkSession, path: str, schema: T.StructType, *, table: str) -> DataFrame:
-    """Return the history table, with every column of the schema; it is made where there is none.
+def _opened(
+    session: SparkSession, path: str, schema: T.StructType, table: str, *, evolves: bool
+) -> tuple[DataFrame, list[str]]:
+    """Return the history table, with every column of the schema, and which it lacks; it is made where there is none.
 
     It is read at a version: what the cut writes to it ends no cache of it. One without rows takes any columns: whoever
     made it may have died of a cut that went further.
+
+    Args:
+        evolves: It gets the columns it lacks by the cut's own commit, so that none is left behind by one that dies.
     """
     create_empty(session, schema, path)
+    stored = session.read.format("delta").load(path)
     try:
-        follow_columns(session, path, schema, table=table)
+        drifted = drift(stored.schema, schema, table=table)
     except SchemaDrift:
-        if not session.read.format("delta").load(path).isEmpty():
+        if not stored.isEmpty():
             raise
         overwrite(session.createDataFrame([], schema), path)
+        drifted = drift(schema, schema, table=table)
+    new = [field.name for field in drifted.added] if evolves else []
+    follow(session, path, drifted._replace(added=()) if evolves else drifted)
     newest = session.sql(f"DESCRIBE HISTORY {path_table(path)} LIMIT 1").collect()[0]["version"]
-    return session.read.format("delta").option("versionAsOf", newest).load(path)
+    rows = session.read.format("delta").option("versionAsOf", newest).load(path)
+    return with_columns(rows, drifted.columns), new
 
 
 def _has(have: T.StructType, want: T.StructType) -> bool:
@@ -172,7 +195,7 @@ def _events(
     if not moves:
         lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
         return _folded(lined, moment, upsert=upsert).withColumn("key", F.col("line.key")).transform(_event)
-    found = follow(changes, current, kept, upsert=upsert, notes_moments=True)
+    found = follow_moves(changes, current, kept, upsert=upsert, notes_moments=True)
     number = F.when(F.col("root").isNull(), F.col("number"))
     line = _line(number, F.col("root")).alias("line")
     others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment, upsert=upsert)
@@ -313,13 +336,15 @@ def _merge(
     *,
     keys: Sequence[str],
     replaces: bool,
+    new: Sequence[str],
     recorded: Recorded,
     options: Mapping[str, str],
 ) -> None:
     """Write the versions.
 
     Args:
-        replaces: A version that is there may have another row now.
+        replaces: A version that is there may have another row now; then none is new.
+        new: Columns that the history gets by this commit.
     """
     names = ", ".join(quoted(name) for name in versions.columns)
     values = ", ".join(f"s.{quoted(name)}" for name in versions.columns)
@@ -327,9 +352,9 @@ def _merge(
     differs = f"NOT ({comparable_sql(compared, 't')} <=> {comparable_sql(compared, 's')})"
     assignments = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in compared.names)
     run_once(
-        versions,
+        plainly_typed(versions) if new else versions,
         f"""
-        MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
+        {merge_into(path_table(path), new)} USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
         WHEN MATCHED AND {differs} THEN UPDATE SET {assignments}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
         """,

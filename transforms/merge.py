@@ -119,7 +119,7 @@ def merge(
     newer, partial = f"s.{POSITION} > t.{POSITION}", PRESENT in net.columns
     assignments = [f"{quoted(name)} = {_patched(name, partial=partial, new=name in new)}" for name in values]
     statement = f"""
-        {_merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)} AND {between(bounds, "t")}
+        {merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)} AND {between(bounds, "t")}
         WHEN MATCHED AND {newer} AND s.{OP} = '{DELETE}' THEN DELETE
         WHEN MATCHED AND {newer} THEN UPDATE SET {", ".join([*assignments, f"{POSITION} = s.{POSITION}"])}
         WHEN NOT MATCHED AND s.{OP} IN ({", ".join(map(repr, _beginning(upsert)))}) THEN {_insert(columns)}
@@ -149,7 +149,7 @@ def replace(
     run_once(
         plainly_typed(net) if new else net,
         f"""
-        {_merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)}
+        {merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)}
         WHEN MATCHED AND ({differs}) THEN
           UPDATE SET {", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in [*values, POSITION])}
         WHEN NOT MATCHED THEN {_insert(columns)}
@@ -299,10 +299,6 @@ def _table_columns(net: DataFrame) -> list[str]:
     return [name for name in net.columns if name not in (OP, POSITION, PRESENT)]
 
 
-def _merge_into(target: str, new: Collection[str]) -> str:
-    return f"MERGE {'WITH SCHEMA EVOLUTION ' if new else ''}INTO {target} AS t"
-
-
 def _beginning(upsert: bool) -> list[str]:
     """Return the changes that begin a row where there is none."""
     return [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
@@ -314,6 +310,11 @@ def _patched(name: str, *, partial: bool, new: bool) -> str:
         return f"s.{quoted(name)}"
     sent = f"s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, {literal(name)})"
     return f"IF({sent}, s.{quoted(name)}, {'NULL' if new else f't.{quoted(name)}'})"
+
+
+def merge_into(target: str, new: Collection[str]) -> str:
+    """Return how a MERGE begins that gives the target ``t`` new columns, if there are any."""
+    return f"MERGE {'WITH SCHEMA EVOLUTION ' if new else ''}INTO {target} AS t"
 
 
 def same_key(keys: Sequence[str]) -> str:

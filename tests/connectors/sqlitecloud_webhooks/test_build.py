@@ -29,7 +29,7 @@ from pipelines.held import Hold, quarantined, skip
 from pipelines.places import Places
 from pipelines.receiving import receive
 from pipelines.store import open_table
-from pipelines.verify import Verdict, verify_table
+from pipelines.verify import Verdict, verify_history, verify_table
 from pipelines.writer import BronzeWriter
 from tests.support.building_once import all_rows, build_once
 from tests.support.commits import dying_at_commit
@@ -131,6 +131,26 @@ def test_after_a_death_smaller_cuts_that_lack_a_new_column_go_on(
         {"AlbumId": 3, "Title": None, "Label": None},
     ]
     assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("commit", [0, 1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_a_type_that_was_set_wider_for_a_cut_that_died_can_be_set_back(
+    spark: SparkSession, warehouse: Path, commit: int
+) -> None:
+    def shop(kind: str) -> Feed:
+        types = {"AlbumId": "bigint", "Price": kind}
+        return feed(tables={"albums": table(types=types, stored_as_scd_type=2)})
+
+    places, narrow = Places(str(warehouse)), shop("decimal(8, 2)")
+    land(places, narrow, webhook("insert", AlbumId=1, Price=1))
+    assert build(spark, places, narrow) == {}
+    land(places, narrow, webhook("insert", AlbumId=2), webhook("update", AlbumId=1, Label="x"))
+    with pytest.raises(Died), dying_at_commit(commit, after=True):
+        run_once(started(spark, places, shop("decimal(20, 3)")))
+
+    assert run_once(started(spark, places, narrow, max_frames=1)) == {}
+    assert [(row["AlbumId"], row["Label"]) for row in silver(places, "albums")] == [(1, "x"), (2, None)]
+    assert verify_history(places, CONNECTOR, narrow, "albums").verdict is Verdict.EQUAL
 
 
 def test_a_builder_that_has_seen_less_than_another_is_not_held_by_columns_that_came_since(
