@@ -110,16 +110,32 @@ def compare(keys: Sequence[str], columns: Sequence[str], expected: Sequence[Row]
 
 
 def as_held(rows: Sequence[Row], schema: pa.Schema) -> list[Row]:
-    """Return the rows with numbers and days as columns of another width have them, where they have them exactly.
+    """Return the rows as columns of another width have them, where they have them exactly; nulls inside may be lacking.
 
-    A column stays as wide as it was once, and is not yet as wide as a setting says that has just been changed.
+    A column stays as wide as it was once, and is not yet as wide as a setting says that has just been changed; so is a
+    struct, which lacks its new fields until the next cut.
     """
     held = {field.name: _HELD[kind] for field in schema for kind in _HELD if kind(field.type)}
     scales = {field.name: field.type.scale for field in schema if pa.types.is_decimal(field.type)}
-    return [
-        {name: held[name](value, scales.get(name, 0)) if name in held else value for name, value in row.items()}
-        for row in rows
-    ]
+    nested = {field.name: field.type for field in schema if pa.types.is_nested(field.type)}
+
+    def as_column(name: str, value: Any) -> Any:
+        if name in nested:
+            return _without_lacking(value, nested[name])
+        return held[name](value, scales.get(name, 0)) if name in held else value
+
+    return [{name: as_column(name, value) for name, value in row.items()} for row in rows]
+
+
+def _without_lacking(value: Any, kind: pa.DataType) -> Any:
+    """Return a value without the fields that its column lacks, where they are null."""
+    if isinstance(value, list) and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return [_without_lacking(each, kind.value_type) for each in value]
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        have = {field.name: field.type for field in kind}
+        kept = {name: each for name, each in value.items() if name in have or each is not None}
+        return {name: _without_lacking(each, have[name]) if name in have else each for name, each in kept.items()}
+    return value
 
 
 def _as_decimal(value: Any, scale: int) -> Any:

@@ -134,3 +134,20 @@ def test_no_more_than_ten_differences_are_kept():
     result = compared([row(key) for key in range(50)], [row(key, 2.0) for key in range(50)])
 
     assert (result.cells, len(result.first), result.first[9]) == (50, 10, Cell((9,), "v", 1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        ({"a": 1, "x": None}, {"a": 1}),
+        ({"a": 1, "x": 2}, {"a": 1, "x": 2}),
+        ({"a": None}, {"a": None}),
+        ([{"a": 1, "x": None}, None], [{"a": 1}, None]),
+        (None, None),
+    ],
+)
+def test_a_field_inside_that_the_column_is_yet_to_get_is_null_there(value: Any, held: Any) -> None:
+    struct = pa.struct([("a", pa.int32())])
+    kind = pa.list_(struct) if isinstance(value, list) else struct
+
+    assert as_held([{"k": 1, "v": value}], pa.schema([("k", pa.int32()), ("v", kind)])) == [{"k": 1, "v": held}]
