@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 EXACT = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
     # INT96, the default, has nanoseconds: other readers take the year 9999 for 1816.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

@@ -25,6 +25,8 @@ def type_text(kind: T.DataType) -> str:
             return f"array<{type_text(kind.elementType)}>"
         case T.MapType():
             return f"map<{type_text(kind.keyType)}, {type_text(kind.valueType)}>"
+        case T.TimestampType():
+            return "timestamp_ltz"  # what "timestamp" is, a setting says
         case _:
             return kind.simpleString()
 

@@ -292,3 +292,23 @@ def test_a_timestamp_without_a_zone_may_come_later(
     assert (newest["at"], newest["more"]) == (datetime(2020, 1, 3), datetime(2020, 1, 2, 3, 4, 5))
     properties = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 't'}`").where("operation = 'SET TBLPROPERTIES'")
     assert properties.count() == 1
+
+
+def test_a_timestamp_is_one_whatever_the_session_calls_so(spark: SparkSession, tmp_path: Path) -> None:
+    session = own_session(spark)
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    first, wider = ("SELECT 1 AS id, {v} AS v, timestamp_millis(86400000) AS t, 1 AS seq", "2L")
+    more = ", array(timestamp_millis(86400000)) AS more"
+    for number, text in enumerate(
+        [first.format(v="1"), first.format(v=wider).replace(", 1 AS seq", ", 2 AS seq" + more)]
+    ):
+        recorded = Recorded("t", number)
+        apply_changes(session.sql(text), str(tmp_path / "t"), keys=["id"], sequence_by="seq", recorded=recorded)
+
+    found = table(spark, tmp_path / "t")
+    assert [found.schema[name].dataType.simpleString() for name in ("v", "t", "more")] == [
+        "bigint",
+        "timestamp",
+        "array<timestamp>",
+    ]
+    assert found.selectExpr("unix_seconds(t)", "unix_seconds(more[0])").collect() == [(86400, 86400)]
