@@ -107,6 +107,9 @@ NOT_TOLD = -1
 _LOST = -2
 """The same of rows that were kept aside in another way, and count no more: there is no such version."""
 
+_GENERATION = 1 << 48
+"""More than any position."""
+
 _TICK = timedelta(microseconds=1)
 
 _OVERLAP = 100
@@ -165,21 +168,34 @@ def tombstones_id(feed: str, table: str) -> str:
 
 def position_reached(places: Places, feed: str, table: str) -> int:
     """Return the position a silver table has reached, from its own log; -1 for none. Raises StoreUnavailable."""
-    return recorded_position(places.silver(feed, table), app_id(feed, table))
-
-
-def recorded_position(place: Place, app: str) -> int:
-    """Return the position that a table's log records under a ``txnAppId``; -1 for none. Raises StoreUnavailable."""
-    return position_in(open_table(place), app)
+    return position_in(open_table(places.silver(feed, table)), app_id(feed, table))
 
 
 def position_in(opened: DeltaTable | None, app: str) -> int:
     """Return the same of a table that is open; -1 where there is none. Raises StoreUnavailable."""
+    return from_record(recorded_in(opened, app))[0]
+
+
+def recorded_in(opened: DeltaTable | None, app: str) -> int:
+    """Return what a table's log records under a ``txnAppId`` (`to_record`); -1 for nothing. Raises StoreUnavailable."""
     if opened is None:
         return -1
     with naming_the_store(opened.table_uri):
         found = opened.transaction_version(app)
     return -1 if found is None else found
+
+
+def from_record(recorded: int) -> tuple[int, int]:
+    """Return position and generation of what a log records (`to_record`); of nothing -1 and 0."""
+    return (recorded % _GENERATION, recorded // _GENERATION) if recorded >= 0 else (-1, 0)
+
+
+def to_record(position: int, generation: int) -> int:
+    """Return the ``txnVersion`` that records a position in a table that was rebuilt so often: ``generation``.
+
+    It exceeds that of any cut that was begun before: Delta drops such a cut, whose rows were made from those gone.
+    """
+    return generation * _GENERATION + position
 
 
 def newest_note(opened: DeltaTable | None, *, until: int | None = None) -> CommitNote | None:

@@ -38,10 +38,11 @@ from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.cuts import (
     CommitNote,
     app_id,
+    from_record,
     newest_note,
     position_reached,
     read_cuts,
-    recorded_position,
+    recorded_in,
     restore,
 )
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
@@ -197,8 +198,8 @@ class Rebuild:
 
     def _attempt(self) -> Rebuilt:
         place, app = self._places.silver(self.feed.name, self.table), app_id(self.feed.name, self.table)
-        live = Live(place, app, recorded_position(place, app))
-        goal = live.position
+        live = Live(place, app, recorded_in(open_table(place), app))
+        goal, _ = from_record(live.recorded)
         if goal < self._floor():  # what led there was dropped while the table was not in the feed
             goal = -1
         if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:

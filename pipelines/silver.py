@@ -12,14 +12,14 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from conf.errors import PositionNotRecorded
+from conf.errors import Overtaken, PositionNotRecorded
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Target
 from pipelines.applying.write import apply_cut
-from pipelines.cuts import CommitNote, CutRow, from_commit
+from pipelines.cuts import CommitNote, CutRow, from_commit, from_record, recorded_in
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from transforms.faults import named_errors
@@ -111,18 +111,20 @@ class SilverTable:
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
         with named_errors(self.name):
-            apply_cut(self.target, frames, context, cut, survey)
-        return self._read_back(cut)
+            began = apply_cut(self.target, frames, context, cut, survey)
+        return self._read_back(cut, began)
 
     def settle(self) -> None:
         """Take back what was written beside the table by what never came to it. As `pipelines.applying.settle`."""
         with named_errors(self.name):
             settle(self.target)
 
-    def _read_back(self, cut: Cut) -> CutRow | None:
+    def _read_back(self, cut: Cut, began: int | None) -> CutRow | None:
         opened = open_table(self.place)
-        found = None if opened is None else opened.transaction_version(self.app_id)
-        if opened is None or found is None or found < cut.last:
+        found, generation = from_record(recorded_in(opened, self.app_id))
+        if found < cut.last and began is not None and generation != began:
+            raise Overtaken("a rebuild replaced the table meanwhile; try again", table=self.name)
+        if opened is None or found < cut.last:
             raise PositionNotRecorded(f"the log says {found} after a commit for {cut.last}", table=self.name)
         return _cut_row(opened, cut.last, self.target.token) if found == cut.last else None
 

@@ -20,7 +20,7 @@ from pipelines.beginnings import begins_at
 from pipelines.beside import beside_opened
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.cuts import CutRow, app_id, built_otherwise, last_cuts, newest_note
+from pipelines.cuts import CutRow, app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, connection_marks
 from pipelines.places import Place, Places
@@ -220,8 +220,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
         return Built(quarantined=held, begins_at=begins)
     keeps_history = feed.tables[table].keeps_history
     with naming_the_store(place):
-        applied = opened.transaction_version(app_id(feed.name, table))
-        position = -1 if applied is None else applied
+        position = position_in(opened, app_id(feed.name, table))
         aside = beside_opened(places, feed.name, table, "aside", opened).counts
         return Built(
             True,

@@ -1,9 +1,9 @@
 """Puts the rows of one Delta table in another one's stead, in one commit that fails if that table has moved meanwhile.
 
 A table moves by the commits of builds. Before the swap's commit begins, a task of the commit itself looks whether the
-table is where it was; from then on, Delta fails whichever of two commits comes second, since the swap reads and
-replaces every file. A cut that changed no row and one appended to a log do not conflict: they are found afterwards, and
-until the rebuild has come to where they are, a table that keeps rows aside holds (`pipelines.applying.target`).
+table is where it was; from then on, Delta fails whichever of two commits comes second, since both record a position. A
+cut that was begun before the swap and comes to its commit after it is dropped by Delta: its rows were made from those
+that are gone, and the swap records what no such cut can exceed (`pipelines.cuts.to_record`).
 
 What is beside the table (`pipelines.beside`) is written before; the table's commit says which versions count.
 """
@@ -17,16 +17,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from conf.errors import ApplyError, Overtaken
 from pipelines.beside import was_written_on
-from pipelines.cuts import CommitNote, from_commit
+from pipelines.cuts import CommitNote, from_commit, from_record, recorded_in, to_record
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 from transforms.faults import named_errors
-from transforms.merge import USER_METADATA, allow_columns, overwrite, plainly_typed, table_properties
-from transforms.sql import path_table
+from transforms.merge import allow_columns, overwrite, plainly_typed, table_properties
 
 _RECENT_COMMITS = 20
 """How far back to look for our own commit of just now: only those of maintenance and of other builders are newer."""
@@ -44,8 +43,8 @@ class Live(NamedTuple):
 
     place: Place
     app: str
-    position: int
-    """The recorded position, which must still be so; -1 when it has none, or is gone."""
+    recorded: int
+    """What its log records (`pipelines.cuts.to_record`), which must still be so; -1 when it is nothing, or is gone."""
 
 
 def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
@@ -58,9 +57,6 @@ def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
     before = version_of(live.place)
     with _naming_moves(note.table):
         _overwrite(rows, note, live)
-    if live.position >= note.last_position and version_of(live.place) == before:
-        with _naming_moves(note.table):
-            _note(rows.sparkSession, note, live.place, before)
     return _found(note, live, before)
 
 
@@ -130,31 +126,21 @@ class _Unmoved:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            opened = open_table(self.live.place)
-            found = None if opened is None else opened.transaction_version(self.live.app)
-            if (-1 if found is None else found) != self.live.position:
+            found = recorded_in(open_table(self.live.place), self.live.app)
+            if found != self.live.recorded:
                 raise RuntimeError(f"{_MOVED}: {found}")
         return iter(())
 
 
 def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
-    options = {"userMetadata": note.to_json(), "overwriteSchema": "true", **table_properties(rows.schema)}
+    _, generation = from_record(live.recorded)
+    number = to_record(note.last_position, generation + 1)
+    options = {"userMetadata": note.to_json(), "txnAppId": live.app, "txnVersion": str(number)}
+    options |= {"overwriteSchema": "true", **table_properties(rows.schema)}
     allow_columns(rows.sparkSession, live.place.url, rows.schema)
-    if live.position < note.last_position:
-        options |= {"txnAppId": live.app, "txnVersion": str(note.last_position)}
-    if live.position >= 0:
+    if live.recorded >= 0:
         rows = _guarded(rows, _Unmoved(live))
     plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(live.place.url)
-
-
-def _note(session: SparkSession, note: CommitNote, place: Place, version: int) -> None:
-    """Commit the note alone: no rows replace no rows, and the position is recorded, so Delta had nothing to commit."""
-    session.conf.set(USER_METADATA, note.to_json())
-    try:
-        table = path_table(place.url)
-        session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('silverfold.rebuilt' = 'version {version}')").collect()
-    finally:
-        session.conf.unset(USER_METADATA)
 
 
 def _guarded(rows: DataFrame, unmoved: _Unmoved) -> DataFrame:

@@ -41,7 +41,7 @@ from connectors.base import Connector, Cut, Feed
 from pipelines.beginnings import history_rebuilt
 from pipelines.beside import beside
 from pipelines.bronze import last_position, read_small_columns
-from pipelines.cuts import CutRow, all_cuts, app_id, standing
+from pipelines.cuts import CutRow, all_cuts, app_id, position_in, standing
 from pipelines.held import holds
 from pipelines.places import Place, Places, history_of
 from pipelines.plan import Planner
@@ -282,7 +282,7 @@ def what_is_lost(silver: Place, app: str, row: CutRow) -> str | None:
         opened = DeltaTable(silver.url, row.delta_version, storage_options=dict(silver.storage_options))
     except DeltaError:
         return f"the log of its version {row.delta_version} was cleaned up"
-    if opened.transaction_version(app) != row.last_position:
+    if position_in(opened, app) != row.last_position:
         return f"its version {row.delta_version} is of another table"
     return _lost_of(silver, opened)
 

@@ -33,7 +33,7 @@ from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Opened, Target, check_built
 from pipelines.beside import NO_VERSIONS, Counting
-from pipelines.cuts import CommitNote, position_in
+from pipelines.cuts import CommitNote, from_record, position_in, recorded_in, to_record
 from pipelines.held import SKIPPED
 from pipelines.row_settings import RowSettings, decided, differing
 from pipelines.store import count_rows, mean_row_bytes
@@ -138,6 +138,11 @@ class CutJob:
         return None if opened is None else self.target.read(self.target.tombstones, opened)
 
     @property
+    def generation(self) -> int:
+        """How often the table was rebuilt before the cut."""
+        return from_record(recorded_in(self.opened.table, self.target.app_id))[1]
+
+    @property
     def nothing_before(self) -> bool:
         """No row of before the cut counts."""
         return self.cut.replaces or self.before < 0
@@ -155,14 +160,15 @@ class CutJob:
         notes: Mapping[str, int],
         *,
         beside: Counting = NO_VERSIONS,
-        behind: int = -1,
+        behind: int | None = None,
     ) -> Recorded:
         """Return what a commit of the cut carries, for the one whose position ``app_id`` names.
 
         Args:
             notes: Counts worth telling, by name.
             beside: Versions of the tables beside this one that count from then on.
-            behind: The position that the log records already: a later one where a cut was taken back.
+            behind: Of a table beside this one: the position that its log records already, a later one where a cut was
+                taken back.
         """
         cut = self.cut
         note = CommitNote(
@@ -179,7 +185,8 @@ class CutJob:
             frames={str(position): SKIPPED for position in cut.left_out},
             by=self.target.token,
         )
-        return Recorded(app_id, max(cut.last, behind + 1), note.to_json())
+        number = to_record(cut.last, self.generation) if behind is None else max(cut.last, behind + 1)
+        return Recorded(app_id, number, note.to_json())
 
 
 def prepare(

@@ -168,10 +168,5 @@ def check_built(
             raise RebuildNeeded(reason, feed=feed, table=table)
     if known.tombstones not in (None, NOT_TOLD) and target.connector.sequenced and opened.tombstones.counts is None:
         raise RebuildNeeded("its list of deletes is gone", feed=feed, table=table)
-    if known.last_position != position_in(opened.table, target.app_id):
-        keeps_every = known.history is not None or known.tombstones is not None
-        had_aside = known.aside is not None or not opened.side.is_settled
-        if keeps_every or (had_aside and not cut.replaces):
-            raise RebuildNeeded("a rebuild was committed over a cut that it lacks", feed=feed, table=table)
     if known.aside is not None and opened.side.counts is None:
         raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)

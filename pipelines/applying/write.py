@@ -42,8 +42,12 @@ from transforms.sql import quoted
 from transforms.tombstones import bury
 
 
-def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey) -> None:
+def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey) -> int | None:
     """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
+
+    Returns:
+        How often the table had been rebuilt before: if it has been once more since, the cut did not come to it. None
+        where there was nothing to do.
 
     Raises:
         ApplyError: The cut cannot be applied; the table is as it was, and so is what is beside it as far as it counts.
@@ -52,12 +56,13 @@ def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey:
     with ExitStack() as cache:
         job = prepare(target, frames, context, cut, survey, cache=cache)
         if job is None:
-            return
-        if target.keeps is not Keeps.STATE:
+            return None
+        if target.keeps is Keeps.STATE:
+            folded = fold_cut(job)
+            _write(job, folded, check_cut(job, folded))
+        else:
             _add(job)
-            return
-        folded = fold_cut(job)
-        _write(job, folded, check_cut(job, folded))
+        return job.generation
 
 
 def _add(job: CutJob) -> None:

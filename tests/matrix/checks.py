@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from conf.errors import SilverfoldError
 from pipelines.beside import beside
-from pipelines.cuts import app_id
+from pipelines.cuts import app_id, position_in
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from tests.matrix.landing import TABLE
@@ -77,8 +77,7 @@ class Checks:
         newest = -1 if opened is None else opened.version()
         for version in range(len(self._judged), newest + 1):
             table = DeltaTable(self._place().url, version=version)
-            position = table.transaction_version(app_id(self._feed, TABLE))
-            reached = -1 if position is None else position
+            reached = position_in(table, app_id(self._feed, TABLE))
             anew = rebuilt or reached != self.position or not self._judged
             self._judged.append(phase if anew else self._judged[-1])
             self.position = reached

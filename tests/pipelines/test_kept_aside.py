@@ -18,12 +18,11 @@ from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
 from pipelines.applying.job import CutJob
 from pipelines.beside import beside
-from pipelines.cuts import CommitNote, app_id, newest_note
+from pipelines.cuts import CommitNote, app_id
 from pipelines.kept_aside import failing_rows, read_aside
 from pipelines.places import Places
 from pipelines.rebuild import Rebuild
-from pipelines.store import count_rows, open_table
-from pipelines.swap import version_of
+from pipelines.store import count_rows
 from pipelines.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
@@ -216,24 +215,3 @@ def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: Spar
     side = DeltaTable(built.places.aside(FEED, "t").url)
     assert (was, is_settled(built.places), count_rows(side)) == (False, True, 0)
     assert built.rows("t") == {1: {"v": 1, "s": "again"}, 2: {"v": 2, "s": "b"}}
-
-
-def test_a_table_that_a_rebuild_committed_over_a_cut_holds_until_it_is_rebuilt(
-    spark: SparkSession, warehouse: Path
-) -> None:
-    """The cut changed no row, only what is aside: Delta lets the rebuild's commit pass, and then the process dies."""
-    built, history = market(spark, warehouse)
-    silver = built.places.silver(FEED, "t")
-    before = newest_note(open_table(silver))
-    assert before is not None
-    history.update("t", added={3: {"v": 3, "s": None}})
-    assert built.land_and_build(history) == {}
-    pipelines.swap._note(spark.newSession(), before, silver, version_of(silver))
-    history.update("t", modified={1: {"v": 5}})
-
-    (held,) = built.land_and_build(history).values()
-
-    assert str(held).endswith("over a cut that it lacks: run silverfold rebuild market t")
-    Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
-    assert built.build() == {}
-    assert (built.rows("t"), kept(built)) == ({1: {"v": 5, "s": "a"}}, {2: 2, 3: 3})

@@ -16,6 +16,7 @@ from conf.load import load_settings
 from conf.model import Settings
 from connectors.base import Feed
 from pipelines.build import FeedBuild
+from pipelines.cuts import position_in
 from pipelines.held import HoldState
 from pipelines.maintain import Done, Maintenance
 from pipelines.places import Place, Places
@@ -87,11 +88,11 @@ class Kept:
         found = read_quarantine(self.places, FEED, [STREAM])
         return [(each.hold.resolution, each.state) for each in found]
 
-    def reached(self) -> list[int | None]:
+    def reached(self) -> list[int]:
         """Return the positions that the logs of table, history and tombstones record; nothing of what is not there."""
         found = {"apply": self.table, "history": self.history, "tombstones": self.tombstones}
         there = {name: place for name, place in found.items() if DeltaTable.is_deltatable(place.url)}
-        return [DeltaTable(place.url).transaction_version(f"{name}/{FEED}/{STREAM}") for name, place in there.items()]
+        return [position_in(DeltaTable(place.url), f"{name}/{FEED}/{STREAM}") for name, place in there.items()]
 
 
 def rows_of(place: Place, columns: Sequence[str]) -> list[tuple[Any, ...]]:

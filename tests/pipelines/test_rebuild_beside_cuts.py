@@ -1,0 +1,55 @@
+"""A rebuild that is committed while a cut is being applied: the cut, made from the rows before it, does not count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connectors.deephaven.connector import CONNECTOR
+from pipelines.applying import write
+from pipelines.cuts import app_id, from_record, recorded_in
+from pipelines.rebuild import Rebuild
+from pipelines.store import open_table
+from pipelines.verify import Verdict, verify_history, verify_table
+from tests.support.building import FEED, Built, table
+from tests.support.landed_history import LandedHistory
+
+SMALL = {"small": {"condition": "Qty < 60", "action": "quarantine"}}
+
+
+@pytest.mark.parametrize("settings", [{"expect": SMALL}, {"stored_as_scd_type": 2}, {}])
+@pytest.mark.parametrize("step", ["_write_table", pytest.param("_write", marks=pytest.mark.nightly)])
+def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], step: str
+) -> None:
+    earlier = {name: value for name, value in settings.items() if name != "expect"}
+    built, history = Built(spark, warehouse, {"t": table(**earlier)}), LandedHistory({"t": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("t", {1: {"Qty": 99}, 2: {"Qty": 5}, 4: {"Qty": 1}})
+    assert built.land_and_build(history) == {}
+    built.settle(table(**settings))
+    history.update("t", added={3: {"Qty": 77}}, modified={4: {"Qty": 2}})
+    original, rebuilds = getattr(write, step), []
+
+    def after_a_rebuild(*arguments: Any) -> None:
+        if not rebuilds:
+            rebuilds.append(Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again"))
+            monkeypatch.setattr(write, step, original)
+            rebuilds[0].run()
+        original(*arguments)
+
+    monkeypatch.setattr(write, step, after_a_rebuild)
+    assert built.land_and_build(history) == {}
+
+    aside = {1: 99, 3: 77} if "expect" in settings else {}
+    everything = {1: 99, 2: 5, 3: 77, 4: 2}
+    expected = {key: qty for key, qty in everything.items() if key not in aside}
+    assert {key: row["Qty"] for key, row in built.rows("t").items()} == expected
+    assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
+    if built.feed.tables["t"].keeps_history:
+        assert verify_history(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
+    _, generation = from_record(recorded_in(open_table(built.places.silver(FEED, "t")), app_id(FEED, "t")))
+    assert (len(rebuilds), generation) == (1, 1)
