@@ -26,6 +26,9 @@ Json: TypeAlias = Any
 
 Key: TypeAlias = tuple[Json, ...]
 
+MAX_NESTING: Final = 64
+"""Levels of lists and objects inside a value that is to be spelt as JSON again."""
+
 
 class Change(NamedTuple):
     """What was done to one row."""
@@ -271,12 +274,14 @@ def _entry_of_members(entry: Json, number: int) -> tuple[Json, dict[str, Json], 
     return word, columns, old_key
 
 
-def json_text(value: Json) -> str:
-    """Return a parsed value as JSON, without white space."""
+def json_text(value: Json, depth: int = 0) -> str:
+    """Return a parsed value as JSON, without white space. Raises InvalidValue: ``too_deep``, beyond `MAX_NESTING`."""
+    if depth >= MAX_NESTING and type(value) in (Members, list):
+        _refuse("too_deep", f"a value is nested deeper than {MAX_NESTING}")
     if type(value) is Members:
-        return "{" + ",".join(f"{json_text(name)}:{json_text(member)}" for name, member in value) + "}"
+        return "{" + ",".join(f"{json_text(name)}:{json_text(member, depth + 1)}" for name, member in value) + "}"
     if type(value) is list:
-        return "[" + ",".join(map(json_text, value)) + "]"
+        return "[" + ",".join(json_text(each, depth + 1) for each in value) + "]"
     spelt = json.dumps(value, ensure_ascii=False)
     return {"Infinity": "9.0e+999", "-Infinity": "-9.0e+999"}.get(spelt, spelt)
 

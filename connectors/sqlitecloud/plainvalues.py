@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Context, Decimal, localcontext
@@ -15,6 +16,7 @@ from typing import Any
 
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.messages import RawText
+from connectors.sqlitecloud.payload import MAX_NESTING
 
 _MOST_DIGITS = 38
 
@@ -94,7 +96,7 @@ def _told(name: str, value: Any) -> Iterator[None]:
     try:
         yield
     except (ValueError, ArithmeticError) as error:
-        raise InvalidValue(f"{value!r:.200} does not fit", reason="unfit_value", element=name) from error
+        raise InvalidValue(f"{reprlib.repr(value)} does not fit", reason="unfit_value", element=name) from error
 
 
 def _require(value: Any, fits: object) -> Any:
@@ -163,12 +165,14 @@ def _digits(number: int | Decimal) -> str:
     return f"{Decimal(number).normalize(Context(prec=_MOST_DIGITS)):f}" if number else "0"
 
 
-def as_json(value: Any) -> str:
-    """Return a parsed value as JSON without white space; reals as SQLite's doubles have them."""
+def as_json(value: Any, depth: int = 0) -> str:
+    """Return a parsed value as JSON without white space; reals as SQLite's doubles have them. May raise InvalidValue."""
+    if depth >= MAX_NESTING and isinstance(value, Pairs | list):
+        raise InvalidValue(f"a value is nested deeper than {MAX_NESTING}", reason="too_deep")
     if isinstance(value, Pairs):
-        return "{" + ",".join(f"{as_json(name)}:{as_json(member)}" for name, member in value) + "}"
+        return "{" + ",".join(f"{as_json(name)}:{as_json(member, depth + 1)}" for name, member in value) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(as_json, value)) + "]"
+        return "[" + ",".join(as_json(each, depth + 1) for each in value) + "]"
     if isinstance(value, Number):
         real = value if value.is_whole else repr(float(value))
         return {"inf": "9.0e+999", "-inf": "-9.0e+999"}.get(real, real)

@@ -144,7 +144,7 @@ class Column:
         return self.kind == "binary" or (not self.is_mixed and value == _shortest(typed))
 
     def _unfit(self, value: Any, why: str) -> InvalidValue:
-        kept = json_text(value) if isinstance(value, Members) else repr(value)
+        kept = json_text(value) if isinstance(value, list | Members) else repr(value)
         return InvalidValue(f"{kept[:_SHOWN]} does not fit: {why}", reason=_UNFIT, element=self.name)
 
 

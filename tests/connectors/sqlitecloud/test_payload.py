@@ -204,3 +204,12 @@ def test_a_number_too_large_for_a_double_is_infinite() -> None:
     update = read_notification(HEAD + b'{"type":"INSERT","id":1,"a":-9.0e+999}]}')
     assert isinstance(update, TableUpdate)
     assert update.changes[0].columns == {"id": 1, "a": -math.inf}
+
+
+@pytest.mark.parametrize("depth", [65, 500, 900])
+def test_what_is_said_on_a_channel_may_not_be_nested_too_deep(depth: int) -> None:
+    text = b'{"channel":"c","type":"MESSAGE","payload":' + b"[" * depth + b"]" * depth + b"}"
+
+    with pytest.raises(InvalidValue, match="too_deep"):
+        read_notification(text)
+    assert stream_of(text) == "notify:c"

@@ -207,3 +207,17 @@ def test_a_key_that_another_one_would_be_too_is_told(key: str) -> None:
     assert "another key would be the same" in row["error"]["reason"]
     with pytest.raises(InvalidValue):
         list(plain_reader().changes(1, [(5, body)]))
+
+
+@pytest.mark.parametrize(("depth", "fits"), [(64, True), (65, False), (500, False), (990, False)])
+@pytest.mark.parametrize("ends", ["[]", ('{"a":', "}")])
+def test_a_value_nested_too_deep_is_an_error_row_by_either_way(depth: int, fits: bool, ends: Any) -> None:
+    value = ends[0] * (depth - 1) + "[1]" + ends[1] * (depth - 1)
+    where = '"database":"chinook.sqlite","table":"albums"'
+    body = f'{{{where},"type":"insert","column":["AlbumId","Title"],"data":[[1,{value}]]}}'
+    (row,) = decoded(body.encode())
+    read_plainly = False
+    with suppress(WireError):
+        read_plainly = bool(list(plain_reader().changes(1, [(5, body.encode())])))
+
+    assert (row["error"] is None, read_plainly) == (fits, fits)
