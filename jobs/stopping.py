@@ -6,6 +6,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Final
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -15,15 +19,24 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     After the block, signals do what they did before.
     """
     stop = threading.Event()
+    heard = SimpleQueue[bool]()
 
     def end(*_: object) -> None:
-        stop.set()
-        for number in before:
+        heard.put(True)  # not `stop.set`: whom the signal interrupts may hold the event's lock
+        for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    def heed() -> None:
+        if heard.get():
+            stop.set()
+
+    heeding = threading.Thread(target=heed, name="heed signals", daemon=True)
+    heeding.start()
+    before = {number: signal.signal(number, end) for number in _ENDING}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        heard.put(False)
+        heeding.join()

@@ -166,7 +166,7 @@ def _digits(number: int | Decimal) -> str:
 
 
 def as_json(value: Any, depth: int = 0) -> str:
-    """Return a parsed value as JSON without white space; reals as SQLite's doubles have them. May raise InvalidValue."""
+    """Return a parsed value as JSON without white space, reals as SQLite's doubles; or raise InvalidValue."""
     if depth >= MAX_NESTING and isinstance(value, Pairs | list):
         raise InvalidValue(f"a value is nested deeper than {MAX_NESTING}", reason="too_deep")
     if isinstance(value, Pairs):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from jobs.stopping import stopped_by_signals
+
 PROGRAM = """
 import time
 from jobs.stopping import stopped_by_signals
@@ -35,3 +37,27 @@ def test_one_signal_leaves_it_the_time_to_end_in_order():
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         assert (process.communicate(timeout=30)[0], process.returncode) == ("ending\nended\n", 0)
+
+
+BUSY = """
+import os, signal, threading
+from jobs.stopping import stopped_by_signals
+
+with stopped_by_signals() as stop:
+    parent = os.getpid()
+    threading.Timer(0.01 + {number} % 7 / 1000, os.kill, (parent, signal.SIGTERM)).start()
+    while not stop.wait(0.0001):
+        pass
+"""
+
+
+def test_a_signal_that_comes_while_the_event_is_looked_at_does_not_hang_it() -> None:
+    """Setting the event in the handler hung 8 of 600 such processes."""
+    for number in range(20):
+        subprocess.run([sys.executable, "-c", BUSY.format(number=number)], timeout=30, check=True)
+
+
+def test_an_event_whose_lock_is_held_by_whom_the_signal_interrupts_is_set() -> None:
+    with stopped_by_signals() as stop, getattr(stop, "_cond"):  # noqa: B009 - as `stop.wait` holds it
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.wait(30)
