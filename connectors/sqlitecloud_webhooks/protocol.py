@@ -22,6 +22,11 @@ class Head(NamedTuple):
     headers: Mapping[str, str]
     """Looked up by names in lower case."""
 
+    def is_at_most(self, length: int) -> bool:
+        """Tell whether the head says that the body has at most so many bytes."""
+        said = self.headers.get("content-length", "")
+        return said.isascii() and said.isdigit() and len(said) < 20 and int(said) <= length
+
 
 class Refusal(NamedTuple):
     """Why a request is not taken."""
@@ -72,8 +77,8 @@ class Gate:
                 return _WRONG
         if head.headers.get("content-encoding", "identity").lower() != "identity":
             return _CODED
-        length = head.headers.get("content-length", "0")
-        return TOO_LARGE if not _is_at_most(length, self.max_body_bytes) else None
+        announced = "content-length" in head.headers
+        return TOO_LARGE if announced and not head.is_at_most(self.max_body_bytes) else None
 
     def of_body(self, head: Head, body: bytes, secret: str) -> Refusal | None:
         """Return why the request is refused once its body is there; None when it is not."""
@@ -83,7 +88,3 @@ class Gate:
             return None
         right = self.signing.is_right(head.headers[self.signing.header.lower()], body, secret)
         return None if right else _WRONG
-
-
-def _is_at_most(length: str, most: int) -> bool:
-    return length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= most

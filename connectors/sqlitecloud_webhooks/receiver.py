@@ -19,18 +19,19 @@ from aiohttp import web
 from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
 from connectors.base import Feed, FrameSink, Resume
 from connectors.sqlitecloud_webhooks.landing import Landing
+from connectors.sqlitecloud_webhooks.listening import Listening
 from connectors.sqlitecloud_webhooks.options import WebhookOptions
 from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
 from connectors.sqlitecloud_webhooks.protocol import NOT_LANDED, TOO_LARGE, TOO_SLOW, Gate, Head, Refusal
 
 READ_AT_ONCE: Final = 64 << 20
-"""Bytes of bodies that may be on their way into the sink, at most: so many fit of the longest, but four at least."""
+"""Bytes of long bodies on their way into the sink, at most: as many as fit of the longest, but four at least."""
+
+_SHORT: Final = 64 << 10
+"""Bytes of a body that waits for no other: of slow ones, no more than connections."""
 
 _PATIENCE: Final = 10.0
 """Seconds that a stop waits for requests that have begun."""
-
-_LINGERING: Final = 2.0
-"""Seconds for which the rest of a refused body is let pass, so that its sender comes to read why."""
 
 
 class WebhookReceiver:
@@ -52,15 +53,15 @@ class WebhookReceiver:
             ConfigError: The secret is not where its reference says or is empty, or the certificate cannot be used.
         """
         self._secret()
-        runner = await self._listen(sink)
+        listening = await self._listen(sink)
         try:
             await asyncio.Event().wait()
         finally:
-            await runner.cleanup()
+            await listening.stop()
             if left := self._landing.end():
                 sink.take(left)
 
-    async def _listen(self, sink: FrameSink) -> web.AppRunner:
+    async def _listen(self, sink: FrameSink) -> Listening:
         async def answered(request: web.Request) -> web.Response:
             refusal = await self._take(request, sink)
             if refusal is None:
@@ -74,17 +75,14 @@ class WebhookReceiver:
         app = web.Application(client_max_size=self._options.max_body_bytes)
         app.router.add_route("*", "/{anything:.*}", answered)
         address = listening_address(self._feed.address)
-        runner = web.AppRunner(
-            app, access_log=None, auto_decompress=False, shutdown_timeout=_PATIENCE, lingering_time=_LINGERING
-        )
-        await runner.setup()
+        listening = Listening(app, self._log, patience=_PATIENCE)
         try:
-            await web.TCPSite(runner, address.host, address.port, ssl_context=self._tls()).start()
+            await listening.start(address, self._tls())
         except OSError as error:
-            await runner.cleanup()
+            await listening.stop()
             raise SourceUnavailable(f"{address} cannot be listened on: {error.strerror or error}") from error
         self._log.info("listening", address=str(address), path=self._options.path, tls=bool(self._options.certificate))
-        return runner
+        return listening
 
     async def _take(self, request: web.Request, sink: FrameSink) -> Refusal | None:
         """Land a request; return why it is refused, None once it is committed."""
@@ -106,7 +104,7 @@ class WebhookReceiver:
             return NOT_LANDED
 
     async def _read_and_land(self, request: web.Request, head: Head, secret: str, sink: FrameSink) -> Refusal | None:
-        async with self._reading:
+        async with contextlib.nullcontext() if head.is_at_most(_SHORT) else self._reading:
             body = await self._body(request)
             if isinstance(body, Refusal):
                 return body

@@ -282,7 +282,7 @@ def test_a_body_that_does_not_come_is_given_up_and_room_is_made_for_others(place
         host, port = url.removeprefix("http://").rstrip("/").split(":")
         slow = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
         for _, writer in slow:
-            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n{")
         await asyncio.sleep(0.1)
         answer = await posted(client, url, ALBUM)
         heads = [(await reader.readline()).decode().split()[1] for reader, _ in slow]

@@ -1,0 +1,136 @@
+"""Listens for HTTP, and bounds what connections may take before anybody has shown that they know the secret.
+
+===========================  ===============================================================================
+connections                  `MOST_CONNECTIONS`, half of them from one address; one more is cut off
+a request's head             `HEAD_WITHIN` seconds, 8 KiB a line, 128 headers
+what is no HTTP              400, and the end of the connection; how often is logged, at most once a minute
+===========================  ===============================================================================
+
+Answers do not say what serves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import ssl
+from collections import Counter
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import web
+from structlog.typing import FilteringBoundLogger
+
+from connectors.transport import Address
+
+MOST_CONNECTIONS: Final = 512
+"""At once; fewer where the process may open fewer than twice as many files."""
+
+HEAD_WITHIN: Final = 10.0
+"""Seconds from a connection's beginning, or from the last answer, to the end of a request's head."""
+
+_LINGERING: Final = 2.0
+"""Seconds for which the rest of a refused body is let pass, so that its sender comes to read why."""
+
+_QUIET: Final = 60.0
+
+
+class Listening:
+    """An application's listening sockets and connections, from `start` to `stop`."""
+
+    def __init__(self, app: web.Application, log: FilteringBoundLogger, *, patience: float) -> None:
+        app.on_response_prepare.append(_say_nothing_of_ourselves)
+        self._runner = web.AppRunner(app, shutdown_timeout=patience)
+        self._log = log
+        self._server: asyncio.Server | None = None
+        self._open: Counter[str] = Counter()
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = min(MOST_CONNECTIONS, max(2, files // 2))
+        self._noted: Counter[str] = Counter()
+        self._noted_at: dict[str, float] = {}
+
+    async def start(self, address: Address, tls: ssl.SSLContext | None) -> None:
+        """Listen. Raises OSError."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connection, address.host, address.port, ssl=tls)
+
+    async def stop(self) -> None:
+        """Listen no more; end connections, those in which a request is being answered after it."""
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+
+    def admits(self, peer: str) -> bool:
+        """Count a connection, and tell whether it may stay."""
+        self._open[peer] += 1
+        if self._open.total() > self._most or self._open[peer] > self._most // 2:
+            self.note("too many connections", at_once=self._most)
+            return False
+        return True
+
+    def left(self, peer: str) -> None:
+        """Count a connection no more."""
+        self._open[peer] -= 1
+        if not self._open[peer]:
+            del self._open[peer]
+
+    def note(self, what: str, **details: object) -> None:
+        """Log what a peer did wrong, and how often since it was logged last, at most once a minute."""
+        self._noted[what] += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._noted_at.get(what, -_QUIET) >= _QUIET:
+            self._noted_at[what] = now
+            self._log.warning(what, count=self._noted.pop(what), **details)
+
+    def _connection(self) -> web.RequestHandler:
+        server = self._runner.server
+        assert server is not None
+        return _Connection(
+            server,
+            self,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=HEAD_WITHIN,  # which also counts for the first request of a connection
+            lingering_time=_LINGERING,
+            access_log=None,
+            auto_decompress=False,
+        )
+
+
+class _Connection(web.RequestHandler):
+    def __init__(self, server: web.Server, listening: Listening, **settings: Any) -> None:
+        super().__init__(server, **settings)
+        self._listening = listening
+        self._peer: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        name = transport.get_extra_info("peername")
+        self._peer = str(name[0]) if name else ""
+        super().connection_made(transport)
+        if not self._listening.admits(self._peer):
+            self.force_close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._peer is not None:
+            self._listening.left(self._peer)
+            self._peer = None
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if status != HTTPStatus.BAD_REQUEST:
+            return super().handle_error(request, status, exc, message)
+        self._listening.note("a request is no HTTP")
+        if self.transport is not None:
+            self.transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        self.force_close()
+        return web.Response(status=status)  # goes nowhere: by this way one would name its server
+
+
+async def _say_nothing_of_ourselves(_request: web.BaseRequest, response: web.StreamResponse) -> None:
+    response.headers.pop("Server", None)
