@@ -257,5 +257,8 @@ MainEvent: TypeAlias = (
 )
 PubSubEvent: TypeAlias = PauthAccepted | RequestRefused | Notification | ConnectionEnded | BadFrame
 
+MAX_NESTING: Final = 64
+"""Levels of lists and objects inside a value of a notification."""
+
 SIGNED_64: Final = range(-(1 << 63), 1 << 63)
 """Integers that SQLite has."""

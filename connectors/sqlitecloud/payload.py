@@ -19,15 +19,13 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.landed import message_stream
+from connectors.sqlitecloud.messages import MAX_NESTING
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 Json: TypeAlias = Any
 """A value as parsed: int, float, str, bool, None, a list, or `Members`."""
 
 Key: TypeAlias = tuple[Json, ...]
-
-MAX_NESTING: Final = 64
-"""Levels of lists and objects inside a value that is to be spelt as JSON again."""
 
 
 class Change(NamedTuple):

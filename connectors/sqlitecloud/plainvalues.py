@@ -15,8 +15,7 @@ from decimal import Context, Decimal, localcontext
 from typing import Any
 
 from conf.errors import InvalidValue
-from connectors.sqlitecloud.messages import RawText
-from connectors.sqlitecloud.payload import MAX_NESTING
+from connectors.sqlitecloud.messages import MAX_NESTING, RawText
 
 _MOST_DIGITS = 38
 
