@@ -29,6 +29,7 @@ Errors carry what happened as attributes; the message is built from them.
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 
@@ -37,6 +38,12 @@ class SilverfoldError(Exception):
 
     error_class: ClassVar[str] = "SILVERFOLD_ERROR"
     retryable: ClassVar[bool] = False
+
+
+def without_secrets(address: str) -> str:
+    """Return an address without what may be in it besides the place: a user's name, a password, a key."""
+    place = re.sub("^([^/]*//)?.*@", r"\1…@", address, flags=re.DOTALL)
+    return re.sub(r"\?.*", "?…", place, flags=re.DOTALL)
 
 
 class ConfigError(SilverfoldError):
@@ -52,6 +59,8 @@ class ConfigError(SilverfoldError):
     def __init__(
         self, *, file: str, key: str, found: object, allowed: str, others: tuple[ConfigError, ...] = ()
     ) -> None:
+        if key == "address" and isinstance(found, str):
+            found = without_secrets(found)
         self.file, self.key, self.found, self.allowed, self.others = file, key, found, allowed, others
         shown = "nothing" if found is None else repr(found)
         super().__init__(f"{file}: {key}: found {shown}, allowed: {allowed}")

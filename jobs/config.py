@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import typer
 
-from conf.errors import SilverfoldError
+from conf.errors import SilverfoldError, without_secrets
 from conf.model import Settings
 from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
@@ -65,17 +63,11 @@ def _tell_change(run: Invocation, settings: Settings, connector: Connector, feed
 
 
 def _described(connector: Connector, feed: Feed) -> str:
-    lines = [f"{feed.name}: {connector.name} at {_without_secrets(feed.address) or 'its default address'}"]
+    lines = [f"{feed.name}: {connector.name} at {without_secrets(feed.address) or 'its default address'}"]
     for name, table in feed.tables.items():
         keys = ", ".join(table.keys) or "the source's row keys"
         lines.append(f"  {name}: {table.source or name}, {_KEPT[connector.keeps(table)].format(keys=keys)}")
     return "\n".join(lines)
-
-
-def _without_secrets(address: str) -> str:
-    """Return an address without what may be in it besides the place: a password, a key."""
-    place = re.sub("//.*@", "//…@", address)
-    return re.sub(r"\?.*", "?…", place)
 
 
 if __name__ == "__main__":

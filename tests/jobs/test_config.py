@@ -70,6 +70,15 @@ def test_what_is_secret_in_an_address_is_not_shown(capsys, tmp_path, secret):
     assert (code, "hunter2" in out + err, "shop: sqlitecloud at sqlitecloud://" in out) == (0, False, True)
 
 
+@pytest.mark.parametrize(
+    "address", ["sqlitecloud://me:sesame@h:8860/db?apikey=sesame", "me:sesame@h:1:2", "@sesame\\n@h:x"]
+)
+def test_what_is_secret_in_a_wrong_address_is_not_shown_either(capsys, tmp_path, address):
+    code, out, err = check(capsys, tmp_path, market=GOOD.replace("127.0.0.1:7777", address))
+
+    assert (code, "address: found" in err, "sesame" in out + err) == (2, True, False)
+
+
 def test_a_key_that_rows_cannot_be_told_apart_by_is_a_mistake(capsys, tmp_path):
     stream = STREAM.replace('"securityId", "side", "level"', '"price"')
     code, _, err = check(capsys, tmp_path, stream=stream)
