@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 
 from conf.errors import ConfigError
 from conf.model import FeedSettings, Settings
+from conf.names import folded
 from conf.validate import together, validated
 
 PREFIX = "SILVERFOLD__"
@@ -35,6 +36,7 @@ Two underscores in a row are taken: ``__`` separates the names of a variable, an
 """
 
 _NAME_RULE = "letters, digits and single underscores, a letter first"
+_ONE_CASE = "a name that no other has in another letter case: neither SQL nor every disk could tell them apart"
 
 
 class Layered:
@@ -108,6 +110,11 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
         settings = validated(Settings, layers.raw, file=layers.source_of)
     except ConfigError as error:
         mistakes.insert(0, error)
+    if not mistakes and "://" not in settings.warehouse and Path(settings.warehouse).is_file():
+        source = layers.source_of(("warehouse",))
+        mistakes.append(
+            ConfigError(file=source, key="warehouse", found=settings.warehouse, allowed="a folder or a URL")
+        )
     if mistakes:
         raise together(mistakes)
     settings = settings.model_copy(update={"feeds": loaded})
@@ -149,7 +156,10 @@ def _packaged() -> list[Traversable]:
 def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:
     if conf_dir is None:
         return
-    for file in sorted((conf_dir / "feeds").glob("*.toml")):
+    files = sorted((conf_dir / "feeds").glob("*.toml"))
+    for again in _again(file.stem for file in files):
+        raise ConfigError(file=str(conf_dir / "feeds"), key="the file's name", found=again, allowed=_ONE_CASE)
+    for file in files:
         layered = Layered(str(file))
         layered.add(_read(file, str(file)), str(file))
         yield file.stem, layered
@@ -165,6 +175,10 @@ def _feed(name: str, layered: Layered) -> FeedSettings:
         for key, found in keys.items()
         if not NAME.fullmatch(found)
     ]
+    mistakes += [
+        ConfigError(file=layered.source_of(("tables", table)), key=f"tables.{table}", found=table, allowed=_ONE_CASE)
+        for table in _again(tables if isinstance(tables, dict) else ())
+    ]
     try:
         feed = validated(FeedSettings, layered.raw, file=layered.source_of)
     except ConfigError as error:
@@ -173,6 +187,15 @@ def _feed(name: str, layered: Layered) -> FeedSettings:
         raise together(mistakes)
     feed._file_of = layered.source_of
     return feed
+
+
+def _again(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names that differ from one before them in the case of letters only."""
+    seen = set[str]()
+    for name in names:
+        if folded(name) in seen:
+            yield name
+        seen.add(folded(name))
 
 
 def _read(file: Traversable, shown: str) -> dict[str, Any]:

@@ -23,11 +23,19 @@ from pydantic import (
 from conf.names import TAKEN, folded
 from conf.secrets import Secret, revealed
 
+_SCHEMES: Final = ("file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "hdfs")
+"""Of stores that delta-rs reads and writes."""
+
 
 class Strict(BaseModel):
     """Base of every settings model: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_DAY: Final = 86_400
+
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=_DAY, allow_inf_nan=False)]
 
 
 class Commit(Strict):
@@ -41,31 +49,31 @@ class Commit(Strict):
 class Reconnect(Strict):
     """Exponential back-off between epochs, in seconds, each delay with full jitter."""
 
-    first: float = Field(default=0.2, gt=0)
-    longest: float = Field(default=30.0, gt=0)
-    connect_timeout: float = Field(default=10.0, gt=0)
+    first: Seconds = 0.2
+    longest: Seconds = 30.0
+    connect_timeout: Seconds = 10.0
 
 
 class CutLimits(Strict):
     """Bounds of one cut. A single update is never split, however large."""
 
-    max_frames: int = Field(default=200_000, ge=1)
-    max_bytes: int = Field(default=1 << 30, ge=1 << 10)
+    max_frames: int = Field(default=200_000, ge=1, le=1 << 31)
+    max_bytes: int = Field(default=1 << 30, ge=1 << 10, le=1 << 40)
 
 
 class Build(Strict):
     """How jobs run Spark and follow bronze."""
 
-    poll_ms: int = Field(default=200, ge=10)
-    tables_at_once: int = Field(default=2, ge=1)
+    poll_ms: int = Field(default=200, ge=10, le=1_000 * _DAY)
+    tables_at_once: int = Field(default=2, ge=1, le=1_000)
     cut: CutLimits = CutLimits()
 
 
 class Maintain(Strict):
     """What `silverfold maintain` keeps."""
 
-    bronze_days: float = Field(default=7.0, ge=0)
-    vacuum_hours: int = Field(default=168, ge=1)
+    bronze_days: float = Field(default=7.0, ge=0, le=36_500, allow_inf_nan=False)
+    vacuum_hours: int = Field(default=168, ge=1, le=24 * 36_500)
 
 
 def _condition(condition: str) -> str:
@@ -172,7 +180,10 @@ class Settings(Strict):
     @field_validator("warehouse")
     @classmethod
     def _can_be_addressed(cls, warehouse: str) -> str:
-        if "://" not in warehouse and (refused := set(warehouse) & set("[]^|\\%")):
+        scheme, said, _ = warehouse.partition("://")
+        if said and scheme not in _SCHEMES:
+            raise ValueError(f"a folder, or a URL of {', '.join(_SCHEMES)}")
+        if not said and (refused := set(warehouse) & set("[]^|\\%")):
             raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
         return warehouse
 

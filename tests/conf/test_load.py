@@ -192,3 +192,36 @@ def test_storage_secrets_are_revealed_only_when_asked_for(tmp_path):
     settings = load_settings(conf_dir, "local", {"STORE_KEY": "hunter2"})
     assert settings.storage() == {"KEY": "hunter2", "REGION": "eu"}
     assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("[maintain]\nbronze_days = inf\n", "maintain.bronze_days: found inf, allowed: "),
+        ("[build]\npoll_ms = 99999999999\n", "build.poll_ms: found 99999999999, allowed: less than or equal to "),
+        ('warehouse = "zz://x/y"\n', "warehouse: found 'zz://x/y', allowed: a folder, or a URL of file, s3, "),
+    ],
+)
+def test_numbers_and_places_that_make_no_sense_are_mistakes(tmp_path: Path, settings: str, told: str) -> None:
+    (mistake,) = mistakes(folder(tmp_path, settings))
+    assert mistake.startswith(f"{tmp_path}/settings.toml: {told}")
+
+
+def test_a_wait_without_end_is_a_mistake(tmp_path: Path) -> None:
+    (mistake,) = mistakes(folder(tmp_path, market=FEED + "[reconnect]\nlongest = inf\n"))
+    assert mistake.startswith(f"{tmp_path}/feeds/market.toml: reconnect.longest: found inf, allowed: ")
+
+
+def test_a_warehouse_that_is_a_file_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    (mistake,) = mistakes(folder(tmp_path, f'warehouse = "{tmp_path}/taken"\n'))
+    assert mistake.endswith(f"warehouse: found '{tmp_path}/taken', allowed: a folder or a URL")
+
+
+def test_names_that_differ_in_case_only_are_mistakes(tmp_path: Path) -> None:
+    conf_dir = folder(tmp_path, market=FEED + '[tables.QUOTES]\nsource = "Other"\n')
+    (mistake,) = mistakes(conf_dir)
+    assert mistake.startswith(f"{tmp_path}/feeds/market.toml: tables.QUOTES: found 'QUOTES', allowed: a name that no ")
+    (conf_dir / "feeds" / "Market.toml").write_text(FEED)
+    (mistake,) = mistakes(conf_dir)
+    assert mistake.startswith(f"{tmp_path}/feeds: the file's name: found 'market', allowed: a name that no other has")
