@@ -32,6 +32,9 @@ _LISTS: Final = 8
 _MOST_EXPANDED: Final = 255
 """An LZ4 block grows by no larger factor: more is a lie, told before memory is allocated."""
 
+MOST_VALUES: Final = 4_000_000
+"""In a frame: compressed, 260 kB may hold 32 million NULLs, which as rows of Python take two gigabytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
@@ -62,7 +65,7 @@ def read_compressed(octets: bytes, body: int, most: int) -> Rowset | RowsetChunk
 
     Raises:
         InvalidValue: ``bad_compression``, and what `read_rowset` finds; its offset then counts in the expanded bytes.
-        OversizedMessage: ``too_large``.
+        OversizedMessage: ``too_large``, ``too_many_values``.
     """
     packed, at = read_count(octets, body, "bad_compression")
     expanded, at = read_count(octets, at, "bad_compression")
@@ -123,12 +126,15 @@ def _chunk(octets: bytes, shape: _Shape) -> RowsetChunk:
 
 
 def _contents(octets: bytes, shape: _Shape, *, named: bool) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
-    """Return columns and rows. Counts are believed only where that many values can be in the bytes."""
+    """Return columns and rows. Counts are believed where so many values can be in the bytes, and are not too many."""
     width, at = shape.width, shape.begins
     lists = (_LISTS if shape.version == 2 else 1) if named else 0
     if 2 * width * (lists + shape.rows) > len(octets) - at:
         detail = f"{shape.rows} rows of {width} columns cannot be in {len(octets) - at} bytes"
         raise InvalidValue(detail, offset=at, reason=_BAD)
+    if width * shape.rows > MOST_VALUES:
+        detail = f"{shape.rows} rows of {width} columns are more than {MOST_VALUES} values"
+        raise OversizedMessage(detail, offset=at, reason="too_many_values")
     heads, at = read_values(octets, at, width * lists, _BAD)
     columns = tuple(_column(heads[place::width], shape.begins) for place in range(width)) if named else ()
     values, at = read_values(octets, at, width * shape.rows, _BAD)

@@ -6,6 +6,7 @@ import contextlib
 import tracemalloc
 
 import hypothesis.strategies as st
+import lz4.block
 import pytest
 from hypothesis import example, given
 
@@ -224,6 +225,19 @@ def test_a_block_is_not_expanded_beyond_the_limit_nor_beyond_what_its_size_can_b
     far_too_large = framed("%", b"3 67108865 /0 1:1 1 1 xyz")
     assert isinstance(refused(far_too_large), OversizedMessage)
     assert "a block of 3 bytes does not expand to 1000" in str(refused(framed("%", b"3 1000 /0 1:1 1 1 xyz")))
+
+
+def test_a_small_block_of_many_nulls_is_refused_before_they_take_memory() -> None:
+    expanded = b"+1 k" + b"_ " * 5_000_000
+    block = lz4.block.compress(expanded, store_size=False)
+    header = b"/0 1:1 5000000 1 "
+    frame = framed("%", b"%d %d %s%s" % (len(block), len(expanded), header, block))
+    tracemalloc.start()
+    error = refused(frame)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (type(error), error.reason, most < 4 * len(expanded)) == (OversizedMessage, "too_many_values", True)
 
 
 ODD = st.sampled_from(
