@@ -6,6 +6,7 @@ A file that is replaced is read up to its end all the same, however late that is
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -24,16 +25,20 @@ class GrowingFile(Closing):
 
     Raises:
         SourceUnavailable: It cannot be opened now.
-        SourceRefused: ``file-shorter``: it has not even what was read before.
+        SourceRefused: ``file-shorter``: it has not even what was read before. ``no-file``: it is another thing.
     """
 
     def __init__(self, path: Path, begins: int, *, lacks: int = 0) -> None:
         self._path = path
         try:
-            self._file = path.open("rb")
+            self._file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - `close` closes it
         except OSError as error:
             raise self._unavailable(error) from error
-        size = os.fstat(self._file.fileno()).st_size
+        held = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(held.st_mode):
+            self._file.close()
+            raise SourceRefused(code="no-file", text=f"{path} is a pipe or a device, not a file that grows")
+        size = held.st_size
         if size < begins - lacks:
             self._file.close()
             text = f"{path} has {size} bytes, {begins} were read before: it is another file"
@@ -82,3 +87,8 @@ class GrowingFile(Closing):
 
     def _unavailable(self, error: OSError) -> SourceUnavailable:
         return SourceUnavailable(f"{self._path}: {error.strerror or error}")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a pipe, too, at once: otherwise that waits for a writer, deaf to signals."""
+    return os.open(path, flags | os.O_NONBLOCK)

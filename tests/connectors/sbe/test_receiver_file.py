@@ -307,3 +307,13 @@ def test_the_last_message_of_a_file_lands_before_the_bytes_that_pad_it_are_there
     assert landed == [1, 2, 2, 4, 4]
     assert sink.bodies == SECURITIES
     assert sink.marks == []
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a device"])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "pipe" if what == "a pipe" else Path("/dev/zero")
+    if what == "a pipe":
+        os.mkfifo(path)
+
+    with pytest.raises(SourceRefused, match=r"no-file: .* is a pipe or a device"):
+        GrowingFile(path, 0)
