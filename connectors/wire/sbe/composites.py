@@ -49,11 +49,12 @@ def _members(element: Element, encodings: Encodings) -> list[Member]:
     """Return the members one after another; each at the end of the last one or where it asks to be."""
     report = encodings.report
     members: list[Member] = []
+    names = set[str]()
     cursor = 0
     for child in element.children:
         if child.tag not in _MEMBERS:
             continue
-        if any(member.name == child.name for member in members):
+        if child.name in names:
             report.error("E12", child, f"composite {element.name} has two members called {child.name}")
         encoding = encodings.named(child.get("type") or "", child) if child.tag == "ref" else encodings.place(child)
         if encoding is None:
@@ -63,6 +64,7 @@ def _members(element: Element, encodings: Encodings) -> list[Member]:
             report.error("E12", child, f"{child.name} begins at {offset}, before the end of the last member, {cursor}")
         member = _member(child, max(offset, cursor), encoding, encodings)
         members.append(member)
+        names.add(child.name)
         cursor = member.offset + wire_size(member)
     return members
 

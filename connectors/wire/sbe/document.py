@@ -172,6 +172,7 @@ class _Builder(handler.ContentHandler):
         self.file = file
         self.document = Element("", "", file, 1, {}, {})
         self._open = [self.document]
+        self._texts: list[list[str]] = [[]]
         self._locator: Any = None
 
     @property
@@ -192,10 +193,10 @@ class _Builder(handler.ContentHandler):
                 element.attributes[attribute] = value
         self._open[-1].children.append(element)
         self._open.append(element)
+        self._texts.append([])
 
     def endElementNS(self, _name: tuple[str | None, str], _qname: str | None) -> None:  # noqa: N802
-        element = self._open.pop()
-        element.text = element.text.strip()
+        self._open.pop().text = "".join(self._texts.pop()).strip()
 
     def characters(self, content: str) -> None:
-        self._open[-1].text += content
+        self._texts[-1].append(content)

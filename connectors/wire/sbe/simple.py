@@ -172,13 +172,14 @@ def resolve_enum(element: Element, encodings: Encodings) -> Enum | None:
     declared = _limit(element, "nullValue", encoding.primitive, report)
     null = int(encoding.null if declared is None else declared)
     values: dict[int, str] = {}
+    names = set[str]()
     versions: dict[int, int] = {}
     deprecated: dict[int, int] = {}
     descriptions: dict[int, str] = {}
     for child in element.children:
         raw = _valid_value(child, encoding, null, report) if child.tag == "validValue" else None
         if raw is not None:
-            _note_twice(child, raw, values, report)
+            _note_twice(child, raw, values, names, report)
             values[raw] = child.name
             _note_versions(child, raw, versions, deprecated, report)
             _note_description(child, raw, descriptions)
@@ -214,13 +215,14 @@ def resolve_set(element: Element, encodings: Encodings) -> Set | None:
     if encoding is None:
         return None
     choices: dict[int, str] = {}
+    names = set[str]()
     versions: dict[int, int] = {}
     deprecated: dict[int, int] = {}
     descriptions: dict[int, str] = {}
     for child in element.children:
         bit = _choice(child, encoding, report) if child.tag == "choice" else None
         if bit is not None:
-            _note_twice(child, bit, choices, report)
+            _note_twice(child, bit, choices, names, report)
             choices[bit] = child.name
             _note_versions(child, bit, versions, deprecated, report)
             _note_description(child, bit, descriptions)
@@ -240,9 +242,10 @@ def _choice(child: Element, encoding: Scalar, report: Report) -> int | None:
     return bit
 
 
-def _note_twice(child: Element, raw: int, known: Mapping[int, str], report: Report) -> None:
-    if raw in known or child.name in known.values():
+def _note_twice(child: Element, raw: int, known: Mapping[int, str], names: set[str], report: Report) -> None:
+    if raw in known or child.name in names:
         report.warn("W06", child, f"{child.tag} {child.name} repeats a name or a value; the last counts")
+    names.add(child.name)
 
 
 def _note_versions(
