@@ -181,7 +181,8 @@ def test_a_wrong_setting_is_exit_code_2(tmp_path, capsys):
 
 
 def test_a_store_that_cannot_be_opened_is_exit_code_3(conf):
-    (conf / "lake").write_text("a file where a folder should be")
+    (conf / "lake").mkdir()
+    (conf / "lake" / "bronze").write_text("a file where a folder should be")
     with started(conf) as process:
         code, logged = ended(process)
     assert (code, "Traceback" in logged) == (3, False), logged
