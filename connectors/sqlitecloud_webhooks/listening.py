@@ -2,7 +2,7 @@
 
 ===========================  ===============================================================================
 connections                  `MOST_CONNECTIONS`, half of them from one address; one more is cut off
-a request's head             `HEAD_WITHIN` seconds, 8 KiB a line, 128 headers
+a connection's first head    `HEAD_WITHIN` seconds, 8 KiB a line, 128 headers
 what is no HTTP              400, and the end of the connection; how often is logged, at most once a minute
 ===========================  ===============================================================================
 
@@ -19,6 +19,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from structlog.typing import FilteringBoundLogger
 
 from connectors.transport import Address
@@ -27,7 +28,10 @@ MOST_CONNECTIONS: Final = 512
 """At once; fewer where the process may open fewer than twice as many files."""
 
 HEAD_WITHIN: Final = 10.0
-"""Seconds from a connection's beginning, or from the last answer, to the end of a request's head."""
+"""Seconds from a connection's beginning to the end of its first request's head."""
+
+_IDLE: Final = 90.0
+"""Seconds between an answer and the end of the next request's head: longer than proxies keep their connections."""
 
 _LINGERING: Final = 2.0
 """Seconds for which the rest of a refused body is let pass, so that its sender comes to read why."""
@@ -39,6 +43,7 @@ class Listening:
     """An application's listening sockets and connections, from `start` to `stop`."""
 
     def __init__(self, app: web.Application, log: FilteringBoundLogger, *, patience: float) -> None:
+        app.middlewares.append(_begun)
         app.on_response_prepare.append(_say_nothing_of_ourselves)
         self._runner = web.AppRunner(app, shutdown_timeout=patience)
         self._log = log
@@ -53,7 +58,10 @@ class Listening:
         """Listen. Raises OSError."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, address.host, address.port, ssl=tls)
+        handshake = None if tls is None else HEAD_WITHIN
+        self._server = await loop.create_server(
+            self._connection, address.host, address.port, ssl=tls, ssl_handshake_timeout=handshake
+        )
 
     async def stop(self) -> None:
         """Listen no more; end connections, those in which a request is being answered after it."""
@@ -90,7 +98,7 @@ class Listening:
             server,
             self,
             loop=asyncio.get_running_loop(),
-            keepalive_timeout=HEAD_WITHIN,  # which also counts for the first request of a connection
+            keepalive_timeout=_IDLE,
             lingering_time=_LINGERING,
             access_log=None,
             auto_decompress=False,
@@ -102,15 +110,23 @@ class _Connection(web.RequestHandler):
         super().__init__(server, **settings)
         self._listening = listening
         self._peer: str | None = None
+        self._patience: asyncio.TimerHandle | None = None
+
+    def begun(self) -> None:
+        """The head of a request is whole."""
+        if self._patience is not None:
+            self._patience.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         name = transport.get_extra_info("peername")
         self._peer = str(name[0]) if name else ""
         super().connection_made(transport)
+        self._patience = asyncio.get_running_loop().call_later(HEAD_WITHIN, self.force_close)
         if not self._listening.admits(self._peer):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self.begun()
         if self._peer is not None:
             self._listening.left(self._peer)
             self._peer = None
@@ -130,6 +146,13 @@ class _Connection(web.RequestHandler):
             self.transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         self.force_close()
         return web.Response(status=status)  # goes nowhere: by this way one would name its server
+
+
+@web.middleware
+async def _begun(request: web.Request, handler: Handler) -> web.StreamResponse:
+    assert isinstance(request.protocol, _Connection)
+    request.protocol.begun()
+    return await handler(request)
 
 
 async def _say_nothing_of_ourselves(_request: web.BaseRequest, response: web.StreamResponse) -> None:
