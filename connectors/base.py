@@ -53,9 +53,7 @@ class Keeps(StrEnum):
     """Every change, as a log that is only ever added to."""
     ROWS = "rows"
     """Every row that came, as it came: only ever added to. Such a stream has no snapshots, and says nothing but rows.
-
-    Its decoder folds nothing, and gives inserts, whose ``ordinal`` is never NULL; ``key`` names a row by position and
-    ordinal. So do `PlainReader.keys`: ``_position`` and ``_ordinal``."""
+    Its decoder gives inserts with an ``ordinal``. Position and ordinal are ``key``, and `PlainReader.keys`."""
 
 
 class Frame(NamedTuple):
@@ -69,9 +67,12 @@ class Frame(NamedTuple):
 
 
 def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
-    """Return a frame the receiver writes itself: ``name`` is what happened, details must be JSON values."""
-    body = json.dumps({"mark": name, **details}, sort_keys=True, default=str).encode()
-    return Frame(body, Kind.MARK, Boundary.NONE, stream)
+    """Return a frame the receiver writes itself: ``name`` is what happened, details must be JSON values.
+
+    One with ``level="warning"`` is logged as a warning, and shows in status while it is its stream's newest mark.
+    """
+    said = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
+    return Frame(said.encode(), Kind.MARK, Boundary.NONE, stream)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ def show(status: Status, out: TextIO) -> None:
             if table.fault is not None:
                 fault = f"{table.table}: {table.state.value} at position {table.fault.position}: "
                 console.print(Text(f"{fault}{table.fault.error_class}: {table.fault.reason}", "red"))
+            if table.warning is not None:
+                console.print(Text(f"{table.table}: the receiver says: {table.warning}", "yellow"))
             if table.begins_at_position is not None:
                 begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
                 console.print(Text(begins, "yellow"))

@@ -18,6 +18,9 @@ FRAME_BYTES: Final = 200
 """Memory of a frame beside its body, in bytes, about: so that empty frames count too."""
 
 
+WARNING: Final = "warning"
+"""What a mark's detail ``level`` says, if it has one."""
+
 _LAST = {Boundary.END, Boundary.WHOLE}
 _OF_RUNS = pa.schema([field for field in SCHEMA if field.name not in {"frame_seq", "body"}])
 _body, _all_but_body = itemgetter(0), itemgetter(1, 2, 3, 4)
@@ -50,6 +53,7 @@ class LandedMark(NamedTuple):
     name: str
     details: dict[str, Any]
     """Its own details but for a kept body, and ``frame_seq``, ``epoch`` and ``stream``."""
+    warns: bool
 
 
 class Prepared(NamedTuple):
@@ -126,6 +130,6 @@ class Batch:
 
     def _mark(self, at: int, run: _Run) -> LandedMark:
         details = json.loads(self._bodies[at])
-        name = details.pop("mark")
+        name, warns = details.pop("mark"), details.pop("level", None) == WARNING
         own = {key: value for key, value in details.items() if key not in {"body", "event"}}
-        return LandedMark(name, {**own, "frame_seq": self.first + at, "epoch": run.epoch, "stream": run.stream})
+        return LandedMark(name, {**own, "frame_seq": self.first + at, "epoch": run.epoch, "stream": run.stream}, warns)

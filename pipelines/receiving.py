@@ -16,6 +16,7 @@ from structlog.typing import FilteringBoundLogger
 from conf.errors import SilverfoldError
 from connectors.backoff import Backoff
 from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
+from pipelines.batch import WARNING
 from pipelines.places import Places
 from pipelines.sink import BronzeSink
 from pipelines.writer import BronzeWriter
@@ -131,4 +132,5 @@ def _closed(ended: Exception | str | None, *, stopped: bool, wait: float) -> Fra
     if isinstance(ended, Exception):
         name = ended.error_class if isinstance(ended, SilverfoldError) else type(ended).__name__
     reason = "the source ended the connection" if ended is None else str(ended)
-    return mark("closed", reason=reason, error_class=name, next_in=round(wait, 3))
+    level = {} if name is None else {"level": WARNING}
+    return mark("closed", reason=reason, error_class=name, next_in=round(wait, 3), **level)

@@ -196,7 +196,7 @@ class BronzeSink:
         self.source_positions.update(batch.source_positions)
         self._wake()
         for mark in batch.marks:
-            self._log.info(mark.name, **mark.details)
+            (self._log.warning if mark.warns else self._log.info)(mark.name, **mark.details)
         self._log.debug("committed", epoch=self.epoch, first=batch.first, last=self._writer.last, bytes=batch.size)
         self._commits += 1
         if self._commits % self._settings.compact_every == 0:

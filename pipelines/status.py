@@ -22,7 +22,7 @@ from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.held import Hold, HoldState, quarantined
-from pipelines.marks import CLOSED, Mark, connection_marks
+from pipelines.marks import CLOSED, Mark, epoch_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
 from pipelines.rules import StreamRules
@@ -113,6 +113,9 @@ class TableStatus(_Report):
     built_otherwise: str | None = None
     """Which setting says something else today than when the table was built: its next cut holds, or, without a history,
     waits for a snapshot that makes it right. Null when none does."""
+    warning: str | None = None
+    """What its receiver said last of its stream in the newest epoch, if that is a warning: why nothing comes, or no
+    snapshot. Null when there is none."""
 
 
 class ReceiverState(StrEnum):
@@ -199,15 +202,19 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     for batch in read_small_columns(bronze, after=planner.start - 1):
         planner.advance(batch)
         landed_at = batch["received_at"][-1].as_py()
-    marks = connection_marks(bronze, planner.epoch)
+    marks = epoch_marks(bronze, planner.epoch)
+    newest = {name: marks.of_streams.get(connector.stream(feed, name)) for name in feed.tables}
     return FeedStatus(
         feed=feed.name,
         connector=connector.name,
         epoch=planner.epoch or None,
         landed_position=_position(planner.landed),
         landed_at=landed_at,
-        receiver=None if marks is None else receiver_status(*marks, planner.landed),
-        tables=tuple(table_status(name, built[name], _planned(planner, name), now=now) for name in feed.tables),
+        receiver=None if marks.of_feed is None else receiver_status(*marks.of_feed, planner.landed),
+        tables=tuple(
+            table_status(name, built[name], _planned(planner, name), newest=newest[name], now=now)
+            for name in feed.tables
+        ),
     )
 
 
@@ -249,11 +256,14 @@ def _rows_at(place: Place) -> int | None:
         return None if opened is None else count_rows(opened)
 
 
-def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: datetime) -> TableStatus:
+def table_status(
+    name: str, built: Built, planned: Plan | PositionGap, *, newest: Mark | None = None, now: datetime
+) -> TableStatus:
     """Say how one table stands.
 
     Args:
         planned: The planner's answer, or why it gives none.
+        newest: The newest mark of its stream.
     """
     fault = _fault(built, planned)
     plan = planned if isinstance(planned, Plan) else None
@@ -277,6 +287,7 @@ def table_status(name: str, built: Built, planned: Plan | PositionGap, *, now: d
         begins_at_position=built.begins_at or None,
         rows_aside=built.aside,
         built_otherwise=built.otherwise,
+        warning=None if newest is None else newest.warning,
     )
 
 

@@ -24,9 +24,9 @@ from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struc
 from transforms.explain import SAID, last_letter, said
 from transforms.sql import has_order, literal, quoted
 
-CHANGES, MOVES, COMES_FROM = "changes", "moves", "comes_from"
-"""Columns of folded change rows: how many changes of the key there were, how many that move a row to another key, and
-the smallest and largest value of each field of the keys they move it from."""
+CHANGES, SELECTED, MOVES, COMES_FROM = "changes", "selected", "moves", "comes_from"
+"""Columns of folded change rows: how many changes of the key there were, how many of them rows of a snapshot, how many
+that move a row to another key, and the smallest and largest value of each field of the keys they move it from."""
 
 _REFUSED = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType, T.NullType)
 _RESETS = (INSERT, SNAPSHOT, DELETE)
@@ -66,12 +66,12 @@ def fold(
             The same result, twice as fast.
         replaces: Snapshot rows come before all others, wherever they landed: the changes overlay them.
         letter: A change row's letter (`transforms.explain`): tells what each key's changes said.
-        counts: Tell of each key `CHANGES`, `MOVES` and `COMES_FROM`. Moves are counted only, not resolved.
+        counts: Tell of each key `CHANGES`, `SELECTED`, `MOVES` and `COMES_FROM`. Moves are only counted, not resolved.
 
     Returns:
         Change rows. ``frame_seq`` and ``sequence`` are the largest of the key's changes, ``ordinal`` and ``old_key``
         are NULL, ``present`` is NULL unless the row is a partial update. With ``letter`` one more column, ``said``;
-        with ``counts`` three more.
+        with ``counts`` four more.
     """
     row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
@@ -97,6 +97,7 @@ def _counted(key: T.StructType) -> dict[str, Column]:
     old = [(F.col(f"old_key.{quoted(name)}"), name) for name in key.names]
     return {
         CHANGES: F.count(F.lit(1)),
+        SELECTED: F.count_if(F.col("op") == SNAPSHOT),
         MOVES: F.count("old_key"),
         COMES_FROM: F.struct(*(F.struct(F.min(value), F.max(value)).alias(name) for value, name in old)),
     }

@@ -124,7 +124,9 @@ class Epoch:
             try:
                 sent += self._subscribe(stream, marks)
             except LocalProtocolError as error:  # to ask again would not help in this epoch
-                marks.append(mark("subscription failed", stream=stream, code=error.error_class, text=str(error)))
+                marks.append(
+                    mark("subscription failed", stream=stream, level="warning", code=error.error_class, text=str(error))
+                )
         return bytes(sent), marks
 
     def _subscribe(self, stream: str, marks: list[Frame]) -> bytes:
@@ -187,7 +189,7 @@ class Epoch:
             differences=found.differences,
         )
         resting = [
-            mark("stream suspended", stream=stream, seconds=round(rest, 3))
+            mark("stream suspended", stream=stream, level="warning", seconds=round(rest, 3))
             for stream, rest in self._rests.items()
             if rest
         ]
@@ -196,7 +198,7 @@ class Epoch:
     def _refused(self, event: SubscriptionError) -> Sequence[Frame]:
         stream = self._streams.get(event.subscription_id)
         frame = Frame(event.body, Kind.CONTROL, stream=stream)
-        details = {"code": event.code, "text": event.text, "subscription_id": event.subscription_id}
+        details = {"level": "warning", "code": event.code, "text": event.text, "subscription_id": event.subscription_id}
         if stream is None or self._session.state(event.subscription_id) not in _REFUSED:
             return [frame, mark("server error", stream=stream, **details)]
         wait = self._backoffs[stream].next_wait()
@@ -210,7 +212,14 @@ class Epoch:
         if self._stopping:
             return []
         return [
-            mark("bad frame", stream=stream, error_class=error.error_class, reason=str(error), body=_text(event.body))
+            mark(
+                "bad frame",
+                stream=stream,
+                level="warning",
+                error_class=error.error_class,
+                reason=str(error),
+                body=_text(event.body),
+            )
         ]
 
 

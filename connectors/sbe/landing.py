@@ -92,7 +92,7 @@ class Landing:
                 case MessageReceived():
                     yield from self._message(event)
                 case SequenceGap(expected, found):
-                    yield mark("sequence gap", expected=expected, found=found)
+                    yield mark("sequence gap", level="warning", expected=expected, found=found)
                 case BadBytes(error) if self._grows and error.reason in _CUT_SHORT:
                     yield from self._part(event)
                 case BadBytes():
@@ -139,7 +139,7 @@ class Landing:
         what = f"part at {event.begins}"
         if what not in self._told:
             self._told.add(what)
-            yield mark("part of a message", offset=event.begins, left=len(event.left))
+            yield mark("part of a message", level="warning", offset=event.begins, left=len(event.left))
 
     def _broken(self, event: BadBytes) -> Frame:
         error, left = event.error, event.left

@@ -62,6 +62,11 @@ class Description:
         return tuple(column.name for column in self.selected)
 
     @property
+    def has_primary_key(self) -> bool:
+        """Rows are named by the table's primary key."""
+        return {column.name for column in self.columns if column.pk} == set(self.keys)
+
+    @property
     def nullable_keys(self) -> list[str]:
         """The columns of the key in which SQLite allows NULL: in any that is not declared otherwise, but for a rowid's.
 

@@ -32,7 +32,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Final
 
-from conf.errors import SilverfoldError, WireError
+from conf.errors import SilverfoldError, SourceRefused, WireError
 from connectors.base import Boundary, Frame, Kind, mark
 from connectors.sqlitecloud.control import Description
 from connectors.sqlitecloud.messages import BadFrame, Notification
@@ -56,7 +56,11 @@ def told(described: Description) -> list[Frame]:
     """Return the frames that tell a table's columns and key, and whether parts of a key may be NULL."""
     control = Frame(described.to_json(), Kind.CONTROL, stream=described.table)
     columns = described.nullable_keys
-    return [control, mark("nullable key", stream=described.table, columns=columns)] if columns else [control]
+    return (
+        [control, mark("nullable key", stream=described.table, level="warning", columns=columns)]
+        if columns
+        else [control]
+    )
 
 
 def selected(stream: str, frame: bytes, *, begins: bool) -> Frame:
@@ -71,12 +75,19 @@ def complete(stream: str) -> Frame:
 
 def void(stream: str, reason: str, *, attempts: int, wait: float) -> Frame:
     """Return the mark of a snapshot that does not come to what the table is."""
-    return mark("snapshot void", stream=stream, reason=reason, attempts=attempts, next_in=round(wait, 3))
+    return mark(
+        "snapshot void", stream=stream, level="warning", reason=reason, attempts=attempts, next_in=round(wait, 3)
+    )
+
+
+def left_out(stream: str, refused: SourceRefused) -> Frame:
+    """Return the mark of a table that takes no part until the schema changes, or it is notified."""
+    return mark("table left out", stream=stream, level="warning", reason=f"{refused.code}: {refused.text}")
 
 
 def bad_notification(stream: str, error: WireError) -> Frame:
     """Return the mark of a notification that lands, and cannot be decoded."""
-    return mark("bad notification", stream=stream, error_class=error.error_class, reason=str(error))
+    return mark("bad notification", stream=stream, level="warning", error_class=error.error_class, reason=str(error))
 
 
 def bad_frames(frames: Sequence[BadFrame]) -> list[Frame]:
@@ -87,4 +98,5 @@ def bad_frames(frames: Sequence[BadFrame]) -> list[Frame]:
 def bad_frame(octets: bytes, error: SilverfoldError) -> Frame:
     """Return the mark of what cannot be read, or is of nothing."""
     body = b64encode(octets[:_KEPT]).decode("ascii")
-    return mark("bad frame", error_class=error.error_class, reason=str(error), size=len(octets), body=body)
+    why = str(error)
+    return mark("bad frame", level="warning", error_class=error.error_class, reason=why, size=len(octets), body=body)

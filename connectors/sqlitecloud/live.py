@@ -15,6 +15,7 @@ from typing import Final
 
 from conf.errors import SourceRefused, SourceUnavailable, StatementRefused
 from connectors.base import Frame, FrameSink, mark
+from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.attempts import TableAttempts
 from connectors.sqlitecloud.client import Client, rows_of
 from connectors.sqlitecloud.control import Description
@@ -134,7 +135,7 @@ class LiveEpoch:
                     await describe(self._db, stream, self._epoch.settings_of(stream))
                     await self._listen(stream)
                 except SourceRefused as refused:
-                    await self._sink.land([mark("table left out", stream=stream, reason=str(refused))])
+                    await self._sink.land([landing.left_out(stream, refused)])
                 else:
                     self._epoch.add(stream, schema)
 
@@ -159,7 +160,7 @@ class LiveEpoch:
         except SourceRefused as refused:
             if refused.code == "no-table":
                 self._epoch.leave(table.stream)
-                await self._sink.land([mark("table left out", stream=table.stream, reason=str(refused))])
+                await self._sink.land([landing.left_out(table.stream, refused)])
             else:
                 await self._sink.land(table.give_up(str(refused), self._clock()))
 
@@ -184,8 +185,11 @@ class LiveEpoch:
             await asyncio.sleep(left)
 
     async def _parts(self, described: Description) -> AsyncGenerator[tuple[Sequence[tuple[Value, ...]], bytes], None]:
-        """Yield the rows and the frames of a snapshot, in one SELECT or in pages behind the last key."""
-        page = self._options.page_rows
+        """Yield the rows and the frames of a snapshot, in one SELECT or in pages behind the last key.
+
+        Keys of the settings may be those of several rows, and the others would be passed over behind the first.
+        """
+        page = self._options.page_rows if described.has_primary_key else 0
         behind: tuple[Value, ...] = ()
         while True:
             sql = page_text(described, first=not behind) if page else select_text(described)

@@ -53,7 +53,8 @@ class SqliteCloudOptions(Strict):
         max_frame_bytes: Longest frame to accept.
         frame_timeout: Seconds within which a frame that has begun must be there.
         max_rows: Most rows in one frame of a snapshot; 0 leaves that to the server.
-        page_rows: Select a snapshot in pages of so many rows, each a moment of its own; 0 for one SELECT.
+        page_rows: Select a snapshot in pages of so many rows, each a moment of its own; 0 for one SELECT. Tables whose
+            keys are not their primary key are always read by one.
     """
 
     connection: Secret | None = None

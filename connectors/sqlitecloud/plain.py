@@ -63,11 +63,19 @@ class SqliteCloudPlainReader:
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[PlainChange]:
         """Return the changes of a notification, or of a whole snapshot; see `connectors.base.PlainReader.changes`."""
-        return (change for position, body in frames for change in self._of_frame(position, body))
+        selected: set[tuple[Any, ...]] = set()
+        for position, body in frames:
+            if body[:1] in _SELECTED:
+                for change in self._of_rows(position, body):
+                    if change.key in selected:
+                        raise InvalidValue("two rows of the snapshot have the same key", reason="duplicate_key")
+                    if within.holds(change.key):
+                        selected.add(change.key)
+                    yield change
+            else:
+                yield from self._of_notification(position, body)
 
-    def _of_frame(self, position: int, body: bytes) -> Iterator[PlainChange]:
-        if body[:1] in _SELECTED:
-            return self._of_rows(position, body)
+    def _of_notification(self, position: int, body: bytes) -> Iterator[PlainChange]:
         said = _parsed(notified_text(body))
         return self._of_message(position, said) if self.table.is_channel else self._of_entries(position, said)
 

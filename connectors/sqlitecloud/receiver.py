@@ -59,7 +59,7 @@ class SqliteCloudReceiver:
 
         Raises:
             ConfigError: A secret, or a file of certificates, is not there.
-            SourceRefused: The login, a table or a channel is refused; a table has no key.
+            SourceRefused: The login or a channel is refused; or every table: it is not there, or has no key.
         """
         settings, options = connection_settings(self._feed, self._environ), self._options
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
@@ -110,17 +110,24 @@ class SqliteCloudReceiver:
         return channel
 
     async def _describe(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:
-        """Return what there is to be listened to. Raises SourceRefused for a table of the feed that cannot be."""
+        """Return what there is to be listened to.
+
+        Raises:
+            SourceRefused: A table cannot be read, and none of the others either; or a statement is refused.
+        """
         names = await list_tables(db) if self._options.all_tables else []
         described: dict[str, Description] = {}
+        refusals: list[SourceRefused] = []
         for name in sorted({*names, *self._tables}):
             try:
                 described[name] = await describe(db, name, epoch.settings_of(name))
+            except StatementRefused:
+                raise
             except SourceRefused as refused:
-                may_come = self._options.all_tables and refused.code == "no-table"
-                if isinstance(refused, StatementRefused) or (name in self._tables and not may_come):
-                    raise
-                await sink.land([mark("table left out", stream=name, reason=str(refused))])
+                refusals.append(refused)
+                await sink.land([landing.left_out(name, refused)])
+        if refusals and not (described or self._channels or self._options.all_tables):
+            raise refusals[0]
         return described
 
     async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:
@@ -133,7 +140,7 @@ class SqliteCloudReceiver:
         except StatementRefused as refused:
             if self._options.fence:
                 raise
-            await sink.land([mark("no canary", code=refused.code, text=refused.text)])
+            await sink.land([mark("no canary", level="warning", code=refused.code, text=refused.text)])
             return None
         return self._own
 

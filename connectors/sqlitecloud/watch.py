@@ -151,11 +151,10 @@ class SqliteCloudWatch:
         names = ", ".join(map(quote_identifier, self.columns))
         while True:
             await self._say(db, "low")
-            rows: list[PlainChange] = []
             sql = f"SELECT {names} FROM {quote_identifier(self._stream)}"
             async with aclosing(db.parts(sql, patience=_PATIENCE)) as parts:
-                async for part in parts:
-                    rows += self._changes(part.frame)
+                frames = [(0, part.frame) async for part in parts]
+            rows = list(self._reader.changes(1, frames))
             await self._say(db, "high")
             overlay, self._overlay = self._overlay or [], None
             if not any(self._is_partial_move(change) for change in overlay):

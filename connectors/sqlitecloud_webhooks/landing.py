@@ -53,7 +53,7 @@ class Landing:
             stream = addressed(members).stream
         except InvalidValue as error:
             kept = b64encode(body).decode("ascii")
-            return [mark("bad body", reason=str(error), length=len(body), body=kept)]
+            return [mark("bad body", level="warning", reason=str(error), length=len(body), body=kept)]
         try:
             names = column_names(members)
         except InvalidValue:
@@ -83,12 +83,18 @@ class Landing:
         return [self._mark_of(refusal) for refusal in list(self._refused)]
 
     def _mark_of(self, refusal: Refusal) -> Frame:
-        return mark("refused", status=int(refusal.status), reason=refusal.reason, count=self._refused.pop(refusal))
+        return mark(
+            "refused",
+            level="warning",
+            status=int(refusal.status),
+            reason=refusal.reason,
+            count=self._refused.pop(refusal),
+        )
 
     def _unknown_table(self, stream: str) -> Iterator[Frame]:
         if stream not in self._streams and stream not in self._unknown and len(self._unknown) < MOST_STREAMS:
             self._unknown.add(stream)
-            yield mark("unknown table", table=stream)
+            yield mark("unknown table", level="warning", table=stream)
 
     def _new_columns(self, stream: str, names: tuple[str, ...]) -> Iterator[Frame]:
         if stream not in self._told and len(self._told) >= MOST_STREAMS:

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import ApplyError, Unexplained
+from conf.errors import ApplyError, DuplicateKey, Unexplained
 from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import FoldStatistics, counted, statistics_of
 from pipelines.store import skipping_bounds
@@ -60,6 +60,7 @@ def fold_cut(job: CutJob) -> Folded:
     """Fold the changes of a cut into a table's state. Runs Spark jobs; writes nothing.
 
     Raises:
+        DuplicateKey: Two rows of the source's snapshot have the same key.
         Unexplained: A change is of nothing, or begins a row that is there, and the settings do not let that pass.
         ApplyError: A frame cannot be decoded, or a key is NULL.
     """
@@ -163,6 +164,11 @@ class _Folding:
         found = statistics_of(net, onto_nothing=self._job.nothing_before)
         if found.unreadable:
             raise ApplyError("a frame cannot be decoded", table=self._target.name)
+        if found.doubled:
+            reason = (
+                f"{found.doubled} keys are those of several rows of the snapshot: set keys that tell all rows apart"
+            )
+            raise DuplicateKey(reason, table=self._target.name, since=self._cut.settled)
         return found
 
     def _explained(self, marked: DataFrame, found: FoldStatistics) -> Mapping[str, int]:

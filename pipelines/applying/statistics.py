@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from transforms.changes import struct_type
 from transforms.explain import SAID, unexplained
-from transforms.fold import CHANGES, COMES_FROM, MOVES
+from transforms.fold import CHANGES, COMES_FROM, MOVES, SELECTED
 from transforms.sql import quoted
 
 _WHOLE_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -24,6 +24,8 @@ class FoldStatistics(NamedTuple):
 
     unreadable: int
     """Rows that come of frames that cannot be decoded, or have a NULL in their key."""
+    doubled: int
+    """Keys that several rows of a snapshot have."""
     changes: int
     moves: int
     """Changes that move a row to another key. They are followed in another way of folding."""
@@ -45,6 +47,7 @@ def statistics_of(folded: DataFrame, *, onto_nothing: bool) -> FoldStatistics:
     ordered = [field.name for field in struct_type(folded, "key") if isinstance(field.dataType, _WHOLE_NUMBERS)]
     line = folded.agg(
         F.count_if(_is_unreadable(folded)).alias("unreadable"),
+        F.count_if(F.col(SELECTED) > 1).alias("doubled"),
         F.coalesce(F.sum(CHANGES), F.lit(0)).alias(CHANGES),
         F.coalesce(F.sum(MOVES), F.lit(0)).alias(MOVES),
         F.count_if(F.col("present").isNotNull()).alias("partial"),
@@ -53,7 +56,7 @@ def statistics_of(folded: DataFrame, *, onto_nothing: bool) -> FoldStatistics:
     ).first()
     assert line is not None
     return FoldStatistics(
-        **{name: line[name] for name in ("unreadable", "changes", "moves", "partial")},
+        **{name: line[name] for name in ("unreadable", "doubled", "changes", "moves", "partial")},
         onto_nothing={name: count for name, count in zip(counts, line.onto_nothing, strict=True) if count},
         bounds={name: (ends[0], ends[1]) for name, ends in zip(ordered, line.bounds, strict=True) if None not in ends},
     )

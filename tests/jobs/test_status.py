@@ -135,6 +135,7 @@ def test_the_keys_for_scripts_stay():
         "rows_aside",
         "begins_at_position",
         "built_otherwise",
+        "warning",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [

@@ -20,7 +20,7 @@ from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pipelines.batch import Batch
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.marks import connection_marks
+from pipelines.marks import epoch_marks
 from pipelines.places import Places
 from pipelines.plan import Planner
 from pipelines.retention import Retention, describe, drop_frames, keep_append_only, plan_retention, remove_doubles
@@ -136,7 +136,7 @@ def test_a_receiver_that_starts_again_goes_on_where_it_was(market: Market):
     assert last_position(market.bronze, FEED) == 19
     assert market.land() == 25
     assert market.positions()[-7:] == [19, 20, 21, 22, 23, 24, 25]
-    marks = connection_marks(market.bronze, 3)
+    marks = epoch_marks(market.bronze, 3).of_feed
     assert marks is not None
     assert marks[0].position == 20
 

@@ -264,12 +264,20 @@ def test_marks_are_logged_when_they_have_landed_with_their_position_and_without_
         def info(self, event, **details):
             logged.append((event, details))
 
+        def warning(self, event, **details):
+            logged.append((event, "warning", details))
+
         def debug(self, event, **details):
             pass
 
     async def run():
         async with sink_at(place, log=Log()) as sink:
-            await sink.land([*update(), mark("bad frame", stream="quotes", reason="truncated", body="c2VjcmV0")])
+            bad = mark("bad frame", stream="quotes", level="warning", reason="truncated", body="c2VjcmV0")
+            await sink.land([*update(), bad, mark("listening")])
 
     asyncio.run(run())
-    assert logged == [("bad frame", {"reason": "truncated", "frame_seq": 1, "epoch": 1, "stream": "quotes"})]
+    told = {"reason": "truncated", "frame_seq": 1, "epoch": 1, "stream": "quotes"}
+    assert logged == [
+        ("bad frame", "warning", told),
+        ("listening", {"frame_seq": 2, "epoch": 1, "stream": None}),
+    ]

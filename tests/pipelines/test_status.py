@@ -284,6 +284,23 @@ def test_everything_is_read_from_the_store(tmp_path: Path):
     assert (log.state, log.applied_position, log.lag_updates, log.lag_seconds) == (TableState.HELD, None, 1, 97.0)
 
 
+def test_a_table_has_the_warning_that_is_the_newest_mark_of_its_stream_in_the_newest_epoch(tmp_path: Path):
+    places = Places(str(tmp_path))
+    warning = {"mark": "snapshot void", "level": "warning", "reason": "partial_move", "attempts": 2}
+    plain = {"mark": "snapshot complete"}
+    streams = ("quotes", "quotes", "trades", "trades", "log")
+    told = (plain, warning, warning, plain, warning)
+    land(
+        places,
+        *(f"{1 if stream == 'log' else 2} {stream} mark none" for stream in reversed(streams)),
+        bodies=[json.dumps(each).encode() for each in reversed(told)],
+    )
+
+    found = read_status(places, Snapshots(), feed("quotes", "trades", "log"), now=NOW)
+
+    assert [table.warning for table in found.tables] == [None, "snapshot void: partial_move", None]
+
+
 def test_the_newest_epoch_tells_of_the_connection(tmp_path: Path):
     places = Places(str(tmp_path))
     closed = {"mark": "closed", "reason": "stopped here", "error_class": None}

@@ -130,6 +130,7 @@ def test_a_refused_subscription_is_asked_for_again_by_another_id_while_others_go
     assert marks(frames) == [
         {
             "mark": "subscription failed",
+            "level": "warning",
             "code": "UNKNOWN_TABLE",
             "text": "no such export",
             "subscription_id": 1,
@@ -175,7 +176,9 @@ def test_an_error_for_a_subscription_that_is_not_ours_is_marked_and_nothing_else
     epoch = subscribed()
     frames = epoch.receive(sent(refusal(99, "UNEXPECTED_ERROR", "?")))
     assert outline(frames) == [(None, "control", "none"), (None, "mark", "none")]
-    assert marks(frames) == [{"mark": "server error", "code": "UNEXPECTED_ERROR", "text": "?", "subscription_id": 99}]
+    assert marks(frames) == [
+        {"mark": "server error", "level": "warning", "code": "UNEXPECTED_ERROR", "text": "?", "subscription_id": 99}
+    ]
     assert (epoch.error, epoch.wait()) == (None, None)
 
 
@@ -205,7 +208,7 @@ def test_a_suspended_stream_is_marked_and_asked_for_when_its_rest_is_over():
     epoch = begun(clock=clock, rests={"quotes": 3.0, "trades": 0.0})
     frames = epoch.receive(sent(GREETING))
     assert [(frame.stream, json.loads(frame.body)) for frame in frames[2:]] == [
-        ("quotes", {"mark": "stream suspended", "seconds": 3.0})
+        ("quotes", {"mark": "stream suspended", "level": "warning", "seconds": 3.0})
     ]
     assert asked(epoch.requests()[0]) == [(1, "Trades", "updates_only")]
     assert epoch.took_part == {"trades"}

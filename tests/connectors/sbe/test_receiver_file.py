@@ -148,7 +148,9 @@ def test_a_file_that_is_not_what_was_read_ends_the_epoch_and_a_message_that_it_l
     assert isinstance(ended, SourceUnavailable)
     assert str(ended).endswith(why)
     assert sink.bodies == SECURITIES[:3]
-    assert [details for _, details in sink.told()] == [{"mark": "part of a message", "offset": 142, "left": 8}]
+    assert [details for _, details in sink.told()] == [
+        {"mark": "part of a message", "level": "warning", "offset": 142, "left": 8}
+    ]
 
 
 def grown(file, octets):

@@ -129,6 +129,24 @@ def test_a_change_that_does_not_fit_is_never_lost(
     assert len(feed.rows("foo")) == 1 + others
 
 
+def test_rows_that_share_a_key_hold_the_table_until_a_snapshot_has_none(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"t": {"keys": ["k"]}})
+    table = described("t", {"k": "TEXT", "a": "TEXT"}, ["k"])
+    feed.connect(*snapshot_begins(table), selected(table, [["x", "1"]]), snapshot_ends(table))
+    assert feed.build(spark) == {}
+    twice = [selected(table, [["x", "1"], ["y", "2"]]), selected(table, [["x", "3"]])]
+    feed.land(*snapshot_begins(table), *twice, snapshot_ends(table))
+
+    held = feed.build(spark)
+
+    assert "DUPLICATE_KEY: 1 keys are those of several rows of the snapshot" in str(held["t"])
+    assert feed.rows("t") == [{"k": "x", "a": "1"}]
+    feed.land(*snapshot_begins(table), selected(table, [["y", "2"]]), snapshot_ends(table))
+    assert feed.build(spark) == {}
+    assert feed.rows("t") == [{"k": "y", "a": "2"}]
+    assert feed.verify("t").verdict is Verdict.EQUAL
+
+
 def test_a_snapshot_with_a_null_in_a_key_holds_the_table_and_says_so(spark: SparkSession, tmp_path: Path):
     feed = SqliteCloudFeed(tmp_path, {"t": {}})
     table = described("t", {"id": "TEXT", "a": "TEXT"}, ["id"])

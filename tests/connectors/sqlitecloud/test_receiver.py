@@ -75,6 +75,20 @@ def test_pages_are_read_by_a_composite_key_of_any_types(tmp_path):
     assert b"!" not in frames
 
 
+def test_no_page_passes_over_rows_that_share_a_key(tmp_path):
+    path = database(
+        tmp_path, "CREATE TABLE foo(k TEXT, v)", "INSERT INTO foo VALUES ('a',701), ('a',702), ('a',703), ('b',704)"
+    )
+
+    async def use(at):
+        await at.complete()
+        return at.sink
+
+    sink = run(use, path, {"foo": SqliteCloudTable(keys=("k",))}, page_rows=1)
+    rows = b"".join(frame.body for frame in sink.frames if frame.kind == "snapshot")
+    assert [rows.count(b":70%d " % n) for n in (1, 2, 3, 4)] == [1, 1, 1, 1]
+
+
 @pytest.mark.parametrize(("key", "code"), [("NULL", "null-key"), ("'x' || char(0)", "nul-in-key")])
 def test_a_key_behind_which_no_page_can_begin_is_told_and_others_are_read_all_the_same(tmp_path, key, code):
     path = database(
@@ -131,7 +145,7 @@ def test_every_table_that_has_a_key_is_read_when_all_are_wanted_and_one_without_
     assert sink.folded("other") == [{"k": "x"}]
     (left_out,) = sink.marks("table left out")
     assert left_out["reason"] == (
-        "keyless: no-key: the table has no primary key, so its rows cannot be told apart: name its keys in the settings"
+        "no-key: the table has no primary key, so its rows cannot be told apart: name its keys in the settings"
     )
     assert [mark["tables"] for mark in sink.marks("listening")] == ["*"]
 

@@ -155,6 +155,23 @@ def test_a_table_that_is_not_there_is_refused_at_the_start(name, tmp_path):
     assert str(error) == f"{name}: no-table: the database has no table that is spelt so"
 
 
+@pytest.mark.parametrize(("made", "reason"), [([], "no-table"), (["CREATE TABLE bar(a)"], "no-key")])
+def test_a_table_that_cannot_be_read_is_told_and_the_others_are_read(made, reason, tmp_path):
+    async def use(at):
+        await at.complete("foo")
+        await at.db.exec("DROP TABLE IF EXISTS bar")
+        await at.db.exec("CREATE TABLE bar(id INTEGER PRIMARY KEY, a)")
+        await at.db.exec("INSERT INTO bar VALUES (1, 'x')")
+        await at.complete("bar")
+        return at.sink
+
+    path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a)", *made)
+    sink = run(use, path, {"bar": SqliteCloudTable(), "foo": SqliteCloudTable()}, canary_seconds=0.2)
+    told = sink.marks("table left out", "bar")[0]
+    assert (told["level"], told["reason"].partition(":")[0]) == ("warning", reason)
+    assert sink.folded("bar") == [{"id": 1, "a": "x"}]
+
+
 def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted(tmp_path):
     path = database(tmp_path)
 

@@ -3,7 +3,7 @@
 import apsw
 import pytest
 
-from conf.errors import SourceRefused, SourceUnavailable
+from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from connectors.base import Feed
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
@@ -60,6 +60,16 @@ def test_a_table_without_a_key_cannot_be_watched_unless_the_settings_name_one(tm
             pass
         with watch_of(url(server), keys=("a",)) as watch:
             assert folded(watch, taken(watch, 1)) == [{"a": "x"}]
+
+
+def test_a_watch_says_that_rows_share_a_key(tmp_path):
+    path = database(tmp_path, "CREATE TABLE foo(k TEXT, a)", "INSERT INTO foo VALUES ('x', 1), ('y', 2), ('x', 3)")
+    with (
+        SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server,
+        watch_of(url(server), keys=("k",)) as w,
+        pytest.raises(RemoteProtocolError, match="duplicate_key"),
+    ):
+        taken(w, 1)
 
 
 def test_a_row_with_a_null_key_that_no_notification_tells_is_seen(tmp_path):

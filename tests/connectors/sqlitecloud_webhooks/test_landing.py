@@ -67,7 +67,9 @@ def test_a_table_that_the_feed_lacks_lands_too_and_is_told_once() -> None:
         ("data", "other.sqlite/albums"),
     ]
     assert kinds(one.frames(other)) == [("data", "other.sqlite/albums")]
-    assert marks(landing().frames(other)) == [{"mark": "unknown table", "table": "other.sqlite/albums"}]
+    assert marks(landing().frames(other)) == [
+        {"mark": "unknown table", "level": "warning", "table": "other.sqlite/albums"}
+    ]
 
 
 def test_no_more_columns_are_told_than_a_table_can_have() -> None:
@@ -89,7 +91,7 @@ def test_refused_requests_are_marked_at_once_then_counted_for_a_minute() -> None
     one = landing()
     at = [0.0, 1.0, 59.0, 60.0, 61.0]
     found = [marks(one.refused(TOO_LARGE, now)) for now in at]
-    large = {"mark": "refused", "status": 413, "reason": "the body is longer than max_body_bytes"}
+    large = {"mark": "refused", "level": "warning", "status": 413, "reason": "the body is longer than max_body_bytes"}
     assert found == [[large | {"count": 1}], [], [], [large | {"count": 3}], []]
     assert marks(one.end()) == [large | {"count": 1}]
     assert one.end() == []
