@@ -14,8 +14,8 @@ everything up to P was committed by that moment. Builds apply what has landed to
 there is such a position after nearly every look; a table that holds keeps P before what holds it.
 
 The history of a table is shown as of the same cut as the table, so that both agree: the versions that had begun by
-then, and those that ended later as standing. Its positions tell that by themselves, whatever was removed of the table;
-where the source has an order of its own they do not, and the version of then is read.
+then, and those that ended later as standing. Its positions tell that by themselves, whatever was removed of the table.
+Where they do not, as the source has an order of its own, or a rebuild came since, the version of then is read.
 
 Reads the logs, the list of cuts and bronze's small columns between a table's cut and P.
 """
@@ -187,10 +187,8 @@ class _Cuts:
             return self._shown_version(table, name, then, position) if why is None else _Shown(name, why=why)
         now = beside(self.places, self.feed.name, table, "history").counts
         rebuilt = history_rebuilt(self.places, self.feed.name, table)
-        if now is not None and rebuilt is not None and row.last_position < rebuilt.first_position:
-            why = f"{self._called(name)} begins at position {rebuilt.first_position}: it was made anew from there"
-            return _Shown(name, why=why)
-        shown = self._shown_version(table, name, then if now is None else now, position)
+        was_another = rebuilt is not None and row.delta_version < rebuilt.delta_version
+        shown = self._shown_version(table, name, then if was_another or now is None else now, position)
         return shown if shown.version is None else shown._replace(until=row.last_position)
 
     def _shown_version(self, table: str, name: str, history: DeltaTable | None, position: int) -> _Shown:
@@ -206,8 +204,15 @@ class _Cuts:
 
     def _lacking_since(self, position: int) -> int | None:
         newest = ((table, _newest(rows, position)) for table, rows in self.rows.items())
-        found = (self._lacks(table, row, position) for table, row in newest if row is not None)
+        found = (self._lacks_or_stands(table, row, position) for table, row in newest if row is not None)
         return next((since for since in found if since is not None), None)
+
+    def _lacks_or_stands(self, table: str, row: CutRow, position: int) -> int | None:
+        """Return the same as `_lacks`; of a table that lacks what bronze does not have any more, where it stands."""
+        try:
+            return self._lacks(table, row, position)
+        except PositionGap:
+            return row.last_position + 1
 
     def _lacks(self, table: str, row: CutRow, position: int) -> int | None:
         """Return where the first update ends that a build would apply after a cut, had it seen bronze up to a position.
@@ -222,8 +227,7 @@ class _Cuts:
             later = [each for each in self.known[table] if each.last_position > row.last_position]
             if not later:
                 raise
-            begins = max(later[0].first_position, row.last_position + 1)
-            since = later[0].last_position if later[0].updates == 1 else begins
+            since = _first_end(later[0], after=row.last_position)
             return since if since <= position else None
         return None if lacking is None else min(lacking.ends)
 
@@ -268,6 +272,13 @@ class _Cuts:
             f"table {table} of feed {self.feed.name} is read as of position {row.last_position}: "
             f"what followed was applied in one commit, up to position {later}"
         ]
+
+
+def _first_end(cut: CutRow, *, after: int) -> int:
+    """Return where the first update of a cut may end; of one that replaces, what its snapshot made needless too."""
+    if cut.replaced:
+        return after + 1
+    return cut.last_position if cut.updates == 1 else max(cut.first_position, after + 1)
 
 
 def what_is_lost(silver: Place, app: str, row: CutRow) -> str | None:

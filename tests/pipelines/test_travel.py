@@ -348,3 +348,40 @@ def test_where_bronze_no_longer_reaches_back_the_cuts_alone_decide(tmp_path: Pat
 
     assert position(places, 5) == AsOf("market", 5, {"quotes": 1, "trades": 0}, notes=(TRADES_BEFORE,))
     assert as_of_moment(places, Snapshots(), FEED, at(30)).position == 6
+
+
+def test_a_cut_of_a_snapshot_does_not_tell_where_its_table_first_lacked_something(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land(places, "1 trades data whole", "1 - mark none", start=8)
+    apply(places, "quotes", QUOTES)
+    apply(places, "trades", TRADES[:1])
+    mended = {"table": "trades", "epoch": 1, "first_position": 6, "last_position": 8, "replaced": True, "updates": 2}
+    commit(places, mended)
+    record(places, "market", row(1, 60, **mended))
+
+    found = position(places, 5)
+
+    assert (found.versions, len(found.notes)) == ({"quotes": 1, "trades": 0}, 1)
+    assert as_of_moment(places, Snapshots(), FEED, at(50)).position == 2
+
+
+def test_a_table_that_lacks_what_was_dropped_leaves_the_others_to_be_read(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land(places, "1 quotes data whole", "1 - mark none", start=7, kept_from=7)
+    apply(places, "quotes", QUOTES)
+    apply(places, "trades", TRADES[:2])
+    reading = replace(FEED, tables={**FEED.tables, "trades": Table(source="Trades")})
+
+    assert as_of_moment(places, Snapshots(), reading, at(1000)) == AsOf("market", 6, {"quotes": 1, "trades": 1})
+
+
+def test_before_a_rebuild_a_history_is_read_as_it_was_with_the_cut_of_then(kept: Places):
+    quotes = {"table": "quotes", "epoch": 1, "replaced": True, "updates": 4, "first_position": 1, "last_position": 7}
+    commit(kept, quotes, place=kept.history("market", "quotes"), app="history/market/quotes")
+    commit(kept, {**quotes, "notes": {"rebuilt": 1}}, history=3)
+    record(kept, "market", replace(row(3, 100, **quotes), notes={"rebuilt": 1}))
+
+    found = [as_of_moment(kept, Snapshots(), KEEPING, at(seconds)) for seconds in (25, 100)]
+
+    assert [each.versions["quotes__history"] for each in found] == [1, 3]
+    assert [each.until for each in found] == [{"quotes__history": 5}, {"quotes__history": 7}]
