@@ -18,7 +18,7 @@
     ├── SparkUnavailable          Java or the Delta JARs are missing: what to do
     ├── Fenced                    another process owns this feed or table
     ├── PositionGap               bronze lacks positions: first, last
-    │   └── DoubledPositions      bronze has positions twice
+    │   └── DoubledPositions  ReplacedBronze
     ├── QueryFailed               the user's query is wrong or failed: condition
     └── ApplyError                table
         ├── DuplicateKey  NullKey  UnusableKey  Unexplained  ExpectationFailed  UnusableExpectation
@@ -238,11 +238,7 @@ class Fenced(SilverfoldError):
 
 
 class PositionGap(SilverfoldError):
-    """Bronze lacks positions that must be there. ``first`` and ``last`` are inclusive.
-
-    Args:
-        advice: What can be done about it; empty where nothing is known.
-    """
+    """Bronze lacks positions that must be there. ``first`` and ``last`` are inclusive; ``advice`` says what to do."""
 
     error_class = "POSITION_GAP"
 
@@ -260,12 +256,20 @@ class DoubledPositions(PositionGap):
     error_class = "DOUBLED_POSITIONS"
 
     def __init__(self, *, feed: str, first: int, last: int) -> None:
-        super().__init__(
-            feed=feed, first=first, last=last, advice=f"`silverfold maintain {feed}` removes the second of each"
-        )
+        advice = f"`silverfold maintain {feed}` removes the second of each"
+        super().__init__(feed=feed, first=first, last=last, advice=advice)
 
     def _found(self) -> str:
         return f"bronze of feed {self.feed} has frames twice from position {self.first} to {self.last}"
+
+
+class ReplacedBronze(PositionGap):
+    """Bronze lost frames that a table has, and has others in their stead; or it is another one altogether."""
+
+    error_class = "REPLACED_BRONZE"
+
+    def _found(self) -> str:
+        return f"bronze of feed {self.feed} has another frame at position {self.first} than the table was built from"
 
 
 class QueryFailed(SilverfoldError):

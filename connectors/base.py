@@ -82,8 +82,7 @@ class Resume:
     Args:
         epoch: Number of this connection, from 1.
         source_positions: Per stream, the last landed ``source_position``; only what resumes by position uses it.
-        told: Body of the last control frame that landed for the feed itself, not for a stream, before this receiver
-            started; only for what resumes by position. None when there is none.
+        told: Body of the last control frame that landed for the feed itself, not for a stream; likewise. None for none.
     """
 
     epoch: int
@@ -150,11 +149,11 @@ class Cut:
         after: Position the table had reached before; -1 for none.
         last: Position the table will have reached.
         spans: Inclusive ranges of positions, ascending. Frames of the stream inside them are applied, others not.
-        begins: Position of the first frame of each update, ascending: an update's identity and order.
-        ends: Position of the last frame of each update, beside ``begins``.
+        begins, ends: Positions of the first and the last frame of each update, ascending. The first is its identity.
         replaces: The cut begins with a snapshot: rows it does not leave in existence are deleted.
         settled: Position of that snapshot's end; what the cut holds up to there is one moment. None without a snapshot.
         left_out: Positions of frames inside the spans that are not to be decoded, ascending.
+        received: Microseconds since 1970 at which the last frame was received; None where nobody knows.
     """
 
     stream: str
@@ -167,6 +166,7 @@ class Cut:
     replaces: bool
     settled: int | None = None
     left_out: tuple[int, ...] = ()
+    received: int | None = field(default=None, compare=False)
 
 
 class Survey(NamedTuple):

@@ -45,6 +45,16 @@ def last_position(place: Place, feed: str) -> int:
     return -1 if position is None else position
 
 
+def received_at(place: Place, position: int) -> int | None:
+    """Return when the frame at a position was received, in microseconds since 1970; None where there is none."""
+    table = open_table(place)
+    if table is None:
+        return None
+    for batch in _in_order(table, ("received_at",), ds.field("frame_seq") == position):
+        return int(pc.cast(batch["received_at"], pa.int64())[0].as_py())
+    return None
+
+
 def last_source_positions(table: DeltaTable) -> dict[str, str]:
     """Return, per stream, the last landed ``source_position``. Reads three small columns of the whole table."""
     columns = ("frame_seq", "stream", "source_position")

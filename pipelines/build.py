@@ -39,7 +39,7 @@ from conf.errors import (
 from conf.model import Settings
 from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
-from pipelines.bronze import CARRYING, files_between, read_cut, read_frames, read_small_columns
+from pipelines.bronze import CARRYING, files_between, last_position, read_cut, read_frames, read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.frame_sizes import FrameSizes
@@ -47,6 +47,7 @@ from pipelines.held import Hold
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner
 from pipelines.quarantine import Quarantine
+from pipelines.reached import moment, reached
 from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
 from pipelines.spark import noticing_its_end
@@ -121,8 +122,7 @@ class FeedBuild:
         self.tables = {
             name: SilverTable(self.spark, self.feed, self.connector, name, self._places) for name in self.feed.tables
         }
-        floor = retained_from(self._bronze, self.feed.name)
-        self._planner = Planner(self.feed.name, {name: self._rules(name) for name in self.tables}, floor=floor)
+        self._planner = self._new_planner()
         self._lock = threading.Lock()  # a plan sees all of what a look at bronze brings, or nothing
         self._control: list[ControlFrame] = []
         self._stops = {name: Stops() for name in self.tables}
@@ -141,8 +141,7 @@ class FeedBuild:
         """Take in what has landed since the last time."""
         after = self._control[-1].frame_seq if self._control else -1
         with self._lock, naming_the_store(self._bronze):
-            for batch in read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes):
-                self._planner.advance(batch)
+            self._feed_planner()
             self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
 
     def step(self, table: str) -> Step:
@@ -160,8 +159,22 @@ class FeedBuild:
             self._reached(name, self.tables[name].position())  # another process may have gone on
 
     def _reached(self, name: str, position: int) -> None:
+        """Go on from a position; from an earlier one where a rebuild, or who removed the table, took it back."""
         with self._lock:
-            self._planner.applied(name, position)
+            if position >= self._planner.position(name):
+                self._planner.applied(name, position)
+                return
+            self._planner, self._stops[name] = self._new_planner(), Stops()
+            self._feed_planner()
+
+    def _new_planner(self) -> Planner:
+        floor, last = retained_from(self._bronze, self.feed.name), last_position(self._bronze, self.feed.name)
+        rules = {name: self._rules(name) for name in self.tables}
+        return Planner(self.feed.name, rules, floor=floor, last=last)
+
+    def _feed_planner(self) -> None:
+        for batch in read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes):
+            self._planner.advance(batch)
 
     def _attempt(self, name: str) -> Step:
         began, plan = self.clock(), None
@@ -259,7 +272,7 @@ class FeedBuild:
         self._quarantine[name].passed(cut, now=self._now())
         row = later_than(row, self._committed.get(name))
         self._committed[name] = row.committed_at
-        row = replace(row, landed_at=plan.cut_landed_at, seconds=self.clock() - began)
+        row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
         record(self._places, self.feed.name, row)
         return row
 
@@ -321,7 +334,8 @@ class FeedBuild:
         return datetime.fromtimestamp(self.clock(), UTC)
 
     def _rules(self, name: str) -> StreamRules:
-        return StreamRules.of(self.connector, self.feed, name, applied=self.tables[name].position())
+        now = reached(self._places, self.feed.name, name)
+        return StreamRules.of(self.connector, self.feed, name, applied=now.position, received=now.received)
 
 
 def _telling(survey: Survey, cut: Cut) -> Survey:

@@ -39,6 +39,8 @@ class TableStream:
     applied: int = field(init=False)
     landed: int = field(init=False)
     applied_epoch: int | None = field(init=False)
+    is_misfit: bool = field(init=False, default=False)
+    """Bronze's frame at the applied position is not the one that was applied: it was received at another time."""
     _floor_epoch: int | None = field(init=False, default=None)
     _finder: UpdateFinder = field(init=False, default_factory=UpdateFinder)
     _waiting: list[Updates] = field(init=False, default_factory=lambda: [np.empty(0, UPDATE)])
@@ -63,9 +65,10 @@ class TableStream:
             self._floor_epoch = int(frames["epoch"][0])
         if self.applied_epoch is not None or self.applied < 0:
             return
-        found = frames["epoch"][frames["position"] == self.applied]
+        found = frames[frames["position"] == self.applied]
         if len(found):
-            self.applied_epoch = int(found[0])
+            self.applied_epoch, received = int(found["epoch"][0]), int(found["received"][0])
+            self.is_misfit = self.applied == self.rules.applied and self.rules.received not in (None, received)
 
     def advance(self, frames: Frames) -> None:
         """Take the stream's next frames (`pipelines.updates.by_stream`)."""

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from conf.errors import DoubledPositions, PositionGap
+from conf.errors import DoubledPositions, PositionGap, ReplacedBronze
 from conf.model import CutLimits
 from connectors.base import Cut
 from pipelines.choice import Choice, TableStream
@@ -77,8 +77,6 @@ class Plan:
     """Whole updates that the cut's snapshot makes needless."""
     applied_epoch: int | None
     """Epoch the table stands in; None when it has taken nothing yet."""
-    cut_landed_at: datetime | None
-    """When the cut's last frame was received; None without a cut."""
 
 
 class Planner:
@@ -90,16 +88,17 @@ class Planner:
         feed: Name of the feed, for errors.
         tables: The silver tables; several may be of one stream.
         floor: Position from which bronze is kept (`pipelines.bronze_table.retained_from`).
+        last: Position that bronze's log records; -1 where nobody looked.
     """
 
-    def __init__(self, feed: str, tables: Mapping[str, StreamRules], *, floor: int = 0) -> None:
+    def __init__(self, feed: str, tables: Mapping[str, StreamRules], *, floor: int = 0, last: int = -1) -> None:
         self._feed = feed
         self._tables = {name: TableStream(rules.stream or name, rules, floor) for name, rules in tables.items()}
         self._streams = list({table.stream: None for table in self._tables.values()})
         self._epoch = 0
         self._floor = floor
         self._next = max(floor, min((max(rules.applied, 0) for rules in tables.values()), default=0))
-        self._landed = -1
+        self._landed, self._last = -1, last
         self._holes: list[tuple[int, int]] = []
         self._doubled: list[tuple[int, int]] = []
 
@@ -196,7 +195,6 @@ class Planner:
             oldest_waiting=_time(oldest[0]) if len(oldest) else None,
             superseded=choice.superseded,
             applied_epoch=state.applied_epoch,
-            cut_landed_at=_time(waiting["received"][waiting["end"] == cut.last][0]) if cut else None,
         )
 
     def _each_once(self, frames: Frames) -> Frames:
@@ -214,11 +212,14 @@ class Planner:
         if state.is_cut_off and not state.begins_anew:
             advice = _how_to_begin(state.rules, f"`silverfold rebuild {self._feed} {name}`", self._floor)
             raise PositionGap(feed=self._feed, first=state.applied + 1, last=self._floor - 1, advice=advice)
+        if state.is_misfit:
+            advice = f"`silverfold rebuild {self._feed} {name}` makes it anew, of what there is alone"
+            raise ReplacedBronze(feed=self._feed, first=state.applied, last=state.applied, advice=advice)
         for first, last in self._holes:
             if last >= state.applied:
                 raise PositionGap(feed=self._feed, first=first, last=last)
-        if state.applied > self._landed:
-            raise PositionGap(feed=self._feed, first=self._landed + 1, last=state.applied)
+        if state.applied > max(self._landed, self._last):
+            raise PositionGap(feed=self._feed, first=max(self._landed, self._last) + 1, last=state.applied)
         ahead = [(max(first, state.applied + 1), last) for first, last in self._doubled if last > state.applied]
         if ahead:
             raise DoubledPositions(feed=self._feed, first=ahead[0][0], last=ahead[-1][1])
@@ -288,4 +289,5 @@ def _cut(stream: str, applied: int, choice: Choice, count: int, beyond: int) -> 
         ends=tuple(in_order["end"].tolist()),
         replaces=choice.replaces,
         settled=int(taken["end"][choice.whole - 1]) if choice.replaces else None,
+        received=int(taken["received"][-1]),
     )

@@ -33,6 +33,7 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
 from pipelines.beside import Counting, Part, beside, place_beside
+from pipelines.bronze import received_at
 from pipelines.bronze_table import retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.cuts import (
@@ -49,6 +50,7 @@ from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, 
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.quarantine import as_rebuilt
+from pipelines.reached import reached as reached_by
 from pipelines.spark import own_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
@@ -189,6 +191,16 @@ class Rebuild:
                 table=self.table,
             )
 
+    def _stands_on_another(self) -> bool:
+        """Tell whether its position is one of another stream, or of another bronze, as far as it tells."""
+        note = newest_note(open_table(self._places.silver(self.feed.name, self.table)))
+        stream = self.connector.stream(self.feed, self.table)
+        if note is not None and note.settings is not None and note.settings.get("stream", stream) != stream:
+            return True
+        now = reached_by(self._places, self.feed.name, self.table)
+        found = received_at(self._places.bronze(self.feed.name), now.position)
+        return None not in (now.received, found) and now.received != found
+
     def _floor(self) -> int:
         return retained_from(self._places.bronze(self.feed.name), self.feed.name)
 
@@ -200,7 +212,7 @@ class Rebuild:
         place, app = self._places.silver(self.feed.name, self.table), app_id(self.feed.name, self.table)
         live = Live(place, app, recorded_in(open_table(place), app))
         goal, _ = from_record(live.recorded)
-        if goal < self._floor():  # what led there was dropped while the table was not in the feed
+        if goal < self._floor() or self._stands_on_another():  # what led there was dropped, or lost, or is not its own
             goal = -1
         if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:
             self._tidy()  # while there was no table yet, it was built further than builds have come since
@@ -215,6 +227,7 @@ class Rebuild:
             raise ApplyError("nothing to build it from has landed", table=self.table)
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached, begins)
+        self._check_bronze()  # frames may have been dropped meanwhile
         version = self._swap_in(note, live)
         for each in quarantined(self._side, self.feed.name, self.table):
             if each.resolution == PASSED_OVER:
@@ -317,6 +330,7 @@ class Rebuild:
             replaced=True,
             updates=sum(cut.updates for cut in cuts),
             notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
+            landed_at=newest.landed_at,
             settings=newest.settings,
             frames={str(each.position): each.resolution for each in known if each.resolution is not None},
             by=self.token,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -18,6 +19,7 @@ from connectors.backoff import Backoff
 from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from pipelines.batch import WARNING
 from pipelines.places import Places
+from pipelines.reached import farthest
 from pipelines.sink import BronzeSink
 from pipelines.writer import BronzeWriter
 
@@ -51,11 +53,16 @@ async def receive(
     """
     log = log.bind(feed=feed.name)
     place = places.bronze(feed.name)
-    writer = await asyncio.to_thread(BronzeWriter, place, feed.name, token=f"{rng.getrandbits(128):032x}")
+    silver = await asyncio.to_thread(farthest, places, feed.name, feed.tables)
+    token = f"{rng.getrandbits(128):032x}"
+    writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
     resumes = connector.continuity == "resume"
     landed = await asyncio.to_thread(writer.resume) if resumes else Resume(writer.epoch)
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
+        if writer.lost is not None:
+            first, last = writer.lost
+            sink.take([mark("frames lost", level=WARNING, first=first, last=last)])
         await _epochs(
             connector.receiver(feed), sink, landed, Backoff(feed.reconnect.first, feed.reconnect.longest, rng), stop
         )

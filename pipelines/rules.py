@@ -18,6 +18,8 @@ class StreamRules:
         applied_epoch: Epoch of that position; None when it is to be learnt from bronze.
         every_update: No snapshot makes earlier updates needless: each takes effect in its turn, as history needs it.
         stream: `Connector.stream`; empty where it is called as the table is.
+        received: When the frame at ``applied`` was received, in microseconds, as the table's own log tells; None where
+            it does not. Bronze was lost, or exchanged, where its frame there was received at another time.
     """
 
     has_snapshots: bool
@@ -26,9 +28,10 @@ class StreamRules:
     applied_epoch: int | None = None
     every_update: bool = False
     stream: str = ""
+    received: int | None = None
 
     @staticmethod
-    def of(connector: Connector, feed: Feed, table: str, *, applied: int) -> StreamRules:
+    def of(connector: Connector, feed: Feed, table: str, *, applied: int, received: int | None = None) -> StreamRules:
         """Return the rules of a configured table that has reached a position."""
         settings = feed.tables[table]
         return StreamRules(
@@ -37,4 +40,5 @@ class StreamRules:
             applied,
             every_update=settings.keeps_history,
             stream=connector.stream(feed, table),
+            received=received,
         )

@@ -18,13 +18,14 @@ from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.beginnings import begins_at
 from pipelines.beside import beside_opened
-from pipelines.bronze import read_small_columns
+from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.cuts import CutRow, app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, epoch_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
+from pipelines.reached import reached
 from pipelines.rules import StreamRules
 from pipelines.store import count_rows, naming_the_store, open_table
 
@@ -169,6 +170,7 @@ class Built:
 
     Args:
         applied: Position in the table's own log; -1 for none.
+        received: `pipelines.reached.Reached.received`.
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
         versions: In its history.
@@ -178,6 +180,7 @@ class Built:
 
     exists: bool = False
     applied: int = -1
+    received: int | None = None
     rows: int | None = None
     quarantined: Sequence[Hold] = ()
     last_cut: CutRow | None = None
@@ -196,9 +199,13 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     """
     cuts = last_cuts(places, feed.name)
     built = {name: read_built(places, connector, feed, name, cuts.get(name)) for name in feed.tables}
-    rules = {name: StreamRules.of(connector, feed, name, applied=built[name].applied) for name in feed.tables}
-    bronze = places.bronze(feed.name)
-    planner, landed_at = Planner(feed.name, rules, floor=retained_from(bronze, feed.name)), None
+    rules = {
+        name: StreamRules.of(connector, feed, name, applied=built[name].applied, received=built[name].received)
+        for name in feed.tables
+    }
+    bronze, landed_at = places.bronze(feed.name), None
+    floor, last = retained_from(bronze, feed.name), last_position(bronze, feed.name)
+    planner = Planner(feed.name, rules, floor=floor, last=last)
     for batch in read_small_columns(bronze, after=planner.start - 1):
         planner.advance(batch)
         landed_at = batch["received_at"][-1].as_py()
@@ -232,6 +239,7 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
         return Built(
             True,
             position,
+            reached(places, feed.name, table).received,
             count_rows(opened),
             held,
             last_cut,

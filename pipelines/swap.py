@@ -39,7 +39,7 @@ class TableMoved(Exception):
 
 
 class Live(NamedTuple):
-    """A table that is to be replaced, where it is, and whose position its log records."""
+    """A table that is to be written, where it is, and whose position its log records."""
 
     place: Place
     app: str
@@ -132,19 +132,27 @@ class _Unmoved:
         return iter(())
 
 
+def unless_moved(rows: DataFrame, live: Live) -> DataFrame:
+    """Return rows that fail to be written if their table moves before it: a look at it is part of the query. Lazy.
+
+    Delta itself fails the later of two commits that record a position, from the moment on when it has begun to write.
+    """
+    return rows.unionByName(rows.sparkSession.range(1).mapInArrow(_Unmoved(live), rows.schema))
+
+
+def is_of_a_move(error: ApplyError) -> bool:
+    """Tell whether rows could not be written because their table has moved (`unless_moved`)."""
+    return _MOVED in str(error.__cause__)
+
+
 def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
     _, generation = from_record(live.recorded)
     number = to_record(note.last_position, generation + 1)
     options = {"userMetadata": note.to_json(), "txnAppId": live.app, "txnVersion": str(number)}
     options |= {"overwriteSchema": "true", **table_properties(rows.schema)}
     allow_columns(rows.sparkSession, live.place.url, rows.schema)
-    if live.recorded >= 0:
-        rows = _guarded(rows, _Unmoved(live))
-    plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(live.place.url)
-
-
-def _guarded(rows: DataFrame, unmoved: _Unmoved) -> DataFrame:
-    return rows.unionByName(rows.sparkSession.range(1).mapInArrow(unmoved, rows.schema))
+    rows = plainly_typed(unless_moved(rows, live))
+    rows.write.format("delta").mode("overwrite").options(**options).save(live.place.url)
 
 
 @contextmanager
@@ -155,7 +163,7 @@ def _naming_moves(table: str) -> Iterator[None]:
     except Overtaken as error:
         raise TableMoved from error
     except ApplyError as error:
-        if _MOVED in str(error.__cause__):
+        if is_of_a_move(error):
             raise TableMoved from error
         raise
 

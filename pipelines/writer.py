@@ -21,9 +21,10 @@ from deltalake import (
 
 from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
-from pipelines.bronze_table import app_id, create, last_epoch
+from pipelines.bronze_table import SCHEMA, app_id, create, last_epoch, retention_id
 from pipelines.compaction import NO_HOOKS, join_files
 from pipelines.places import Place
+from pipelines.reached import NOTHING, Reached
 from pipelines.store import naming_the_store, open_table, was_overtaken
 
 # Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
@@ -40,20 +41,28 @@ class BronzeWriter:
 
     Args:
         token: Unlike any other writer's. It tells this writer's commits from another's.
+        silver: How far the feed's tables have come. Where bronze ends before, it has lost frames: the writer begins
+            behind them, and the log says that bronze is kept from there on, as after retention.
 
     Raises:
         ConfigError: The place holds a table that is not a bronze table.
         StoreUnavailable: The store does not answer.
     """
 
-    def __init__(self, place: Place, feed: str, *, token: str) -> None:
+    def __init__(self, place: Place, feed: str, *, token: str, silver: Reached = NOTHING) -> None:
         self._place, self._feed, self._token = place, feed, token
         self._table = create(place)
         self._in_doubt = self._stale = False
         self.last = self._recorded()
         """Last position written; -1 when there is none."""
-        self.epoch = last_epoch(self._table)
-        """Epoch of the last frame found at the start; 0 when there was none."""
+        self.epoch = max(last_epoch(self._table), silver.epoch)
+        """Epoch of the last frame found at the start, or that silver has; 0 when there was none."""
+        self.lost: tuple[int, int] | None = None
+        """First and last position that bronze has lost, as far as silver tells; None where it lacks none."""
+        if silver.position > self.last:
+            self.lost = self.last + 1, silver.position
+            self._write(SCHEMA.empty_table(), silver.position, Transaction(retention_id(feed), silver.position + 1))
+            self.last = silver.position
 
     def resume(self) -> Resume:
         """Return what had landed before. Reads small columns of all files, and the bodies of control frames."""
@@ -98,7 +107,7 @@ class BronzeWriter:
             raise error
         self._write(frames, last)
 
-    def _write(self, frames: pa.Table, last: int) -> None:
+    def _write(self, frames: pa.Table, last: int, *others: Transaction) -> None:
         with naming_the_store(self._place):
             write_deltalake(
                 self._table,
@@ -107,7 +116,7 @@ class BronzeWriter:
                 writer_properties=_LANDING,
                 commit_properties=CommitProperties(
                     custom_metadata={"receiver": self._token, "last_position": str(last)},
-                    app_transactions=[Transaction(app_id(self._feed), last)],
+                    app_transactions=[Transaction(app_id(self._feed), last), *others],
                 ),
                 post_commithook_properties=NO_HOOKS,
             )

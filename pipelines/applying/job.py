@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import SnapshotNeeded
+from conf.errors import Overtaken, SnapshotNeeded
 from conf.names import folded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
@@ -35,6 +35,7 @@ from pipelines.applying.target import Opened, Target, check_built
 from pipelines.beside import NO_VERSIONS, Counting
 from pipelines.cuts import CommitNote, from_record, position_in, recorded_in, to_record
 from pipelines.held import SKIPPED
+from pipelines.reached import moment
 from pipelines.row_settings import RowSettings, decided, differing
 from pipelines.store import count_rows, mean_row_bytes
 from transforms.aside_columns import REASONS
@@ -179,6 +180,7 @@ class CutJob:
             last_position=cut.last,
             replaced=cut.replaces,
             updates=len(cut.begins),
+            landed_at=moment(cut.received),
             notes=notes,
             settings=decided(self.settings),
             **beside._asdict(),
@@ -198,6 +200,7 @@ def prepare(
         None where another process has brought the table as far: its columns may be those of later updates.
 
     Raises:
+        Overtaken: The table is not where the cut begins.
         SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
         SnapshotNeeded: A new column of a partial source, without a snapshot.
         RebuildNeeded: The table was built under other settings, or what is beside it is not what it was built with.
@@ -206,6 +209,9 @@ def prepare(
     before = position_in(opened.table, target.app_id)
     if before >= cut.last:
         return None
+    if before != cut.after:  # other updates than it lacks: a row may have moved since, or be gone
+        reason = f"another process brought the table to position {before}, or back there; try again"
+        raise Overtaken(reason, table=target.name)
     source = target.decoder.row_type(context, cut, target.table)
     check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
     decoded = target.decoder.changes(frames, context, cut, target.table)

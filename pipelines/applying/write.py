@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import RebuildNeeded, SchemaDrift
+from conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.check import Checked, check_cut
@@ -20,9 +20,9 @@ from pipelines.applying.fold import Folded, fold_cut
 from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
 from pipelines.applying.target import Target
 from pipelines.beside import Counting
-from pipelines.cuts import history_id, position_in, tombstones_id
+from pipelines.cuts import history_id, position_in, recorded_in, tombstones_id
 from pipelines.store import is_small
-from pipelines.swap import merged, replace_beside
+from pipelines.swap import Live, is_of_a_move, merged, replace_beside, unless_moved
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history
@@ -31,6 +31,7 @@ from transforms.merge import (
     OP,
     POSITION,
     WHOLE_FILES,
+    Recorded,
     append,
     begun,
     merge,
@@ -70,7 +71,23 @@ def _add(job: CutJob) -> None:
     target = job.target
     rows = _log_rows(job) if target.keeps is Keeps.CHANGES else _added_rows(job)
     _follow_source(job)
-    append(_chosen(rows, job.columns), target.place.url, recorded=job.recorded(target.app_id, job.survey.notes))
+    _append(job, rows, job.recorded(target.app_id, job.survey.notes))
+
+
+def _append(job: CutJob, rows: DataFrame, recorded: Recorded) -> None:
+    """Add rows to the table, or make it of them: where it is not as it was by then, they would be there twice.
+
+    Raises:
+        Overtaken: It has moved.
+    """
+    target = job.target
+    live = Live(target.place, target.app_id, recorded_in(job.opened.table, target.app_id))
+    try:
+        append(unless_moved(_chosen(rows, job.columns), live), target.place.url, recorded=recorded)
+    except ApplyError as error:
+        if is_of_a_move(error):
+            raise Overtaken("another process wrote the table first; try again", table=target.name) from error
+        raise
 
 
 def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
@@ -99,10 +116,8 @@ def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting
     target, rows, replaces = job.target, checked.rows, job.cut.replaces
     recorded = job.recorded(target.app_id, checked.notes, beside=beside)
     new = _follow_source(job)
-    if replaces and job.before < 0:
-        append(_chosen(rows, job.columns), target.place.url, recorded=recorded)
-    elif job.current is None:
-        append(_chosen(begun(rows, upsert=target.upsert), job.columns), target.place.url, recorded=recorded)
+    if job.current is None:
+        _append(job, rows if replaces else begun(rows, upsert=target.upsert), recorded)
     elif replaces and job.renames:
         overwrite(_chosen(rows, job.columns), target.place.url, recorded=recorded)
     elif replaces:

@@ -239,7 +239,6 @@ def plan(state: State, landed: int, applied: int) -> Plan:
         oldest_waiting=None,
         superseded=0,
         applied_epoch=1,
-        cut_landed_at=None,
     )
 
 

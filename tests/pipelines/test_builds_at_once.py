@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from connectors.base import Frame
 from connectors.deephaven.connector import CONNECTOR
+from connectors.sqlitecloud.connector import CONNECTOR as SQLITE
+from pipelines.applying import write
+from pipelines.applying.job import CutJob
+from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
 from pipelines.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
+from tests.support.running import run_once
+from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
+from tests.support.sqlitecloud_notices import described
 
+HEAD = {"channel": "foo", "type": "TABLE", "pk": ["id"]}
 SMALL = {"small": {"condition": "Qty < 3", "action": "quarantine"}}
+
+
+def message(text: str) -> Frame:
+    return notified({"channel": "c", "type": "MESSAGE", "payload": text})
 
 
 @pytest.mark.parametrize(
@@ -45,3 +60,53 @@ def test_two_builds_at_once_come_to_the_table(
     assert len(built.rows("t")) == (4 if "expect" in settings else 14)
     cuts = [cut.last_position for cut in read_cuts(built.places, FEED)]
     assert len(cuts) == len(set(cuts)), "whoever commits a cut lists it, and nobody else"
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+@pytest.mark.parametrize("table", ["foo", "said"])
+def test_a_cut_never_takes_in_again_what_another_build_applied(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, when: str
+) -> None:
+    feed = SqliteCloudFeed(tmp_path, {"foo": {"keys": ["id"]}, "said": {"channel": "c"}})
+    foo = described("foo", {"id": "INTEGER", "n": "INT"}, ["id"])
+    feed.connect(*snapshot_begins(foo), selected(foo, [[1, 10], [2, 20]]), snapshot_ends(foo), message("begin"))
+    first, other = (FeedBuild(lambda: spark, feed.settings, SQLITE, feed.feed) for _ in range(2))
+    if when == "before":
+        assert run_once(first) == {}
+    swaps = [{"type": "UPDATE", "pv": [old], "id": new} for old, new in ((1, 3), (2, 1), (3, 2))]
+    feed.land(notified(HEAD | {"payload": swaps}), message("one"))
+    other.refresh()
+    feed.land(notified(HEAD | {"payload": [{"type": "UPDATE", "id": 1, "n": 21}]}), message("two"))
+    original, calls = write._append, []
+
+    def after_another(job: CutJob, *arguments: Any) -> None:
+        if not calls and job.target.name == table:
+            calls.append(job)
+            assert other.step(table).error is None
+        original(job, *arguments)
+
+    if when == "before":
+        assert other.step(table).error is None
+    else:
+        monkeypatch.setattr(write, "_append", after_another)
+    assert run_once(first) == {}
+
+    assert sorted(feed.rows("foo"), key=lambda row: row["id"]) == [{"id": 1, "n": 21}, {"id": 2, "n": 10}]
+    assert sorted(row["payload"] for row in feed.rows("said")) == ["begin", "one", "two"]
+    assert {feed.verify(each).verdict for each in ("foo", "said")} == {Verdict.EQUAL}
+
+
+def test_a_running_build_begins_anew_where_its_table_is_gone(spark: SparkSession, warehouse: Path) -> None:
+    built, history = Built(spark, warehouse, {"t": table()}), LandedHistory({"t": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("t", {1: {"Qty": 1}, 2: {"Qty": 2}})
+    built.land(history)
+    running = built.start()
+    assert built.build(running) == {}
+    shutil.rmtree(built.places.silver(FEED, "t").url)
+    history.update("t", modified={2: {"Qty": 22}})
+    built.land(history)
+
+    assert built.build(running) == {}
+    assert {key: row["Qty"] for key, row in built.rows("t").items()} == {1: 1, 2: 22}
+    assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL

@@ -33,7 +33,7 @@ def plan(rules: StreamRules, *lines: str, start: int = 0, before: int | None = N
 def test_a_feed_without_frames_waits_for_a_snapshot():
     planned = Planner("market", {"quotes": TABLE}).plan("quotes", NO_LIMIT)
 
-    assert planned == Plan(None, State.WAITING_FOR_SNAPSHOT, 0, -1, -1, 0, None, 0, None, None)
+    assert planned == Plan(None, State.WAITING_FOR_SNAPSHOT, 0, -1, -1, 0, None, 0, None)
 
 
 def test_a_whole_snapshot_replaces_the_table():
@@ -56,7 +56,6 @@ def test_a_whole_snapshot_replaces_the_table():
         oldest_waiting=BEGAN + timedelta(seconds=4),
         superseded=0,
         applied_epoch=None,
-        cut_landed_at=BEGAN + timedelta(seconds=4),
     )
 
 
@@ -108,7 +107,7 @@ def test_the_cut_ends_before_an_open_update():
 def test_a_table_that_has_everything_is_synced():
     planned = plan(StreamRules(has_snapshots=True, resync=True, applied=1), "1 quotes snapshot end", start=1)
 
-    assert planned == Plan(None, State.SYNCED, 1, 1, 1, 0, None, 0, 1, None)
+    assert planned == Plan(None, State.SYNCED, 1, 1, 1, 0, None, 0, 1)
 
 
 def test_frames_of_other_streams_may_lie_inside_an_update():

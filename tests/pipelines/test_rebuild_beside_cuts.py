@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connectors.deephaven.connector import CONNECTOR
+from pipelines import swap
 from pipelines.applying import write
 from pipelines.cuts import app_id, from_record, recorded_in
 from pipelines.rebuild import Rebuild
@@ -53,3 +54,30 @@ def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(
         assert verify_history(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
     _, generation = from_record(recorded_in(open_table(built.places.silver(FEED, "t")), app_id(FEED, "t")))
     assert (len(rebuilds), generation) == (1, 1)
+
+
+def test_a_rebuild_of_a_table_that_has_no_position_takes_no_cut_back(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, history = Built(spark, warehouse, {"t": table()}), LandedHistory({"t": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("t", {1: {"Qty": 1}, 2: {"Qty": 2}})
+    built.land(history)
+    running, original, calls = built.start(), swap._overwrite, []
+
+    def after_cuts(*arguments: Any) -> None:
+        if not calls:
+            calls.append(built.build(running))
+            history.update("t", added={3: {"Qty": 3}}, removed=[1])
+            built.land(history)
+            calls.append(built.build(running))
+        original(*arguments)
+
+    monkeypatch.setattr(swap, "_overwrite", after_cuts)
+    Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
+    history.update("t", modified={2: {"Qty": 22}})
+    built.land(history)
+
+    assert [*calls, built.build(running)] == [{}, {}, {}]
+    assert {key: row["Qty"] for key, row in built.rows("t").items()} == {2: 22, 3: 3}
+    assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL

@@ -64,7 +64,7 @@ CUT = CutRow(
     seconds=1.25,
     notes={},
 )
-SYNCED = Plan(None, State.SYNCED, 1, 2, 2, 0, None, 0, 1, None)
+SYNCED = Plan(None, State.SYNCED, 1, 2, 2, 0, None, 0, 1)
 BUILT = Built(exists=True, applied=2, rows=3, last_cut=CUT)
 LAST_CUT = LastCut(
     position=2,
@@ -121,7 +121,7 @@ def test_what_a_table_waits_for_is_told(state: State):
 
 
 def test_a_table_without_a_silver_table_is_not_built():
-    waiting = Plan(None, State.WAITING_FOR_SNAPSHOT, 1, 0, -1, 0, None, 0, None, None)
+    waiting = Plan(None, State.WAITING_FOR_SNAPSHOT, 1, 0, -1, 0, None, 0, None)
 
     assert table_status("quotes", Built(), waiting, now=NOW) == TableStatus(
         table="quotes",

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conf.errors import SilverfoldError
+from conf.load import load_settings
+from conf.model import Settings
 from connectors.base import Boundary, Feed, Frame, Kind, mark
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.control import Description
@@ -57,12 +59,14 @@ class SqliteCloudFeed:
 
     Args:
         tables: Settings by name.
+        received_at: When frames are received, in microseconds since 1970.
     """
 
     warehouse: Path
     tables: Mapping[str, Mapping[str, Any]]
     options: Mapping[str, Any] = field(default_factory=dict)
     epoch: int = 0
+    received_at: int = 1_700_000_000_000_000
 
     @property
     def places(self) -> Places:
@@ -75,6 +79,11 @@ class SqliteCloudFeed:
         tables = {name: SqliteCloudTable.model_validate(given) for name, given in self.tables.items()}
         return Feed(FEED, "sqlitecloud", "", SqliteCloudOptions.model_validate(self.options), tables)
 
+    @property
+    def settings(self) -> Settings:
+        """Settings of its warehouse."""
+        return load_settings(None, "local", {}).model_copy(update={"warehouse": str(self.warehouse)})
+
     def connect(self, *frames: Frame) -> int:
         """Land the beginning of an epoch; return the position of the last frame."""
         self.epoch += 1
@@ -84,7 +93,7 @@ class SqliteCloudFeed:
         """Land frames; return the position of the last."""
         writer = BronzeWriter(self.places.bronze(FEED), FEED, token="test")
         batch = Batch(writer.last + 1)
-        batch.add(list(frames), self.epoch, 1_700_000_000_000_000)
+        batch.add(list(frames), self.epoch, self.received_at)
         writer.append(batch.prepare().table)
         return writer.last
 

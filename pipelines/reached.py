@@ -1,0 +1,54 @@
+"""How far a feed's silver tables have come, and of which bronze: positions alone do not tell one bronze from another.
+
+A commit's note says when the frame at its position was received. Bronze that lost its newest frames, and went on, has
+another frame there (`pipelines.plan`); and a receiver begins behind every position that silver has reached, so that
+no position stands for two frames (`pipelines.writer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from pipelines.cuts import app_id, newest_note, position_in
+from pipelines.places import Places
+from pipelines.store import open_table
+
+_EPOCH_0: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Reached(NamedTuple):
+    """Where a silver table stands."""
+
+    position: int
+    """-1 where there is no table, or it has taken nothing."""
+    epoch: int
+    """Of that position; 0 where it is not known."""
+    received: int | None
+    """When the frame there was received, in microseconds since 1970; None where that is not known."""
+
+
+NOTHING: Final = Reached(-1, 0, None)
+
+
+def reached(places: Places, feed: str, table: str) -> Reached:
+    """Return where a silver table stands, from its own log. Raises StoreUnavailable."""
+    opened = open_table(places.silver(feed, table))
+    position, note = position_in(opened, app_id(feed, table)), newest_note(opened)
+    if note is None or note.last_position != position:
+        return NOTHING._replace(position=position)
+    received = None if note.landed_at is None else (note.landed_at - _EPOCH_0) // _MICROSECOND
+    return Reached(position, note.epoch, received)
+
+
+def farthest(places: Places, feed: str, tables: Iterable[str]) -> Reached:
+    """Return the farthest position, and the newest epoch, of some tables of a feed. Raises StoreUnavailable."""
+    found = [NOTHING, *(reached(places, feed, table) for table in tables)]
+    return max(found, key=lambda each: each.position)._replace(epoch=max(each.epoch for each in found))
+
+
+def moment(received: int | None) -> datetime | None:
+    """Return when a frame was received, of microseconds since 1970."""
+    return None if received is None else _EPOCH_0 + received * _MICROSECOND

@@ -1,0 +1,132 @@
+"""Bronze that lost frames which silver has: no position stands for two frames, and no build goes on as if it did."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conf.errors import PositionGap, ReplacedBronze
+from conf.model import CutLimits
+from connectors.base import Frame
+from connectors.sqlitecloud.connector import CONNECTOR
+from pipelines.bronze_table import retained_from
+from pipelines.plan import Planner
+from pipelines.reached import NOTHING, Reached, farthest, reached
+from pipelines.rebuild import Rebuild
+from pipelines.rules import StreamRules
+from pipelines.verify import Verdict
+from pipelines.writer import BronzeWriter
+from tests.support.bronze_rows import BEGAN, bronze
+from tests.support.sqlitecloud_feed import (
+    FEED,
+    SqliteCloudFeed,
+    notified,
+    selected,
+    snapshot_begins,
+    snapshot_ends,
+)
+from tests.support.sqlitecloud_notices import described
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOO = described("foo", {"id": "INTEGER", "n": "INT"}, ["id"])
+LOG = StreamRules(has_snapshots=False, resync=True, applied=1)
+SECOND = 1_000_000
+
+
+def inserted(number: int) -> Frame:
+    head = {"channel": "foo", "type": "TABLE", "pk": ["id"]}
+    return notified(head | {"payload": [{"type": "INSERT", "id": number, "n": number}]})
+
+
+def snapshot_of(*numbers: int) -> list[Frame]:
+    return [*snapshot_begins(FOO), selected(FOO, [[number, number] for number in numbers]), snapshot_ends(FOO)]
+
+
+def lose(feed: SqliteCloudFeed, commits: int) -> None:
+    """Take the newest commits of bronze away, as a restored backup does."""
+    log = Path(feed.places.bronze(FEED).url) / "_delta_log"
+    for entry in sorted(log.glob("*.json"))[-commits:]:
+        entry.unlink()
+
+
+@pytest.mark.parametrize(("received", "fits"), [(None, True), (0, True), (1, False)], ids=["unknown", "same", "other"])
+def test_a_table_goes_on_only_where_the_frame_at_its_position_is_the_one_it_applied(received, fits):
+    at = int(BEGAN.timestamp()) * SECOND + 1 * SECOND
+    rules = replace(LOG, received=None if received is None else at + received)
+    planner = Planner("market", {"quotes": rules})
+    planner.advance(bronze("1 quotes data whole", "1 quotes data whole", "1 quotes data whole"))
+    if fits:
+        assert planner.plan("quotes", CutLimits()).cut is not None
+        return
+    with pytest.raises(ReplacedBronze, match="another frame at position 1 than the table was built from") as raised:
+        planner.plan("quotes", CutLimits())
+    assert "`silverfold rebuild market quotes`" in str(raised.value)
+
+
+def test_what_bronze_lacks_at_its_end_is_named_exactly():
+    planner = Planner("market", {"quotes": replace(LOG, applied=1191)}, last=1189)
+    with pytest.raises(PositionGap, match="lacks positions 1190 to 1191"):
+        planner.plan("quotes", CutLimits())
+
+
+def test_a_writer_begins_behind_what_silver_has_and_says_what_is_lost(tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(inserted(1))
+    place = feed.places.bronze(FEED)
+
+    writer = BronzeWriter(place, FEED, token="next", silver=Reached(7, 5, None))
+
+    assert (writer.lost, writer.last, writer.epoch, retained_from(place, FEED)) == ((2, 7), 7, 5, 8)
+    again = BronzeWriter(place, FEED, token="again", silver=Reached(7, 5, None))
+    assert (again.lost, again.last) == (None, 7)
+    assert feed.land(inserted(2)) == 8
+
+
+def test_a_table_of_other_frames_than_bronze_has_is_refused_and_made_anew(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(*snapshot_of(1, 2))
+    feed.land(inserted(3))
+    feed.land(inserted(4))
+    assert feed.build(spark) == {}
+    assert reached(feed.places, FEED, "foo") == Reached(6, 1, feed.received_at)
+    lose(feed, 2)
+    assert "lacks positions 5 to 6" in str(feed.build(spark)["foo"])
+
+    feed.received_at += SECOND
+    feed.connect(*snapshot_of(1, 2, 5))
+    feed.land(inserted(6))
+
+    assert "REPLACED_BRONZE" in repr(feed.build(spark)["foo"].error_class)
+    Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "foo", "a").run()
+    assert sorted(row["id"] for row in feed.rows("foo")) == [1, 2, 5, 6]
+    assert feed.build(spark) == {}
+    assert feed.verify("foo").verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSession, tmp_path: Path, all_of_it: bool):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(*snapshot_of(1, 2))
+    feed.land(inserted(3))
+    assert feed.build(spark) == {}
+    if all_of_it:
+        shutil.rmtree(feed.places.bronze(FEED).url)
+    else:
+        lose(feed, 1)
+
+    found = farthest(feed.places, FEED, ["foo"])
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
+    feed.epoch = writer.epoch
+    feed.connect(*snapshot_of(1, 5))
+    feed.land(inserted(6))
+
+    assert feed.build(spark) == {}
+    assert sorted(row["id"] for row in feed.rows("foo")) == [1, 5, 6]
+    assert feed.verify("foo").verdict is Verdict.EQUAL
+    assert farthest(feed.places, FEED, []) == NOTHING
