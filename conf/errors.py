@@ -84,6 +84,11 @@ class WireError(SilverfoldError):
         super().__init__(f"{reason or self.error_class.lower()}{at}: {detail}")
 
 
+def of_decoder(error: Exception) -> tuple[str, str]:
+    """Return class and reason of a frame at which the decoder itself fails. Its text may have values of the frame."""
+    return "DECODER_FAILED", f"{type(error).__name__} in the decoder"
+
+
 class TruncatedMessage(WireError):
     """The message ends before the format says it may."""
 
@@ -130,11 +135,10 @@ class SchemaError(SilverfoldError):
         others: tuple[SchemaError, ...] = (),
         warnings: tuple[str, ...] = (),
     ) -> None:
-        self.detail, self.file, self.line, self.code, self.others = detail, file, line, code, others
-        self.warnings = warnings
-        where = f"{file or 'schema'}{'' if line is None else f':{line}'}"
-        more = "".join(f"\n{error}" for error in others)
-        super().__init__(f"{where}: {code + ': ' if code else ''}{detail}{more}")
+        self.detail, self.file, self.line, self.code = detail, file, line, code
+        self.others, self.warnings = others, warnings
+        where = f"{file or 'schema'}{'' if line is None else f':{line}'}: {code and f'{code}: '}"
+        super().__init__("\n".join([f"{where}{detail}", *map(str, others)]))
 
     @property
     def errors(self) -> tuple[SchemaError, ...]:
@@ -241,35 +245,30 @@ class PositionGap(SilverfoldError):
     """Bronze lacks positions that must be there. ``first`` and ``last`` are inclusive; ``advice`` says what to do."""
 
     error_class = "POSITION_GAP"
+    found: ClassVar[str] = "lacks positions {first} to {last}"
 
     def __init__(self, *, feed: str, first: int, last: int, advice: str = "") -> None:
         self.feed, self.first, self.last, self.advice = feed, first, last, advice
-        super().__init__(f"{self._found()}{advice and ': '}{advice}")
-
-    def _found(self) -> str:
-        return f"bronze of feed {self.feed} lacks positions {self.first} to {self.last}"
+        found = self.found.format(first=first, last=last)
+        super().__init__(f"bronze of feed {feed} {found}{advice and ': '}{advice}")
 
 
 class DoubledPositions(PositionGap):
     """Bronze has frames twice: their updates would be applied twice. ``first`` and ``last`` are the outermost."""
 
     error_class = "DOUBLED_POSITIONS"
+    found = "has frames twice from position {first} to {last}"
 
     def __init__(self, *, feed: str, first: int, last: int) -> None:
         advice = f"`silverfold maintain {feed}` removes the second of each"
         super().__init__(feed=feed, first=first, last=last, advice=advice)
-
-    def _found(self) -> str:
-        return f"bronze of feed {self.feed} has frames twice from position {self.first} to {self.last}"
 
 
 class ReplacedBronze(PositionGap):
     """Bronze lost frames that a table has, and has others in their stead; or it is another one altogether."""
 
     error_class = "REPLACED_BRONZE"
-
-    def _found(self) -> str:
-        return f"bronze of feed {self.feed} has another frame at position {self.first} than the table was built from"
+    found = "has another frame at position {first} than the table was built from"
 
 
 class QueryFailed(SilverfoldError):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError
+from conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError, of_decoder
 from connectors.base import ControlFrame
 from connectors.deephaven.blocks import ADDED, MODIFIED, NARROW, REMOVAL_COLUMN, REMOVED, Change, Longs, WideRange
 from connectors.deephaven.calibrate import roles_of_epoch
@@ -141,6 +141,8 @@ class CutReader:
                 found = self._read(frame)
             except (WireError, ProtocolError) as error:
                 found = BadFrame(frame.frame_seq, error.error_class, str(error))
+            except Exception as error:  # a bug must not stop the table for good
+                found = BadFrame(frame.frame_seq, *of_decoder(error))
             if found is not None:
                 yield found
 

@@ -17,7 +17,7 @@ from connectors.sbe.changing import ChangeReader
 from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.schemas import feed_schema
-from connectors.unfolded import UnfoldedDecoder
+from connectors.unfolded import EachFrame, UnfoldedDecoder
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SbeDecoder(UnfoldedDecoder):
     def changes(self, frames: ArrowRows, context: None, cut: Cut, table: Table) -> ArrowRows:
         """Return a change for each message, or for each entry of the table's group; none is folded."""
         reader = self._reader(cut, table)
-        return frames.run(_Read(reader), reader.type, "frame_seq", "body")
+        return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
 
     def _reader(self, cut: Cut, table: Table) -> ChangeReader:
         assert isinstance(table, SbeTable)

@@ -17,7 +17,7 @@ from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.context import Context, read_context
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.saying import ROW, TYPE, read_messages
-from connectors.unfolded import UnfoldedDecoder
+from connectors.unfolded import EachFrame, UnfoldedDecoder
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SqliteCloudDecoder(UnfoldedDecoder):
         In a snapshot's overlay, an update that moves a row and carries all of it is an insert besides.
         """
         step = _ReadMessages() if _settings(table).is_channel else _ReadChanges(self._reader(context, cut, table))
-        return frames.run(step, step.type, "frame_seq", "kind", "body")
+        return frames.run(EachFrame(step, step.type), step.type, "frame_seq", "kind", "body")
 
     def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
         settings, options = _settings(table), self.feed.options

@@ -16,7 +16,7 @@ from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import Context, columns_of, read_context
 from connectors.sqlitecloud_webhooks.messages import Addressed
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.unfolded import UnfoldedDecoder
+from connectors.unfolded import EachFrame, UnfoldedDecoder
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class WebhookDecoder(UnfoldedDecoder):
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         """Return a change for each row that a webhook is about."""
         reader = self._reader(context, cut, table)
-        return frames.run(_Read(reader), reader.type, "frame_seq", "body")
+        return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
 
     def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
         options = self.feed.options

@@ -12,7 +12,7 @@ import pytest
 
 from conf.errors import UnknownTemplate
 from connectors.base import ControlFrame
-from connectors.deephaven import control
+from connectors.deephaven import control, reading
 from connectors.deephaven.blocks import ADDED, MODIFIED, REMOVED, WideRange
 from connectors.deephaven.encoding import encode_column, encode_removed
 from connectors.deephaven.messages import ColumnInfo
@@ -128,6 +128,20 @@ def test_a_bad_frame_is_named_and_the_good_ones_beside_it_are_read(what: str):
     assert isinstance(bad, BadFrame)
     assert (bad.position, bad.error_class) == (12, error_class)
     assert reason in bad.reason
+    assert [type(before), type(after)] == [Cells, Cells]
+
+
+def test_a_frame_at_which_the_decoder_fails_is_named_and_the_good_ones_beside_it_are_read(monkeypatch):
+    decode = reading.decode_column
+    bodies = iter([False, True, False])
+
+    def failing(*arguments, **options):
+        return {}["Qty"] if next(bodies) else decode(*arguments, **options)
+
+    monkeypatch.setattr(reading, "decode_column", failing)
+    before, bad, after = read(GOOD, GOOD, GOOD)
+
+    assert bad == BadFrame(12, "DECODER_FAILED", "KeyError in the decoder")
     assert [type(before), type(after)] == [Cells, Cells]
 
 
