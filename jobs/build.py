@@ -68,6 +68,9 @@ def build(
                     _tell_unread(feed.name, error)
             else:
                 builds.append(feed_build)
+        for feed_build in builds:
+            if feed_build.landed < 0:
+                print(f"silverfold: nothing has landed for feed {feed_build.feed.name}: run `silverfold receive`")
         faults = run(builds, stop, follow=follow) if builds else {}
     for (feed_name, table), fault in sorted(faults.items()):
         print(f"silverfold: {table if len(opened) == 1 else f'{feed_name}.{table}'} holds: {fault}")

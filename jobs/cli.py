@@ -20,9 +20,11 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
+import click
 import typer
 from typer.core import TyperGroup
 
@@ -78,10 +80,21 @@ def load(name: str) -> Any:
     found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
         found.rich_markup_mode = HELP
-        return typer.main.get_group(found)
+        return with_plain_flags(typer.main.get_group(found))
     alone = typer.Typer(add_completion=False, rich_markup_mode=HELP)
     alone.command(name)(found)
-    return typer.main.get_command(alone)
+    return with_plain_flags(typer.main.get_command(alone))
+
+
+def with_plain_flags(command: Any) -> Any:
+    """Return a command, and those below it, whose help does not call its flags ``<bool>``: they take no value."""
+    options = [*command.params, command.get_help_option(click.Context(command))]
+    for option in options:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for below in getattr(command, "commands", {}).values():
+        with_plain_flags(below)
+    return command
 
 
 def _listed(name: str, job: Job) -> Callable[[], None]:
@@ -90,6 +103,12 @@ def _listed(name: str, job: Job) -> Callable[[], None]:
 
     stand_in.__doc__ = job.summary
     return stand_in
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"silverfold {version('silverfold')}")
+        raise typer.Exit
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=HELP, pretty_exceptions_enable=False)
@@ -107,6 +126,9 @@ def begin(
     env: Annotated[
         str, typer.Option(metavar="NAME", envvar="SILVERFOLD_ENV", help="Packaged settings: local or databricks.")
     ] = "local",
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Show which silverfold this is.")
+    ] = False,
 ) -> None:
     """Fold foreign change feeds into silver Delta tables.
 
@@ -123,7 +145,8 @@ def begin(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. Without arguments, those of the process."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="silverfold")
+        command = with_plain_flags(typer.main.get_command(app))
+        command(args=None if arguments is None else list(arguments), prog_name="silverfold")
     except SilverfoldError as error:
         others = error.others if isinstance(error, ConfigError) else ()
         for each in (error, *others):

@@ -134,7 +134,8 @@ def _tables(feed: FeedStatus, now: datetime) -> Table:
 
 
 def _cells(table: TableStatus, now: datetime) -> list[Text]:
-    lag = f"{table.lag_updates} updates, {duration(table.lag_seconds)}" if table.lag_updates else "0"
+    updates = f"{table.lag_updates} update{'' if table.lag_updates == 1 else 's'}"
+    lag = f"{updates}, {duration(table.lag_seconds)}" if table.lag_updates else "0"
     rows = table.rows if table.versions is None else f"{table.rows}, {table.versions} versions"
     rows = f"{rows}, {table.rows_aside} aside" if table.rows_aside else rows
     numbers = (table.epoch, table.landed_position, table.applied_position, lag, rows)

@@ -71,6 +71,18 @@ def test_a_build_with_nothing_to_do_starts_no_spark(
     assert (ended.value.code, capsys.readouterr().out) == (0, "")
 
 
+def test_a_build_says_that_nothing_has_landed(
+    conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), "build", "market"])
+
+    said = "silverfold: nothing has landed for feed market: run `silverfold receive`\n"
+    assert (ended.value.code, capsys.readouterr().out) == (0, said)
+
+
 def land(conf: Path, feed: str, *columns: str) -> None:
     """Land a table of one row for a feed, and its settings."""
     (conf / f"feeds/{feed}.toml").write_text(FEED)

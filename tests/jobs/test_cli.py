@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 
 import pytest
@@ -50,7 +51,14 @@ def test_each_command_is_listed_with_the_first_line_of_its_own_help(name):
 @pytest.mark.parametrize("name", JOBS)
 def test_each_command_has_a_page_of_help(name, capsys):
     assert exits([name, "--help"]) == 0
-    assert f"Usage: silverfold {name}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"Usage: silverfold {name}" in shown
+    assert "<bool>" not in shown
+
+
+def test_the_version_is_told(capsys):
+    assert exits(["--version"]) == 0
+    assert capsys.readouterr().out == f"silverfold {version('silverfold')}\n"
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -106,11 +114,11 @@ def test_a_job_runs_as_a_module_with_the_same_options(tmp_path):
 
 
 def test_a_bug_is_not_taken_for_an_answer(monkeypatch, capsys):
-    def broken(*_: object, **__: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError("here")
 
-    monkeypatch.setattr(cli, "app", broken)
-    assert exits([]) == 70
+    monkeypatch.setattr("jobs.context.Invocation.feeds", broken)
+    assert exits(["config", "check"]) == 70
     assert "ZeroDivisionError: here" in capsys.readouterr().err
 
 

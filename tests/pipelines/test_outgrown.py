@@ -100,7 +100,7 @@ def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: P
 
     assert done.begins is not None
     then = as_of_position(shop.places, CONNECTOR, shop.feed, stood)
-    assert (then.versions.keys(), then.missing.keys()) == ({"t"}, {"t__history"})
+    assert (then.versions.keys(), then.missing) == ({"t", "t__history"}, {})
     assert {each.resolution for each in quarantined(shop.places, FEED, "t")} == {"passed"}
     after = dict(zip(change.columns, change.row, strict=True))
     assert (shop.rows("t"), shop.verdicts()) == ([after], {Verdict.EQUAL})
