@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from conf.conditions import programs_in
 from conf.errors import ConfigError, QueryFailed
 from jobs.cli import main_of
 from jobs.console import console_on
@@ -64,6 +65,9 @@ def sql(
     feed: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only this feed's tables.", show_default=False)
     ] = None,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Let the query run programs, and read files that are no table of a feed.")
+    ] = False,
 ) -> None:
     """Run a query over the silver tables, by table name.
 
@@ -97,7 +101,8 @@ def sql(
         session = start_spark(settings, app="silverfold sql")
     tables = {name: list(queried(places, name, settings.feeds[name].tables)) for name in chosen}
     views = register_views(session, places, tables, as_of)
-    answer = ask(session, query, limit, views)
+    session.conf.set(_READS_FILES, str(unsafe).lower())
+    answer = ask(session, query, limit, views, unsafe=unsafe)
     write(answer, output or (Format.TABLE if sys.stdout.isatty() else Format.CSV), sys.stdout)
     if answer.more:
         print(f"silverfold: cut after {limit} rows; --limit N shows more", file=sys.stderr)
@@ -148,14 +153,19 @@ def queried(places: Places, feed: str, tables: Mapping[str, Mapping[str, Any]]) 
             yield aside_of(name)
 
 
-def ask(session: SparkSession, query: str, limit: int, views: Views) -> Answer:
+def ask(session: SparkSession, query: str, limit: int, views: Views, *, unsafe: bool = False) -> Answer:
     """Run a query and return its first rows. Runs Spark jobs.
 
+    Args:
+        unsafe: It may run programs, such as TRANSFORM … USING does.
+
     Raises:
-        QueryFailed: The text is not a query, names what is not there, or fails while it runs.
+        QueryFailed: The text is not a query, names what is not there, would run a program, or fails while it runs.
     """
     with _one_line(views):
         frame = _frame(session, query.strip().rstrip(";"))
+        if not unsafe:
+            _check(query)
         found = frame.limit(limit + 1).toArrow()  # not collect: that turns timestamps into the machine's own zone
         columns = [column.to_pylist() for column in found.slice(0, limit).columns]
         return Answer(tuple(frame.columns), list(zip(*columns, strict=True)), found.num_rows > limit)
@@ -225,6 +235,9 @@ def _text(value: Any, null: str) -> str:
     return json.dumps(simple, ensure_ascii=False) if isinstance(simple, dict | list | bool) else str(simple)
 
 
+_READS_FILES = "spark.sql.runSQLOnFiles"
+"""Setting of a session: a query may name files, as in ``csv.`/etc/passwd```."""
+
 _QUERY = re.compile(r"(select|with|from|values|table)\b|\(", re.IGNORECASE)
 _QUESTION = re.compile(r"(show|describe|desc|explain)\b", re.IGNORECASE)
 _COMMENTS = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
@@ -242,6 +255,17 @@ def _frame(session: SparkSession, query: str) -> DataFrame:
     raise QueryFailed(
         "only queries can be run here: SELECT, WITH, VALUES, SHOW, DESCRIBE, EXPLAIN", condition="NOT_A_QUERY"
     )
+
+
+def _check(query: str) -> None:
+    """Refuse a query that would run a program."""
+    if _QUESTION.match(_COMMENTS.sub("", query).lstrip()):
+        return
+    programs = programs_in(query)
+    if programs is None:
+        raise QueryFailed("whether it runs a program cannot be told: --unsafe runs it", condition="UNSAFE_QUERY")
+    if programs:
+        raise QueryFailed(f"{programs[0]} runs a program: --unsafe lets it", condition="UNSAFE_QUERY")
 
 
 @contextmanager

@@ -107,6 +107,25 @@ def test_nothing_but_a_query_is_run(session: SparkSession, statement: str):
     assert session.table("quotes").count() == 2
 
 
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("SELECT TRANSFORM(sym) USING 'cat' AS (x STRING) FROM quotes", "TRANSFORM runs a program"),
+        ("SELECT 1 FROM (SELECT reflect('java.lang.System', 'exit', 0))", "reflect runs a program"),
+        ("WITH a AS (SELECT java_method('java.lang.Math', 'abs', 1) AS n) SELECT n FROM a", "java_method runs a"),
+    ],
+)
+def test_no_program_is_run_unless_it_is_let(session: SparkSession, query: str, why: str):
+    with pytest.raises(QueryFailed, match=why):
+        ask(session, query, 5, VIEWS)
+
+
+def test_a_text_that_names_a_program_is_a_text(session: SparkSession):
+    query = "SELECT 'TRANSFORM(a) USING reflect(1)' AS `reflect()`, sym AS reflect FROM quotes WHERE sym = 'IBM'"
+    assert ask(session, query, 5, VIEWS).rows == [("TRANSFORM(a) USING reflect(1)", "IBM")]
+    assert ask(session, "SELECT reflect('java.lang.Math', 'abs', -1) AS n", 5, VIEWS, unsafe=True).rows == [("1",)]
+
+
 def test_a_syntax_error_is_one_line_that_counts_as_the_user_wrote(session: SparkSession):
     with pytest.raises(QueryFailed) as caught:
         ask(session, "SELECT sym\nFORM quotes WHERE", 5, VIEWS)
@@ -240,6 +259,18 @@ def test_the_command_prints_csv_where_no_terminal_is(
     assert run("--conf", conf, "sql", "SELECT sym FROM market__quotes WHERE bid IS NULL") == 0
 
     assert capsys.readouterr().out == "sym\nIBM\n"
+
+
+def test_the_command_reads_no_files_that_are_no_table_unless_it_is_let(
+    spark: SparkSession, conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "secret.csv").write_text("hidden\n")
+    query = f"SELECT * FROM csv.`{tmp_path}/secret.csv`"
+
+    assert run("--conf", conf, "sql", query) == 2
+    assert "hidden" not in "".join(capsys.readouterr())
+    assert run("--conf", conf, "sql", query, "--unsafe") == 0
+    assert capsys.readouterr().out == "_c0\nhidden\n"
 
 
 def test_the_command_ends_with_2_when_a_table_is_not_built(
