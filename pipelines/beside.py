@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipelines.cuts import NOT_TOLD, CommitNote, app_id, newest_note, position_in
+from pipelines.commit_note import NOT_TOLD, CommitNote
+from pipelines.cuts import app_id, newest_note, position_in
 from pipelines.places import Place, Places, aside_of, history_of, silver_table_of
 from pipelines.store import count_rows, naming_the_store, open_table
 

@@ -45,13 +45,23 @@ def last_position(place: Place, feed: str) -> int:
     return -1 if position is None else position
 
 
-def received_at(place: Place, position: int) -> int | None:
-    """Return when the frame at a position was received, in microseconds since 1970; None where there is none."""
+class Landing(NamedTuple):
+    """What bronze says of a frame without its body."""
+
+    received: int
+    """Microseconds since 1970."""
+    source_position: str | None
+
+
+def landing_at(place: Place, position: int) -> Landing | None:
+    """Return what bronze says of the frame at a position; None where there is none. Raises StoreUnavailable."""
     table = open_table(place)
     if table is None:
         return None
-    for batch in _in_order(table, ("received_at",), ds.field("frame_seq") == position):
-        return int(pc.cast(batch["received_at"], pa.int64())[0].as_py())
+    with naming_the_store(place):
+        for batch in _in_order(table, ("received_at", "source_position"), ds.field("frame_seq") == position):
+            received = pc.cast(batch["received_at"], pa.int64())[0].as_py()
+            return Landing(int(received), batch["source_position"][0].as_py())
     return None
 
 

@@ -8,6 +8,8 @@ rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``. `pi
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -37,6 +39,10 @@ _CONFIGURATION = {
 }
 
 
+_LOST = "silverfold.lost"
+"""Table property: ranges of positions that bronze lost, in JSON (`pipelines.writer`)."""
+
+
 def app_id(feed: str) -> str:
     """Return the name under which the table's log records the feed's position."""
     return f"receive/{feed}"
@@ -45,6 +51,24 @@ def app_id(feed: str) -> str:
 def retention_id(feed: str) -> str:
     """Return the name under which the table's log records from where on its frames are kept (`pipelines.retention`)."""
     return f"retain/{feed}"
+
+
+def lost_from(place: Place) -> list[tuple[int, int]]:
+    """Return the positions that bronze lost and nobody will have again, as first and last of each range, ascending.
+
+    Raises:
+        StoreUnavailable: The table's log cannot be read now.
+    """
+    table = open_table(place)
+    told = None if table is None else table.metadata().configuration.get(_LOST)
+    return [] if told is None else [(first, last) for first, last in json.loads(told)]
+
+
+def note_lost(table: DeltaTable, first: int, last: int) -> None:
+    """Note in the table's properties that positions are lost, both inclusive. Safe to repeat."""
+    known = json.loads(table.metadata().configuration.get(_LOST, "[]"))
+    told = json.dumps([*(each for each in known if each[0] != first), [first, last]])
+    table.alter.set_table_properties({_LOST: told}, raise_if_not_exists=False)
 
 
 def retained_from(place: Place, feed: str) -> int:

@@ -17,6 +17,8 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -39,8 +41,16 @@ from conf.errors import (
 from conf.model import Settings
 from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
-from pipelines.bronze import CARRYING, files_between, last_position, read_cut, read_frames, read_small_columns
-from pipelines.bronze_table import retained_from
+from pipelines.bronze import (
+    CARRYING,
+    files_between,
+    landing_at,
+    last_position,
+    read_cut,
+    read_frames,
+    read_small_columns,
+)
+from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.frame_sizes import FrameSizes
 from pipelines.held import Hold
@@ -125,6 +135,7 @@ class FeedBuild:
         self._planner = self._new_planner()
         self._lock = threading.Lock()  # a plan sees all of what a look at bronze brings, or nothing
         self._control: list[ControlFrame] = []
+        self._newest: tuple[int, int] | None = None
         self._stops = {name: Stops() for name in self.tables}
         self._overtaken = dict.fromkeys(self.tables, 0)
         self._sizes = FrameSizes()
@@ -139,10 +150,35 @@ class FeedBuild:
 
     def refresh(self) -> None:
         """Take in what has landed since the last time."""
-        after = self._control[-1].frame_seq if self._control else -1
-        with self._lock, naming_the_store(self._bronze):
-            self._feed_planner()
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
+        with naming_the_store(self._bronze):
+            new = read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes)
+            for at, batch in enumerate(new):
+                if at == 0 and not self._is_as_seen():
+                    self._stops = {name: Stops() for name in self.tables}
+                    return self._look_anew()
+                self._planner.advance(batch)
+                received = pc.cast(batch["received_at"], pa.int64())
+                self._newest = int(batch["frame_seq"][-1].as_py()), int(received[-1].as_py())
+            after = self._control[-1].frame_seq if self._control else -1
             self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
+        return None
+
+    def _look_anew(self) -> None:
+        """Forget what was seen and planned, and look at all that tables have yet to take."""
+        self._planner, self._control, self._newest = self._new_planner(), [], None
+        self._look()
+
+    def _is_as_seen(self) -> bool:
+        """Tell whether bronze has the newest frame that was seen, or has dropped it: else it is another one."""
+        if self._newest is None:
+            return True
+        position, received = self._newest
+        found = landing_at(self._bronze, position)
+        return position < retained_from(self._bronze, self.feed.name) if found is None else found.received == received
 
     def step(self, table: str) -> Step:
         """Apply at most one cut to a table; return what came of it. Runs Spark jobs."""
@@ -159,22 +195,21 @@ class FeedBuild:
             self._reached(name, self.tables[name].position())  # another process may have gone on
 
     def _reached(self, name: str, position: int) -> None:
-        """Go on from a position; from an earlier one where a rebuild, or who removed the table, took it back."""
         with self._lock:
-            if position >= self._planner.position(name):
+            if position >= self._planner.position(name):  # else the next cut is refused, and planned anew
                 self._planner.applied(name, position)
-                return
-            self._planner, self._stops[name] = self._new_planner(), Stops()
-            self._feed_planner()
+
+    def _plan_anew(self, name: str) -> None:
+        """Plan from where the table is, which may have gone back, and from what bronze has, which may be another."""
+        with self._lock:
+            if self.tables[name].position() < self._planner.position(name):
+                self._stops[name] = Stops()
+            self._look_anew()
 
     def _new_planner(self) -> Planner:
         floor, last = retained_from(self._bronze, self.feed.name), last_position(self._bronze, self.feed.name)
         rules = {name: self._rules(name) for name in self.tables}
-        return Planner(self.feed.name, rules, floor=floor, last=last)
-
-    def _feed_planner(self) -> None:
-        for batch in read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes):
-            self._planner.advance(batch)
+        return Planner(self.feed.name, rules, floor=floor, last=last, lost=lost_from(self._bronze))
 
     def _attempt(self, name: str) -> Step:
         began, plan = self.clock(), None
@@ -190,7 +225,7 @@ class FeedBuild:
             return self._failed(name, plan, fault)
         except Overtaken as error:
             self._overtaken[name] += 1
-            self._reached(name, self.tables[name].position())
+            self._plan_anew(name)
             again = self._overtaken[name] < _TRIES
             return Step(name, plan, error=None if again else error, moved=again)
         except SilverfoldError as error:

@@ -23,7 +23,7 @@ overlay up to its own end are never split, nor is any single update.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -89,10 +89,19 @@ class Planner:
         tables: The silver tables; several may be of one stream.
         floor: Position from which bronze is kept (`pipelines.bronze_table.retained_from`).
         last: Position that bronze's log records; -1 where nobody looked.
+        lost: Ranges of positions that bronze lacks for good (`pipelines.bronze_table.lost_from`): no gaps.
     """
 
-    def __init__(self, feed: str, tables: Mapping[str, StreamRules], *, floor: int = 0, last: int = -1) -> None:
-        self._feed = feed
+    def __init__(
+        self,
+        feed: str,
+        tables: Mapping[str, StreamRules],
+        *,
+        floor: int = 0,
+        last: int = -1,
+        lost: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._feed, self._lost = feed, lost
         self._tables = {name: TableStream(rules.stream or name, rules, floor) for name, rules in tables.items()}
         self._streams = list({table.stream: None for table in self._tables.values()})
         self._epoch = 0
@@ -203,7 +212,9 @@ class Planner:
         steps = np.diff(positions)
         assert steps.min() >= 0, "rows of bronze must come in position order"
         for at in np.flatnonzero(steps > 1).tolist():
-            self._holes.append((int(positions[at]) + 1, int(positions[at + 1]) - 1))
+            first, last = int(positions[at]) + 1, int(positions[at + 1]) - 1
+            if not any(begin <= first and last <= end for begin, end in self._lost):
+                self._holes.append((first, last))
         twice = frames["position"][steps == 0]
         self._doubled += zip(twice[:1].tolist(), twice[-1:].tolist(), strict=True)
         return frames[steps > 0]

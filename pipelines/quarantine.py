@@ -15,7 +15,8 @@ from typing import NamedTuple
 from conf.errors import RebuildNeeded, SchemaDrift
 from connectors.base import Cut
 from pipelines.beginnings import REBUILT
-from pipelines.cuts import CommitNote, newest_note, newest_notes, position_reached, read_cuts
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import newest_note, newest_notes, position_reached, read_cuts
 from pipelines.held import (
     LEFT_OUT,
     PASSED,

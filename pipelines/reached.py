@@ -7,11 +7,13 @@ no position stands for two frames (`pipelines.writer`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from connectors.base import Connector, Feed
 from pipelines.cuts import app_id, newest_note, position_in
+from pipelines.held import quarantined
 from pipelines.places import Places
 from pipelines.store import open_table
 
@@ -26,11 +28,13 @@ class Reached(NamedTuple):
     """-1 where there is no table, or it has taken nothing."""
     epoch: int
     """Of that position; 0 where it is not known."""
-    received: int | None
+    received: int | None = None
     """When the frame there was received, in microseconds since 1970; None where that is not known."""
+    source_position: str | None = None
+    """Where the source says that frame was; None where it says nothing."""
 
 
-NOTHING: Final = Reached(-1, 0, None)
+NOTHING: Final = Reached(-1, 0)
 
 
 def reached(places: Places, feed: str, table: str) -> Reached:
@@ -40,13 +44,33 @@ def reached(places: Places, feed: str, table: str) -> Reached:
     if note is None or note.last_position != position:
         return NOTHING._replace(position=position)
     received = None if note.landed_at is None else (note.landed_at - _EPOCH_0) // _MICROSECOND
-    return Reached(position, note.epoch, received)
+    return Reached(position, note.epoch, received, note.source_position)
 
 
-def farthest(places: Places, feed: str, tables: Iterable[str]) -> Reached:
-    """Return the farthest position, and the newest epoch, of some tables of a feed. Raises StoreUnavailable."""
+def farthest(places: Places, feed: str, tables: Collection[str]) -> Reached:
+    """Return the farthest position that some tables of a feed, and what is known of bad frames, name; the newest epoch.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
     found = [NOTHING, *(reached(places, feed, table) for table in tables)]
-    return max(found, key=lambda each: each.position)._replace(epoch=max(each.epoch for each in found))
+    bad = (each.position for table in tables for each in quarantined(places, feed, table))
+    epoch = max(each.epoch for each in found)
+    return Reached(max([*(each.position for each in found), *bad]), epoch)
+
+
+def source_positions(places: Places, connector: Connector, feed: Feed, since: int) -> dict[str, str]:
+    """Return, per stream, where the source says the last frame was that a table has, of those at or after a position.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    told: dict[str, str] = {}
+    each = [(reached(places, feed.name, table), connector.stream(feed, table)) for table in feed.tables]
+    for found, stream in sorted(each, key=lambda one: one[0].position):
+        if found.position >= since and found.source_position is not None:
+            told[stream] = found.source_position
+    return told
 
 
 def moment(received: int | None) -> datetime | None:

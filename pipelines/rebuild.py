@@ -33,19 +33,11 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
 from pipelines.beside import Counting, Part, beside, place_beside
-from pipelines.bronze import received_at
-from pipelines.bronze_table import retained_from
+from pipelines.bronze import landing_at
+from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
-from pipelines.cuts import (
-    CommitNote,
-    app_id,
-    from_record,
-    newest_note,
-    position_reached,
-    read_cuts,
-    recorded_in,
-    restore,
-)
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import app_id, from_record, newest_note, position_reached, read_cuts, recorded_in, restore
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
@@ -178,7 +170,11 @@ class Rebuild:
 
     def _check_bronze(self) -> None:
         """Refuse to build from a part what needs the whole: a table without snapshots, and a history that is there."""
-        floor = self._floor()
+        floor, lost = self._floor(), lost_from(self._bronze)
+        everything = self._keeps_history or not self.connector.has_snapshots(self.feed.tables[self.table])
+        if lost and everything and open_table(self._places.silver(self.feed.name, self.table)) is not None:
+            advice = "what the table has of them would be lost to it. To begin anew without, remove it"
+            raise PositionGap(feed=self.feed.name, first=lost[0][0], last=lost[0][1], advice=advice)
         if begins_at(self._places, self.connector, self.feed, self.table) == floor:
             return
         if not self.connector.has_snapshots(self.feed.tables[self.table]):
@@ -198,11 +194,15 @@ class Rebuild:
         if note is not None and note.settings is not None and note.settings.get("stream", stream) != stream:
             return True
         now = reached_by(self._places, self.feed.name, self.table)
-        found = received_at(self._places.bronze(self.feed.name), now.position)
-        return None not in (now.received, found) and now.received != found
+        found = landing_at(self._bronze, now.position)
+        return found is not None and now.received not in (None, found.received)
 
     def _floor(self) -> int:
-        return retained_from(self._places.bronze(self.feed.name), self.feed.name)
+        return retained_from(self._bronze, self.feed.name)
+
+    @property
+    def _bronze(self) -> Place:
+        return self._places.bronze(self.feed.name)
 
     @property
     def _keeps_history(self) -> bool:
@@ -331,7 +331,9 @@ class Rebuild:
             updates=sum(cut.updates for cut in cuts),
             notes={REBUILT: 1, **({} if begins is None else {HISTORY_BEGINS: begins})},
             landed_at=newest.landed_at,
+            source_position=newest.source_position,
             settings=newest.settings,
+            rules=newest.rules,
             frames={str(each.position): each.resolution for each in known if each.resolution is not None},
             by=self.token,
         )

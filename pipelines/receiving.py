@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -19,7 +20,7 @@ from connectors.backoff import Backoff
 from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from pipelines.batch import WARNING
 from pipelines.places import Places
-from pipelines.reached import farthest
+from pipelines.reached import farthest, source_positions
 from pipelines.sink import BronzeSink
 from pipelines.writer import BronzeWriter
 
@@ -58,16 +59,24 @@ async def receive(
     writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
     resumes = connector.continuity == "resume"
     landed = await asyncio.to_thread(writer.resume) if resumes else Resume(writer.epoch)
+    if writer.lost is not None:
+        silver_has = await asyncio.to_thread(source_positions, places, connector, feed, writer.lost[0])
+        landed = replace(landed, source_positions={**landed.source_positions, **silver_has})
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         if writer.lost is not None:
-            first, last = writer.lost
-            sink.take([mark("frames lost", level=WARNING, first=first, last=last)])
+            sink.take(_lost(connector, feed, *writer.lost))
         await _epochs(
             connector.receiver(feed), sink, landed, Backoff(feed.reconnect.first, feed.reconnect.longest, rng), stop
         )
     log.info("stopped", last=sink.last, epoch=sink.epoch)
     return sink.last
+
+
+def _lost(connector: Connector, feed: Feed, first: int, last: int) -> list[Frame]:
+    """Return the marks of frames that bronze has lost: they may have been of any stream."""
+    streams = sorted({connector.stream(feed, table) for table in feed.tables})
+    return [mark("frames lost", stream=stream, level=WARNING, first=first, last=last) for stream in [None, *streams]]
 
 
 async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff: Backoff, stop: asyncio.Event) -> None:

@@ -19,7 +19,8 @@ from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Target
 from pipelines.applying.write import apply_cut
-from pipelines.cuts import CommitNote, CutRow, from_commit, from_record, recorded_in
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import CutRow, from_commit, from_record, recorded_in
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from transforms.faults import named_errors

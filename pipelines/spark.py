@@ -7,7 +7,7 @@ Options come in two layers, the later wins: `SESSION` (what this project needs a
 settings. Where a session is already running (a notebook, a Databricks job) its JVM is used, by a session of our own
 that starts with the caller's options; ours are set there as far as a running session may change them, and the caller's
 session stays as it was. So it is with a Spark Connect server, named by the option ``spark.remote``: Delta and this
-project's packages are the server's matter.
+project's packages are the server's matter. What spark-submit was told goes before both layers, its master above all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from subprocess import Popen
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, cast
 
+from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -210,7 +211,8 @@ def _start(options: Mapping[str, str]) -> SparkSession:
     """Start a JVM and a session in it, holding back what the JVM prints until the session stands."""
     # Without it, Spark looks for "python3" on the PATH: another interpreter, without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
+    if not submitted:
         java = check_java(os.environ)
         options = {**options, **using_archive(options, archive_path(options, java, os.environ))}
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -229,7 +231,7 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         raise
     interrupted = signal.getsignal(signal.SIGINT)
     try:
-        SparkContext(conf=spark_conf, gateway=gateway)
+        SparkContext(conf=_over_submitted(spark_conf, gateway) if submitted else spark_conf, gateway=gateway)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupted)  # which Spark has taken for itself
         session = SparkSession.builder.getOrCreate()
@@ -243,6 +245,14 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         raise _explained(output.text(), told) from None
     output.pass_on()
     return session
+
+
+def _over_submitted(ours: SparkConf, gateway: JavaGateway) -> SparkConf:
+    """Return what spark-submit was told, its master among it, and ours where it was told nothing."""
+    told = SparkConf(_jvm=gateway.jvm)
+    for name, value in ours.getAll():
+        told.setIfMissing(name, value)
+    return told
 
 
 def _told_by(error: Exception) -> str:

@@ -19,7 +19,7 @@ from connectors.base import Connector, Feed
 from pipelines.beginnings import begins_at
 from pipelines.beside import beside_opened
 from pipelines.bronze import last_position, read_small_columns
-from pipelines.bronze_table import retained_from
+from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, epoch_marks
@@ -205,7 +205,7 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     }
     bronze, landed_at = places.bronze(feed.name), None
     floor, last = retained_from(bronze, feed.name), last_position(bronze, feed.name)
-    planner = Planner(feed.name, rules, floor=floor, last=last)
+    planner = Planner(feed.name, rules, floor=floor, last=last, lost=lost_from(bronze))
     for batch in read_small_columns(bronze, after=planner.start - 1):
         planner.advance(batch)
         landed_at = batch["received_at"][-1].as_py()

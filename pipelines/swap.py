@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame
 
 from conf.errors import ApplyError, Overtaken
 from pipelines.beside import was_written_on
-from pipelines.cuts import CommitNote, from_commit, from_record, recorded_in, to_record
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import from_commit, from_record, recorded_in, to_record
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 from transforms.faults import named_errors

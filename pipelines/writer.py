@@ -21,7 +21,7 @@ from deltalake import (
 
 from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
-from pipelines.bronze_table import SCHEMA, app_id, create, last_epoch, retention_id
+from pipelines.bronze_table import SCHEMA, app_id, create, last_epoch, note_lost
 from pipelines.compaction import NO_HOOKS, join_files
 from pipelines.places import Place
 from pipelines.reached import NOTHING, Reached
@@ -42,7 +42,7 @@ class BronzeWriter:
     Args:
         token: Unlike any other writer's. It tells this writer's commits from another's.
         silver: How far the feed's tables have come. Where bronze ends before, it has lost frames: the writer begins
-            behind them, and the log says that bronze is kept from there on, as after retention.
+            behind them, and notes which.
 
     Raises:
         ConfigError: The place holds a table that is not a bronze table.
@@ -61,7 +61,9 @@ class BronzeWriter:
         """First and last position that bronze has lost, as far as silver tells; None where it lacks none."""
         if silver.position > self.last:
             self.lost = self.last + 1, silver.position
-            self._write(SCHEMA.empty_table(), silver.position, Transaction(retention_id(feed), silver.position + 1))
+            with naming_the_store(place):
+                note_lost(self._table, *self.lost)
+            self._write(SCHEMA.empty_table(), silver.position)
             self.last = silver.position
 
     def resume(self) -> Resume:
@@ -107,7 +109,7 @@ class BronzeWriter:
             raise error
         self._write(frames, last)
 
-    def _write(self, frames: pa.Table, last: int, *others: Transaction) -> None:
+    def _write(self, frames: pa.Table, last: int) -> None:
         with naming_the_store(self._place):
             write_deltalake(
                 self._table,
@@ -116,7 +118,7 @@ class BronzeWriter:
                 writer_properties=_LANDING,
                 commit_properties=CommitProperties(
                     custom_metadata={"receiver": self._token, "last_position": str(last)},
-                    app_transactions=[Transaction(app_id(self._feed), last), *others],
+                    app_transactions=[Transaction(app_id(self._feed), last)],
                 ),
                 post_commithook_properties=NO_HOOKS,
             )

@@ -33,7 +33,9 @@ from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Opened, Target, check_built
 from pipelines.beside import NO_VERSIONS, Counting
-from pipelines.cuts import CommitNote, from_record, position_in, recorded_in, to_record
+from pipelines.bronze import Landing, landing_at
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import from_record, position_in, recorded_in, to_record
 from pipelines.held import SKIPPED
 from pipelines.reached import moment
 from pipelines.row_settings import RowSettings, decided, differing
@@ -74,7 +76,8 @@ class CutJob:
         aside: The rows kept aside before the cut, with these columns; None when there are none. Lazy.
         opened: The tables before the cut.
         settings: What says which rows the table has: its stream, its keys, and `conf.model.Table.row_settings`.
-        then: The same as it was when the table was last written; None where that is not known.
+        known: What the newest cut says; None where no cut counts.
+        landing: What bronze says of the cut's last frame.
         is_small: So few rows take part that this process can hold them, whatever the size of the table.
         cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
     """
@@ -92,7 +95,8 @@ class CutJob:
     aside: DataFrame | None
     opened: Opened
     settings: RowSettings
-    then: RowSettings | None
+    known: CommitNote | None
+    landing: Landing | None
     is_small: bool
     cache: ExitStack
 
@@ -130,7 +134,8 @@ class CutJob:
     @property
     def renames(self) -> bool:
         """The rows before the cut are named by other keys than those after it."""
-        return self.then is not None and "keys" in differing(self.then, self.settings)
+        then = None if self.known is None else self.known.settings
+        return then is not None and "keys" in differing(then, self.settings)
 
     @property
     def buried(self) -> DataFrame | None:
@@ -142,6 +147,19 @@ class CutJob:
     def generation(self) -> int:
         """How often the table was rebuilt before the cut."""
         return from_record(recorded_in(self.opened.table, self.target.app_id))[1]
+
+    @property
+    def is_under_others(self) -> bool:
+        """The newest cut was applied under other rules or settings: of the same frames it made other rows.
+
+        So another build may still apply cuts under those. None of them may follow on this one, nor this one on a later
+        one of them: it counts as a generation of its own, and is written only where the table has not moved.
+        """
+        known = self.known
+        if known is None:
+            return False
+        other = known.settings is not None and differing(known.settings, self.settings)
+        return bool(other) or known.rules != self.target.rules_digest
 
     @property
     def nothing_before(self) -> bool:
@@ -180,14 +198,17 @@ class CutJob:
             last_position=cut.last,
             replaced=cut.replaces,
             updates=len(cut.begins),
-            landed_at=moment(cut.received),
+            landed_at=None if self.landing is None else moment(self.landing.received),
+            source_position=None if self.landing is None else self.landing.source_position,
             notes=notes,
             settings=decided(self.settings),
+            rules=self.target.rules_digest,
             **beside._asdict(),
             frames={str(position): SKIPPED for position in cut.left_out},
             by=self.target.token,
         )
-        number = to_record(cut.last, self.generation) if behind is None else max(cut.last, behind + 1)
+        generation = self.generation + self.is_under_others
+        number = to_record(cut.last, generation) if behind is None else max(cut.last, behind + 1)
         return Recorded(app_id, number, note.to_json())
 
 
@@ -218,6 +239,9 @@ def prepare(
     told = decoded.dataframe()
     changes = complete(told) if _folding_finds_errors(target) else without_errors(told)
     check_key(struct_type(changes, "key"), table=target.name)
+    landing = landing_at(target.places.bronze(target.feed.name), cut.last)
+    if cut.received is not None and (landing is None or landing.received != cut.received):
+        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=target.name)
     known = opened.note if before >= 0 else None
     settings = target.settings(struct_type(changes, "key").names)
     if known is not None:
@@ -247,7 +271,8 @@ def prepare(
         aside=at_hand(aside) if is_small and aside is not None else aside,
         opened=opened,
         settings=settings,
-        then=None if known is None else known.settings,
+        known=known,
+        landing=landing,
         is_small=is_small,
         cache=cache,
     )

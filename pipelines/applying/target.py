@@ -6,6 +6,7 @@ goes on from them only where it replaces all of them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,8 @@ from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
 from pipelines.beside import NOTHING, Beside, counting, find_beside, position_of
-from pipelines.cuts import NOT_TOLD, CommitNote, app_id, newest_note, position_in, position_reached
+from pipelines.commit_note import NOT_TOLD, CommitNote
+from pipelines.cuts import app_id, newest_note, position_in, position_reached
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
 from pipelines.spark import own_session
@@ -98,6 +100,12 @@ class Target:
     def rules(self) -> tuple[Rule, ...]:
         """The table's rules."""
         return tuple(Rule(name, each.condition, each.action) for name, each in self.table.expect.items())
+
+    @property
+    def rules_digest(self) -> str:
+        """A text that is another where the rules are."""
+        told = sorted((rule.name, rule.condition, rule.action) for rule in self.rules)
+        return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
 
     def settings(self, source_keys: Sequence[str]) -> RowSettings:
         """Return what of the settings says which rows the table has. Keys that are not set are the source's own."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -71,11 +70,14 @@ def _add(job: CutJob) -> None:
     target = job.target
     rows = _log_rows(job) if target.keeps is Keeps.CHANGES else _added_rows(job)
     _follow_source(job)
-    _append(job, rows, job.recorded(target.app_id, job.survey.notes))
+    with _unless_moved(job, rows) as guarded:
+        recorded = job.recorded(target.app_id, job.survey.notes)
+        append(_chosen(guarded, job.columns), target.place.url, recorded=recorded)
 
 
-def _append(job: CutJob, rows: DataFrame, recorded: Recorded) -> None:
-    """Add rows to the table, or make it of them: where it is not as it was by then, they would be there twice.
+@contextmanager
+def _unless_moved(job: CutJob, rows: DataFrame) -> Iterator[DataFrame]:
+    """Give the rows for a write that is only right where the table is still as it was found.
 
     Raises:
         Overtaken: It has moved.
@@ -83,7 +85,7 @@ def _append(job: CutJob, rows: DataFrame, recorded: Recorded) -> None:
     target = job.target
     live = Live(target.place, target.app_id, recorded_in(job.opened.table, target.app_id))
     try:
-        append(unless_moved(_chosen(rows, job.columns), live), target.place.url, recorded=recorded)
+        yield unless_moved(rows, live)
     except ApplyError as error:
         if is_of_a_move(error):
             raise Overtaken("another process wrote the table first; try again", table=target.name) from error
@@ -113,15 +115,40 @@ def _follow_source(job: CutJob) -> list[str]:
 
 
 def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting) -> None:
-    target, rows, replaces = job.target, checked.rows, job.cut.replaces
+    """Write the table itself.
+
+    Where other builds may have applied a part of the cut meanwhile, the same rows come of it: `transforms.merge` writes
+    a row only by a higher position. Not so where there was no table to merge into, or they do it under other settings.
+    """
+    target, rows, cut = job.target, checked.rows, job.cut
     recorded = job.recorded(target.app_id, checked.notes, beside=beside)
     new = _follow_source(job)
     if job.current is None:
-        _append(job, rows if replaces else begun(rows, upsert=target.upsert), recorded)
-    elif replaces and job.renames:
+        first = rows if cut.replaces else begun(rows, upsert=target.upsert)
+        with _unless_moved(job, _chosen(first, job.columns)) as guarded:
+            append(guarded, target.place.url, recorded=recorded)
+    elif job.is_under_others:
+        with _unless_moved(job, rows) as guarded:
+            _change(job, guarded, recorded, new=new, bounds=folded.bounds, options={})
+    else:
+        _change(job, rows, recorded, new=new, bounds=folded.bounds, options=_at_hand(job))
+
+
+def _change(
+    job: CutJob,
+    rows: DataFrame,
+    recorded: Recorded,
+    *,
+    new: Sequence[str],
+    bounds: Mapping[str, tuple[int, int]],
+    options: Mapping[str, str],
+) -> None:
+    """Change the table that is there."""
+    target = job.target
+    if job.cut.replaces and job.renames:
         overwrite(_chosen(rows, job.columns), target.place.url, recorded=recorded)
-    elif replaces:
-        replace(rows, target.sql_name, keys=job.keys, recorded=recorded, new=new, options=_at_hand(job))
+    elif job.cut.replaces:
+        replace(rows, target.sql_name, keys=job.keys, recorded=recorded, new=new, options=options)
     else:
         merge(
             rows,
@@ -130,14 +157,9 @@ def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting
             recorded=recorded,
             new=new,
             upsert=target.upsert,
-            bounds={} if job.rekeyed else folded.bounds,
-            options=_options(job, job.opened.table),
+            bounds={} if job.rekeyed else bounds,
+            options={**options, **(WHOLE_FILES if is_small(job.opened.table) else {})},
         )
-
-
-def _options(job: CutJob, opened: DeltaTable | None) -> Mapping[str, str]:
-    """Return how changes of this cut are best merged into a table. A snapshot leaves equal rows where they are."""
-    return {**_at_hand(job), **(WHOLE_FILES if is_small(opened) else {})}
 
 
 def _at_hand(job: CutJob) -> Mapping[str, str]:
@@ -162,7 +184,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
             ranges=_ranges_of_versions(job) if by_decoder else None,
             tombstones=job.buried,
             few=job.is_small,
-            options=_options(job, opened),
+            options={**_at_hand(job), **(WHOLE_FILES if is_small(opened) else {})},
         )
     except SchemaDrift as error:  # it was kept before, not since, and the table has changed meanwhile
         reason = f"its history does not fit the table: {str(error).removeprefix(f'{app}: ')}"

@@ -15,7 +15,7 @@ import pipelines.rebuild
 from conf.errors import RebuildNeeded
 from pipelines.applying import write
 from pipelines.beside import TAKEN_BACK, beside, find_beside
-from pipelines.cuts import NOT_TOLD, CommitNote
+from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.places import Place
 from pipelines.verify import Verdict
 from tests.pipelines.test_passed_over import HISTORY, Tried

@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from connectors.base import Frame
 from connectors.deephaven.connector import CONNECTOR
 from connectors.sqlitecloud.connector import CONNECTOR as SQLITE
 from pipelines.applying import write
-from pipelines.applying.job import CutJob
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
+from pipelines.rebuild import Rebuild
+from pipelines.swap import Live
 from pipelines.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
@@ -77,18 +77,18 @@ def test_a_cut_never_takes_in_again_what_another_build_applied(
     feed.land(notified(HEAD | {"payload": swaps}), message("one"))
     other.refresh()
     feed.land(notified(HEAD | {"payload": [{"type": "UPDATE", "id": 1, "n": 21}]}), message("two"))
-    original, calls = write._append, []
+    original, calls = write.unless_moved, []
 
-    def after_another(job: CutJob, *arguments: Any) -> None:
-        if not calls and job.target.name == table:
-            calls.append(job)
+    def after_another(rows: DataFrame, live: Live) -> DataFrame:
+        if not calls and live.place == feed.places.silver("shop", table):
+            calls.append(live)
             assert other.step(table).error is None
-        original(job, *arguments)
+        return original(rows, live)
 
     if when == "before":
         assert other.step(table).error is None
     else:
-        monkeypatch.setattr(write, "_append", after_another)
+        monkeypatch.setattr(write, "unless_moved", after_another)
     assert run_once(first) == {}
 
     assert sorted(feed.rows("foo"), key=lambda row: row["id"]) == [{"id": 1, "n": 21}, {"id": 2, "n": 10}]
@@ -109,4 +109,40 @@ def test_a_running_build_begins_anew_where_its_table_is_gone(spark: SparkSession
 
     assert built.build(running) == {}
     assert {key: row["Qty"] for key, row in built.rows("t").items()} == {1: 1, 2: 22}
+    assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("first_has_it", [False, True])
+def test_builds_under_other_rules_do_not_mix(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, first_has_it: bool
+) -> None:
+    small = {"small": {"condition": "Qty < 60", "action": "quarantine"}}
+    built, history = Built(spark, warehouse, {"t": table()}), LandedHistory({"t": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("t", {1: {"Qty": 5}, 2: {"Qty": 6}})
+    assert built.land_and_build(history) == {}
+    plain, ruled = table(), table(expect=small)
+    history.update("t", modified={1: {"Qty": 99}})
+    built.land(history)
+    built.settle(plain if first_has_it else ruled)
+    other = built.start()
+    history.update("t", modified={1: {"Qty": 98}})
+    built.land(history)
+    built.settle(ruled if first_has_it else plain)
+    original, calls = write._change, []
+
+    def after_another(*arguments: object, **options: object) -> None:
+        if not calls:
+            calls.append(arguments)
+            assert other.step("t").error is None
+        original(*arguments, **options)
+
+    monkeypatch.setattr(write, "_change", after_another)
+    assert built.build() == {}
+
+    history.update("t", modified={1: {"Qty": 97}, 2: {"Qty": 7}})
+    built.settle(ruled)
+    assert built.land_and_build(history) == {}
+    assert Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run().updates
+    assert {key: row["Qty"] for key, row in built.rows("t").items()} == {2: 7}
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
+from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import (
-    NOT_TOLD,
-    CommitNote,
     CutRow,
     all_cuts,
     cuts_in_log,

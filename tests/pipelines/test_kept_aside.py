@@ -18,7 +18,8 @@ from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
 from pipelines.applying.job import CutJob
 from pipelines.beside import beside
-from pipelines.cuts import CommitNote, app_id
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import app_id
 from pipelines.kept_aside import failing_rows, read_aside
 from pipelines.places import Places
 from pipelines.rebuild import Rebuild

@@ -13,14 +13,16 @@ from conf.errors import PositionGap, ReplacedBronze
 from conf.model import CutLimits
 from connectors.base import Frame
 from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.bronze_table import retained_from
+from pipelines.bronze_table import lost_from, retained_from
+from pipelines.build import FeedBuild
 from pipelines.plan import Planner
 from pipelines.reached import NOTHING, Reached, farthest, reached
 from pipelines.rebuild import Rebuild
 from pipelines.rules import StreamRules
-from pipelines.verify import Verdict
+from pipelines.verify import Verdict, verify_history
 from pipelines.writer import BronzeWriter
 from tests.support.bronze_rows import BEGAN, bronze
+from tests.support.running import run_once
 from tests.support.sqlitecloud_feed import (
     FEED,
     SqliteCloudFeed,
@@ -42,6 +44,10 @@ SECOND = 1_000_000
 def inserted(number: int) -> Frame:
     head = {"channel": "foo", "type": "TABLE", "pk": ["id"]}
     return notified(head | {"payload": [{"type": "INSERT", "id": number, "n": number}]})
+
+
+def message(text: str) -> Frame:
+    return notified({"channel": "c", "type": "MESSAGE", "payload": text})
 
 
 def snapshot_of(*numbers: int) -> list[Frame]:
@@ -75,17 +81,34 @@ def test_what_bronze_lacks_at_its_end_is_named_exactly():
         planner.plan("quotes", CutLimits())
 
 
-def test_a_writer_begins_behind_what_silver_has_and_says_what_is_lost(tmp_path: Path):
+def test_a_writer_begins_behind_what_silver_has_and_notes_what_is_lost(tmp_path: Path):
     feed = SqliteCloudFeed(tmp_path, {"foo": {}})
     feed.connect(inserted(1))
     place = feed.places.bronze(FEED)
 
-    writer = BronzeWriter(place, FEED, token="next", silver=Reached(7, 5, None))
+    writer = BronzeWriter(place, FEED, token="next", silver=Reached(7, 5))
 
-    assert (writer.lost, writer.last, writer.epoch, retained_from(place, FEED)) == ((2, 7), 7, 5, 8)
-    again = BronzeWriter(place, FEED, token="again", silver=Reached(7, 5, None))
-    assert (again.lost, again.last) == (None, 7)
+    assert (writer.lost, writer.last, writer.epoch, lost_from(place)) == ((2, 7), 7, 5, [(2, 7)])
+    again = BronzeWriter(place, FEED, token="again", silver=Reached(7, 5))
+    assert (again.lost, again.last, retained_from(place, FEED)) == (None, 7, 0)
     assert feed.land(inserted(2)) == 8
+    BronzeWriter(place, FEED, token="more", silver=Reached(9, 5))
+    assert lost_from(place) == [(2, 7), (9, 9)]
+
+
+def test_lost_positions_are_no_gap_and_others_are():
+    frames = [bronze("1 quotes data whole"), bronze("2 quotes data whole", start=5)]
+    for lost, gap in (([(1, 4)], None), ([], (1, 4)), ([(1, 3)], (1, 4))):
+        planner = Planner("market", {"quotes": replace(LOG, applied=-1)}, lost=lost)
+        for batch in frames:
+            planner.advance(batch)
+        if gap is None:
+            cut = planner.plan("quotes", CutLimits()).cut
+            assert cut is not None
+            assert cut.begins == (0, 5)
+        else:
+            with pytest.raises(PositionGap, match="lacks positions 1 to 4"):
+                planner.plan("quotes", CutLimits())
 
 
 def test_a_table_of_other_frames_than_bronze_has_is_refused_and_made_anew(spark: SparkSession, tmp_path: Path):
@@ -130,3 +153,68 @@ def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSes
     assert sorted(row["id"] for row in feed.rows("foo")) == [1, 5, 6]
     assert feed.verify("foo").verdict is Verdict.EQUAL
     assert farthest(feed.places, FEED, []) == NOTHING
+
+
+def test_a_table_that_lags_takes_what_is_left_and_one_that_cannot_be_made_again_is_not(
+    spark: SparkSession, tmp_path: Path
+):
+    tables = {"foo": {"stored_as_scd_type": 2}, "said": {"channel": "c"}}
+    feed = SqliteCloudFeed(tmp_path, tables)
+    feed.connect(*snapshot_of(1, 2), message("one"))
+    assert feed.build(spark) == {}
+    feed.land(inserted(3))
+    feed.land(message("two"))
+    feed.tables = {"said": tables["said"]}
+    assert feed.build(spark) == {}
+    feed.tables = tables
+    lose(feed, 1)
+
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, tables))
+    feed.epoch = writer.epoch
+    feed.connect(*snapshot_of(1, 5), message("three"))
+
+    assert feed.build(spark) == {}
+    assert sorted(row["id"] for row in feed.rows("foo")) == [1, 5]
+    assert sorted(row["payload"] for row in feed.rows("said")) == ["one", "three", "two"]
+    assert feed.verify("foo").verdict is Verdict.EQUAL
+    assert verify_history(feed.places, CONNECTOR, feed.feed, "foo").verdict is Verdict.UNKNOWN
+    for table in tables:
+        with pytest.raises(PositionGap, match="what the table has of them would be lost"):
+            Rebuild(spark, feed.settings, CONNECTOR, feed.feed, table, "a").run()
+
+
+def test_a_skip_is_not_of_a_frame_that_comes_in_the_stead_of_a_lost_one(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(*snapshot_of(1, 2))
+    bad = feed.land(
+        notified({"channel": "foo", "type": "TABLE", "pk": ["id"], "payload": [{"type": "INSERT", "n": "x"}]})
+    )
+    assert feed.build(spark).keys() == {"foo"}
+    lose(feed, 1)
+
+    found = farthest(feed.places, FEED, ["foo"])
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
+
+    assert (found.position, writer.lost) == (bad, (bad, bad))
+
+
+def test_a_running_build_notices_that_bronze_is_another(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(*snapshot_of(1, 2))
+    running = FeedBuild(lambda: spark, feed.settings, CONNECTOR, feed.feed)
+    assert run_once(running) == {}
+    feed.land(inserted(3))
+    feed.land(inserted(4))
+    running.refresh()
+    lose(feed, 2)
+    feed.received_at += SECOND
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, ["foo"]))
+    feed.epoch = writer.epoch
+    feed.connect(*snapshot_of(5, 6))
+
+    step = running.step("foo")
+
+    assert step.applied is None or step.applied.replaced
+    assert run_once(running) == {}
+    assert sorted(row["id"] for row in feed.rows("foo")) == [5, 6]
+    assert feed.verify("foo").verdict is Verdict.EQUAL

@@ -12,7 +12,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from connectors.base import Cut
 from pipelines.beginnings import REBUILT
-from pipelines.cuts import CommitNote, CutRow, app_id, record, restore
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import CutRow, app_id, record, restore
 from pipelines.held import (
     LEFT_OUT,
     PASSED,

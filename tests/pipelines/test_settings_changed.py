@@ -18,7 +18,8 @@ from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
 from connectors.sbe.options import SbeTable
 from connectors.sqlitecloud.options import SqliteCloudTable
-from pipelines.cuts import CommitNote, newest_note
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import newest_note
 from pipelines.rebuild import Rebuild
 from pipelines.row_settings import differing
 from pipelines.status import TableStatus, read_status

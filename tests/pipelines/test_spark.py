@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from conf.errors import SparkUnavailable
 from conf.model import Settings
+from pipelines.jars import DELTA
 from pipelines.java import check_java
 from pipelines.spark import _await_server, _told_by, own_session, start_spark
 from tests.support.waiting import wait_until
@@ -165,6 +166,26 @@ def test_what_looks_like_a_variable_stays_a_text_on_a_session_of_our_own(spark, 
     platform = spark.newSession()
     platform.conf.set("spark.sql.variable.substitute", "true")
     assert own_session(platform).sql(f"SELECT '{text}' AS text").first()["text"] == text
+
+
+@pytest.mark.nightly
+def test_what_spark_submit_was_told_goes_before_the_settings(tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text(
+        "from conf.load import load_settings\nfrom pipelines.spark import start_spark\n"
+        "conf = start_spark(load_settings(None, 'local', {}), app='x').sparkContext.getConf()\n"
+        "print(*map(conf.get, ['spark.master', 'spark.sql.shuffle.partitions', 'spark.sql.extensions']))\n"
+    )
+    told = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7", "--packages", DELTA]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("spark-submit"), *told, str(job)],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "local[1] 7 io.delta.sql.DeltaSparkSessionExtension"
 
 
 def test_times_of_any_year_are_for_other_readers_what_they_were(spark, tmp_path):

@@ -20,7 +20,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from conf.errors import QueryFailed
 from conf.model import Table
-from pipelines.cuts import CommitNote, CutRow, record
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import CutRow, record
 from pipelines.places import Place, Places
 from pipelines.travel import AsOf, as_of_moment, as_of_position, what_is_lost
 from tests.support.bronze_rows import BEGAN

@@ -8,7 +8,7 @@ from chispa import assert_df_equality
 from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import SparkSession
 
-from pipelines.cuts import CommitNote
+from pipelines.commit_note import CommitNote
 from pipelines.places import Places, aside_of, history_of
 from pipelines.travel import AsOf
 from pipelines.views import Views, register_views

@@ -11,7 +11,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from connectors.base import Feed
-from pipelines.cuts import NOT_TOLD, CommitNote, position_reached
+from pipelines.commit_note import NOT_TOLD, CommitNote
+from pipelines.cuts import position_reached
 from pipelines.places import Place, Places
 from pipelines.verify import TableVerification, Verdict, verify_history
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
