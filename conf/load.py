@@ -219,10 +219,11 @@ def _environment(layers: Layered, feeds: dict[str, Layered], environ: Mapping[st
         if path[0].lower() != "feeds":
             layers.set(path, value, source)
             continue
-        name = path[1].lower() if len(path) > 1 else ""
-        if name not in feeds or len(path) < 3:
+        told = path[1].lower() if len(path) > 1 else ""
+        name = next((feed for feed in feeds if feed.lower() == told), None)
+        if name is None or len(path) < 3:
             shown = f"{PREFIX}FEEDS__<feed>__<key>, with a feed of {', '.join(sorted(feeds)) or 'none yet'}"
-            raise ConfigError(file="environment", key=variable, found=name or None, allowed=shown)
+            raise ConfigError(file="environment", key=variable, found=told or None, allowed=shown)
         feeds[name].set(path[2:], value, source)
 
 

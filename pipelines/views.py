@@ -136,5 +136,8 @@ def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]
     holders: dict[str, list[str]] = {}
     for name, (_feed, table) in qualified.items():
         holders.setdefault(table.lower(), []).append(name)
+    for name in holders.keys() & qualified.keys():  # FEED__TABLE of one is TABLE of another, as a history may be
+        holders[name].append(qualified[name][1].lower())
     plain = {name: qualified[only] for name, (only, *others) in holders.items() if not others}
-    return plain | qualified, {name: tuple(sorted(found)) for name, found in holders.items() if len(found) > 1}
+    shared = {name: tuple(sorted(found)) for name, found in holders.items() if len(found) > 1}
+    return {name: table for name, table in (plain | qualified).items() if name not in shared}, shared

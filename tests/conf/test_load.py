@@ -15,7 +15,7 @@ source = "Quotes"
 
 
 def folder(tmp_path: Path, settings: str = "", **feeds: str) -> Path:
-    (tmp_path / "feeds").mkdir()
+    (tmp_path / "feeds").mkdir(parents=True)
     (tmp_path / "settings.toml").write_text(settings)
     for name, text in feeds.items():
         (tmp_path / "feeds" / f"{name}.toml").write_text(text)
@@ -72,6 +72,8 @@ def test_variables_reach_into_feeds_and_find_names_whatever_their_case(tmp_path)
     assert feed.address == "10.0.0.1:1"
     assert feed.tables == {"BestQuotes": {"source": "Quotes", "keys": ["Sym"]}}
     assert feed.options == {"depth": 3}
+    capital = load_settings(folder(tmp_path / "capital", Market=FEED), "local", {list(environ)[0]: "10.0.0.1:1"})
+    assert capital.feeds["Market"].address == "10.0.0.1:1"
 
 
 @pytest.mark.parametrize(

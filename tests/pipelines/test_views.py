@@ -62,6 +62,23 @@ def test_a_view_shows_the_newest_version(session: SparkSession, warehouse: Path)
     assert [row.n for row in session.sql("SELECT n FROM quotes ORDER BY n").collect()] == [1, 2]
 
 
+def test_a_name_that_feed_and_table_have_together_with_another_feeds_history_is_no_view(
+    session: SparkSession, warehouse: Path
+):
+    places = Places(str(warehouse))
+    built(places, "quotes", "history", 1)
+    built(places, "market", "quotes__history", 2)
+    stands_with_history(places)
+
+    views = register_views(session, places, {"quotes": ["history"], "market": [history_of("quotes")]})
+
+    assert not session.catalog.tableExists("quotes__history")
+    assert [row.n for row in session.sql("SELECT n FROM history").collect()] == [1]
+    assert [row.n for row in session.sql("SELECT n FROM market__quotes__history").collect()] == [2]
+    told = "several feeds have a table quotes__history: use history or market__quotes__history"
+    assert views.why_missing("quotes__history") == told
+
+
 def test_a_name_of_several_feeds_is_no_view(session: SparkSession, warehouse: Path):
     places = Places(str(warehouse))
     built(places, "lab", "Quotes", 1)
@@ -145,18 +162,6 @@ def test_a_history_whose_folder_is_gone_is_made_by_a_rebuild(session: SparkSessi
     views = register_views(session, places, {"market": [history_of("quotes")]})
 
     assert (views.why_missing("quotes__history") or "").endswith("run `silverfold rebuild market quotes`")
-
-
-def test_a_feeds_table_called_history_is_not_taken_for_another_feeds_history(session: SparkSession, warehouse: Path):
-    places = Places(str(warehouse))
-    built(places, "quotes", "history", 1)
-    built(places, "market", "quotes__history", 2)
-    stands_with_history(places)
-
-    register_views(session, places, {"quotes": ["history"], "market": [history_of("quotes")]})
-
-    assert [row.n for row in session.sql("SELECT n FROM quotes__history").collect()] == [1]
-    assert [row.n for row in session.sql("SELECT n FROM market__quotes__history").collect()] == [2]
 
 
 def test_a_name_nobody_configured_has_no_reason():
