@@ -72,7 +72,7 @@ def test_variables_reach_into_feeds_and_find_names_whatever_their_case(tmp_path)
     assert feed.address == "10.0.0.1:1"
     assert feed.tables == {"BestQuotes": {"source": "Quotes", "keys": ["Sym"]}}
     assert feed.options == {"depth": 3}
-    capital = load_settings(folder(tmp_path / "capital", Market=FEED), "local", {list(environ)[0]: "10.0.0.1:1"})
+    capital = load_settings(folder(tmp_path / "capital", Market=FEED), "local", {next(iter(environ)): "10.0.0.1:1"})
     assert capital.feeds["Market"].address == "10.0.0.1:1"
 
 

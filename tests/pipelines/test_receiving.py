@@ -5,7 +5,9 @@ import gc
 from functools import partial
 from random import Random
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from conf.errors import (
     ConfigError,
@@ -15,8 +17,10 @@ from conf.errors import (
     SourceUnavailable,
     StoreUnavailable,
 )
-from conf.model import Reconnect
+from conf.model import Reconnect, Table
 from connectors.base import Boundary, Frame, Kind
+from pipelines.commit_note import CommitNote
+from pipelines.cuts import app_id
 from pipelines.places import Places
 from pipelines.receiving import receive
 from pipelines.sink import BronzeSink
@@ -267,6 +271,43 @@ def test_a_resuming_source_is_told_the_last_landed_position_of_each_stream(place
     run(places, script, script, continuity="resume")
     run(places, script, script, continuity="resume")
     assert told == [{}, {"quotes": "1"}, {"quotes": "2"}, {"quotes": "3"}]
+
+
+def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(places):
+    told = []
+    note = CommitNote(
+        feed="market",
+        table="quotes",
+        epoch=4,
+        first_position=0,
+        last_position=9,
+        replaced=False,
+        updates=1,
+        source_position="77",
+    )
+    write_deltalake(
+        places.silver("market", "quotes").url,
+        pa.table({"n": [1]}),
+        commit_properties=CommitProperties(
+            custom_metadata={"userMetadata": note.to_json()},
+            app_transactions=[Transaction(app_id("market", "quotes"), 9)],
+        ),
+    )
+
+    def script(stop):
+        async def epoch(_sink, resume):
+            told.append(dict(resume.source_positions))
+            stop.set()
+            await asyncio.Event().wait()
+
+        return epoch
+
+    run(places, script, settings=feed(tables={"quotes": Table(source="Quotes")}), continuity="resume")
+
+    assert told == [{"quotes": "77"}]
+    lost = {"mark": "frames lost", "level": "warning", "first": 0, "last": 9}
+    assert marks(places, "frames lost") == [lost, lost]
+    assert [(frame.frame_seq, frame.epoch) for frame in landed(places)] == [(10, 4), (11, 4), (12, 5), (13, 5)]
 
 
 def test_only_an_epoch_that_brought_a_whole_update_resets_the_wait(places):

@@ -56,6 +56,9 @@ class ScriptedConnector:
     def receiver(self, feed: Feed) -> ScriptedReceiver:
         return self._receiver
 
+    def stream(self, feed: Feed, table: str) -> str:
+        return table
+
 
 class Landed(NamedTuple):
     """A landed frame, without its time."""
