@@ -196,6 +196,8 @@ class FeedBuild:
 
     def _reached(self, name: str, position: int) -> None:
         with self._lock:
+            if position > self._planner.landed:  # another process has seen more
+                self._look()
             if position >= self._planner.position(name):  # else the next cut is refused, and planned anew
                 self._planner.applied(name, position)
 

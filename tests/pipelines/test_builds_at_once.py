@@ -96,6 +96,28 @@ def test_a_cut_never_takes_in_again_what_another_build_applied(
     assert {feed.verify(each).verdict for each in ("foo", "said")} == {Verdict.EQUAL}
 
 
+def test_a_build_that_others_have_overtaken_misses_nothing_in_bronze(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, history = Built(spark, warehouse, {"t": table()}), LandedHistory({"t": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("t", {1: {"Qty": 1}})
+    built.land(history)
+    running, original = built.start(), write.unless_moved
+
+    def after_another(rows: DataFrame, live: Live) -> DataFrame:
+        monkeypatch.undo()
+        history.update("t", modified={1: {"Qty": 2}})
+        assert built.land_and_build(history) == {}
+        return original(rows, live)
+
+    monkeypatch.setattr(write, "unless_moved", after_another)
+    steps = [running.step("t") for _ in range(3)]
+
+    assert [step.error for step in steps] == [None] * 3
+    assert {key: row["Qty"] for key, row in built.rows("t").items()} == {1: 2}
+
+
 def test_a_running_build_begins_anew_where_its_table_is_gone(spark: SparkSession, warehouse: Path) -> None:
     built, history = Built(spark, warehouse, {"t": table()}), LandedHistory({"t": {"Qty": "Long"}})
     history.connect()
