@@ -2,9 +2,9 @@
 
 Every built table of every feed is the temporary view ``<feed>__<table>``, and plain ``<table>`` too where only one
 feed has a table of that name. Views read the newest version each time a query begins, or the version that
-`pipelines.travel` found: nothing is copied. A history is called as its folder is, ``<table>__history``; as of a
-position it has the versions that had begun by then, and those that ended later stand. What a table keeps aside is
-``<table>__aside``, only as of now.
+`pipelines.travel` found: nothing is copied. What is beside a table is read as it counted when the views were made. A
+history is called as its folder is, ``<table>__history``; as of a position it has the versions that had begun by then,
+and those that ended later stand. What a table keeps aside is ``<table>__aside``, only as of now.
 """
 
 from __future__ import annotations
