@@ -1,4 +1,4 @@
-"""Checks the conditions of rules, and queries, without Spark; only Spark gives them their meaning."""
+"""Checks the conditions of rules without Spark; only Spark gives them their meaning (`transforms.expectations`)."""
 
 from __future__ import annotations
 
@@ -75,19 +75,6 @@ def functions_for_columns(condition: str, columns: Iterable[str]) -> list[str]:
     """
     names = {column.name.lower() for column in sqlglot.parse_one(condition, dialect=_DIALECT).find_all(exp.Column)}
     return sorted(names & _BARE - set(map(folded, columns)))
-
-
-def programs_in(query: str) -> list[str] | None:
-    """Return what of a query would run a program, as Spark lets anybody's do; None when it cannot be told."""
-    try:
-        trees = [tree for tree in sqlglot.parse(query, dialect=_DIALECT) if tree is not None]
-    except SqlglotError:
-        return None
-    if any(isinstance(tree, exp.Command) for tree in trees):
-        return None
-    called = {_name(function) for tree in trees for function in tree.find_all(exp.Func)}
-    scripts = any(tree.find(exp.QueryTransform) for tree in trees)
-    return sorted(called.intersection(_UNFIT["runs a program"])) + ["TRANSFORM"] * scripts
 
 
 def _text(part: exp.Expression) -> str:

@@ -232,13 +232,14 @@ class SparkUnavailable(SilverfoldError):
 
 
 class Fenced(SilverfoldError):
-    """Another process took over; this one must stop. Nothing is lost."""
+    """Another process took over, or bronze lost what this one wrote, which must stop. It may start again."""
 
     error_class = "FENCED"
 
-    def __init__(self, *, owner: str, expected: int | None, found: int | None) -> None:
+    def __init__(self, *, owner: str, expected: int, found: int) -> None:
         self.owner, self.expected, self.found = owner, expected, found
-        super().__init__(f"another process owns {owner}: expected position {expected}, found {found}")
+        why = f"{owner} lost what was written, start again" if found < expected else f"another process owns {owner}"
+        super().__init__(f"{why}: expected position {expected}, found {found}")
 
 
 class PositionGap(SilverfoldError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,14 +54,14 @@ def build(
         with starting:
             return start()
 
-    with stopped_by_signals() as stop:
+    with stopped_by_signals() as stop, ExitStack() as ended:
         if follow:
             spark()  # what lands next is not to wait for it
         builds: list[FeedBuild] = []
         unread: list[SilverfoldError] = []
         for connector, feed in opened:
             try:
-                feed_build = FeedBuild(spark, settings, connector, feed)
+                feed_build = ended.enter_context(FeedBuild(spark, settings, connector, feed))
                 feed_build.refresh()
             except SilverfoldError as error:  # one feed whose tables cannot be read harms no other
                 unread.append(error)

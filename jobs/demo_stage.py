@@ -73,7 +73,7 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
         spark = start_spark(settings, app="silverfold demo")
         cleanup.callback(stop_spark, spark)
         progress.say("Spark has started")
-        build = FeedBuild(lambda: spark, settings, connector, feed)
+        build = cleanup.enter_context(FeedBuild(lambda: spark, settings, connector, feed))
         poll_seconds = settings.build.poll_ms / 1000
         follower = Follower(build, receiver, progress, elsewhere, last_rows, source.watch, poll_seconds)
         wrong = follower.run() or _stopped(receiver)

@@ -235,9 +235,9 @@ def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str,
     with stopped_by_signals() as stop:
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app=f"silverfold quarantine retry {feed.name}")
-        feed_build = FeedBuild(lambda: spark, settings, connector, feed)
-        feed_build.refresh()
-        return {table: fault for (_, table), fault in build([feed_build], stop).items()}
+        with FeedBuild(lambda: spark, settings, connector, feed) as feed_build:
+            feed_build.refresh()
+            return {table: fault for (_, table), fault in build([feed_build], stop).items()}
 
 
 def _refused(key: str, found: object, allowed: str) -> ConfigError:

@@ -21,7 +21,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from conf.conditions import programs_in
 from conf.errors import ConfigError, QueryFailed
 from jobs.cli import main_of
 from jobs.console import console_on
@@ -163,9 +162,7 @@ def ask(session: SparkSession, query: str, limit: int, views: Views, *, unsafe: 
         QueryFailed: The text is not a query, names what is not there, would run a program, or fails while it runs.
     """
     with _one_line(views):
-        frame = _frame(session, query.strip().rstrip(";"))
-        if not unsafe:
-            _check(query)
+        frame = _frame(session, query.strip().rstrip(";"), unsafe=unsafe)
         found = frame.limit(limit + 1).toArrow()  # not collect: that turns timestamps into the machine's own zone
         columns = [column.to_pylist() for column in found.slice(0, limit).columns]
         return Answer(tuple(frame.columns), list(zip(*columns, strict=True)), found.num_rows > limit)
@@ -238,34 +235,54 @@ def _text(value: Any, null: str) -> str:
 _READS_FILES = "spark.sql.runSQLOnFiles"
 """Setting of a session: a query may name files, as in ``csv.`/etc/passwd```."""
 
+_PROGRAMS = {
+    "org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation": "TRANSFORM",
+    "org.apache.spark.sql.catalyst.expressions.CallMethodViaReflection": "reflect",
+}
+"""What of a query runs programs, as Spark's own plan calls it."""
+
 _QUERY = re.compile(r"(select|with|from|values|table)\b|\(", re.IGNORECASE)
 _QUESTION = re.compile(r"(show|describe|desc|explain)\b", re.IGNORECASE)
-_COMMENTS = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
+_COMMENT = re.compile(r"\s+|--(\\\n|[^\r\n])*|(?P<bracketed>/\*)")
+_BRACKET = re.compile(r"/\*|\*/")
 
 
-def _frame(session: SparkSession, query: str) -> DataFrame:
+def _frame(session: SparkSession, query: str, *, unsafe: bool) -> DataFrame:
     """Return what the query yields. Nothing but a query can stand in brackets, whatever it begins with."""
-    start = query
-    while comment := _COMMENTS.match(start):
-        start = start[comment.end() :]
-    if _QUESTION.match(start.lstrip()):
-        return session.sql(query)
-    if _QUERY.match(start.lstrip()):
-        return session.sql(f"SELECT * FROM (\n{query}\n)")
+    start = _without_comments(query)
+    if _QUESTION.match(start):
+        return session.sql(start)
+    if _QUERY.match(start):
+        found = session.sql(f"SELECT * FROM (\n{query}\n)")
+        if not unsafe:
+            _check(found)
+        return found
     raise QueryFailed(
         "only queries can be run here: SELECT, WITH, VALUES, SHOW, DESCRIBE, EXPLAIN", condition="NOT_A_QUERY"
     )
 
 
-def _check(query: str) -> None:
-    """Refuse a query that would run a program."""
-    if _QUESTION.match(_COMMENTS.sub("", query).lstrip()):
+def _without_comments(query: str) -> str:
+    """Return a query from its first word on, as Spark reads it: bracketed comments nest, a backslash joins lines."""
+    at = 0
+    while found := _COMMENT.match(query, at):
+        at = found.end()
+        depth = 1 if found["bracketed"] else 0
+        while depth and (bracket := _BRACKET.search(query, at)):
+            at, depth = bracket.end(), depth + (1 if bracket[0] == "/*" else -1)
+    return query[at:]
+
+
+def _check(found: DataFrame) -> None:
+    """Refuse a query that would run a program. What a Spark Connect server lets anybody do is its own matter."""
+    from pyspark.sql import is_remote  # noqa: PLC0415 - --help must not load Spark
+
+    if is_remote():
         return
-    programs = programs_in(query)
-    if programs is None:
-        raise QueryFailed("whether it runs a program cannot be told: --unsafe runs it", condition="UNSAFE_QUERY")
-    if programs:
-        raise QueryFailed(f"{programs[0]} runs a program: --unsafe lets it", condition="UNSAFE_QUERY")
+    plan = found._jdf.queryExecution().analyzed().toJSON()
+    for name in re.findall(r'"class":"([^"]+)"', plan):
+        if name in _PROGRAMS:
+            raise QueryFailed(f"{_PROGRAMS[name]} runs a program: --unsafe lets it", condition="UNSAFE_QUERY")
 
 
 @contextmanager

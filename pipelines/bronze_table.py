@@ -56,19 +56,27 @@ def retention_id(feed: str) -> str:
 def lost_from(place: Place) -> list[tuple[int, int]]:
     """Return the positions that bronze lost and nobody will have again, as first and last of each range, ascending.
 
-    Raises:
-        StoreUnavailable: The table's log cannot be read now.
+    Ranges do not touch. Raises StoreUnavailable.
     """
     table = open_table(place)
-    told = None if table is None else table.metadata().configuration.get(_LOST)
-    return [] if told is None else [(first, last) for first, last in json.loads(told)]
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(_lost_in(table)) if table is not None else []:
+        begun, ended = joined[-1] if joined else (first, -2)
+        if first <= ended + 1:
+            joined[-1] = begun, max(ended, last)
+        else:
+            joined.append((first, last))
+    return joined
 
 
 def note_lost(table: DeltaTable, first: int, last: int) -> None:
     """Note in the table's properties that positions are lost, both inclusive. Safe to repeat."""
-    known = json.loads(table.metadata().configuration.get(_LOST, "[]"))
-    told = json.dumps([*(each for each in known if each[0] != first), [first, last]])
-    table.alter.set_table_properties({_LOST: told}, raise_if_not_exists=False)
+    known = {*_lost_in(table), (first, last)}
+    table.alter.set_table_properties({_LOST: json.dumps(sorted(known))}, raise_if_not_exists=False)
+
+
+def _lost_in(table: DeltaTable) -> list[tuple[int, int]]:
+    return [(first, last) for first, last in json.loads(table.metadata().configuration.get(_LOST, "[]"))]
 
 
 def retained_from(place: Place, feed: str) -> int:

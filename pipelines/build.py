@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
-from typing import Any
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +28,7 @@ from conf.errors import (
     ExpectationFailed,
     NullKey,
     Overtaken,
+    PositionGap,
     RebuildNeeded,
     SchemaDrift,
     SilverfoldError,
@@ -143,6 +144,17 @@ class FeedBuild:
         self._committed = {name: cut.committed_at for name, cut in last_cuts(self._places, self.feed.name).items()}
         self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
 
+    def close(self) -> None:
+        """End the sessions of its tables. No table can be stepped any more."""
+        for table in self.tables.values():
+            table.target.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
     def landed(self) -> int:
         """Position of the newest frame seen; -1 for none."""
@@ -211,7 +223,8 @@ class FeedBuild:
     def _new_planner(self) -> Planner:
         floor, last = retained_from(self._bronze, self.feed.name), last_position(self._bronze, self.feed.name)
         rules = {name: self._rules(name) for name in self.tables}
-        return Planner(self.feed.name, rules, floor=floor, last=last, lost=lost_from(self._bronze))
+        self._lost = lost_from(self._bronze)
+        return Planner(self.feed.name, rules, floor=floor, last=last, lost=self._lost)
 
     def _attempt(self, name: str) -> Step:
         began, plan = self.clock(), None
@@ -233,7 +246,10 @@ class FeedBuild:
         except SilverfoldError as error:
             if isinstance(error, ApplyError) and plan is not None and plan.cut is not None:
                 self._noted(name, plan.cut, error)
-            return Step(name, plan, error=error)
+            noted = isinstance(error, PositionGap) and self._lost != lost_from(self._bronze)
+            if noted:  # by a receiver meanwhile: what is missing is lost
+                self._plan_anew(name)
+            return Step(name, plan, error=None if noted else error, moved=noted)
 
     def _held(self, name: str) -> SilverfoldError | None:
         """Return what holds a table for which there is no cut. What was written beside it for one is taken back."""
@@ -293,12 +309,12 @@ class FeedBuild:
         context = table.decoder.context(frame for frame in self._control if frame.frame_seq <= cut.last)
         cut = replace(cut, left_out=self._quarantine[name].left_out(cut))
         frames = self._frames(table, cut)
-        survey = _surveyed(table, frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
+        survey = table.surveyed(frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
         try:
             row = table.apply(frames, context, cut, _telling(survey, cut))
         except ApplyError:
             if survey is NOT_SURVEYED:
-                _surveyed(table, frames, context, cut)  # names the frame that is to blame, if one is
+                table.surveyed(frames, context, cut)  # names the frame that is to blame, if one is
             raise
         self._reached(name, cut.last if row is not None else table.position())
         self._overtaken[name] = 0
@@ -378,16 +394,3 @@ class FeedBuild:
 def _telling(survey: Survey, cut: Cut) -> Survey:
     """Add to the notes of a cut how many frames are left out of it."""
     return survey._replace(notes={**survey.notes, _SKIPPED_FRAMES: len(cut.left_out)}) if cut.left_out else survey
-
-
-def _surveyed(table: SilverTable, frames: ArrowRows, context: Any, cut: Cut) -> Survey:
-    """Return the survey of a cut all of whose frames can be decoded. Raises UndecodableFrame, which names the first."""
-    survey = table.survey(frames, context, cut)
-    if survey.bad_position is not None:
-        raise UndecodableFrame(
-            table=table.name,
-            position=survey.bad_position,
-            cause_class=survey.bad_class or "",
-            reason=survey.bad_reason or "",
-        )
-    return survey

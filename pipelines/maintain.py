@@ -37,7 +37,7 @@ from pipelines.retention import (
     plan_retention,
     remove_doubles,
 )
-from pipelines.spark import own_session
+from pipelines.spark import close_session, own_session
 from pipelines.store import naming_the_store, open_table
 from pipelines.writer import compact
 from transforms.faults import named_errors
@@ -189,10 +189,13 @@ class Maintenance:
 
     def _sql(self, place: Place, statement: str) -> list[Row]:
         session = own_session(self.spark)
-        for name, value in _SETTINGS.items():
-            session.conf.set(name, value)
-        with named_errors(self._name(place)):
-            return session.sql(statement).collect()
+        try:
+            for name, value in _SETTINGS.items():
+                session.conf.set(name, value)
+            with named_errors(self._name(place)):
+                return session.sql(statement).collect()
+        finally:
+            close_session(session)
 
 
 def _opened(place: Place) -> DeltaTable:

@@ -59,17 +59,17 @@ def farthest(places: Places, feed: str, tables: Collection[str]) -> Reached:
     return Reached(max([*(each.position for each in found), *bad]), epoch)
 
 
-def source_positions(places: Places, connector: Connector, feed: Feed, since: int) -> dict[str, str]:
-    """Return, per stream, where the source says the last frame was that a table has, of those at or after a position.
+def source_positions(places: Places, connector: Connector, feed: Feed) -> dict[str, tuple[int, str]]:
+    """Return, per stream, position and source position of the last frame that a table has.
 
     Raises:
         StoreUnavailable: A table cannot be read now.
     """
-    told: dict[str, str] = {}
-    each = [(reached(places, feed.name, table), connector.stream(feed, table)) for table in feed.tables]
-    for found, stream in sorted(each, key=lambda one: one[0].position):
-        if found.position >= since and found.source_position is not None:
-            told[stream] = found.source_position
+    told: dict[str, tuple[int, str]] = {}
+    for table in feed.tables:
+        found, stream = reached(places, feed.name, table), connector.stream(feed, table)
+        if found.source_position is not None:
+            told[stream] = max(told.get(stream, (-1, "")), (found.position, found.source_position))
     return told
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +44,7 @@ from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.quarantine import as_rebuilt
 from pipelines.reached import reached as reached_by
-from pipelines.spark import own_session
+from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
 
@@ -155,6 +156,7 @@ class Rebuild:
             raise
         finally:
             self._tidy()
+            close_session(self._session)
         raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile; try again", table=self.table)
 
     @property
@@ -299,21 +301,23 @@ class Rebuild:
             least: Position that is far enough: what holds it there or later will hold the table, too.
         """
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
-        build = FeedBuild(
+        with FeedBuild(
             lambda: self.spark, self.settings, self.connector, feed, places=self._side, before=before, past=past
-        )
-        build.refresh()
-        while True:
-            step = build.step(self.table)
-            if step.moved:
-                continue
+        ) as build:
+            build.refresh()
+            while (step := build.step(self.table)).moved:
+                pass
             reached = build.tables[self.table].position()
-            if step.error is not None and not (isinstance(step.error, HOLDING_LATER) and reached >= least):
-                raise step.error
-            return reached
+        if step.error is not None and not (isinstance(step.error, HOLDING_LATER) and reached >= least):
+            raise step.error
+        return reached
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        return own_session(self.spark)
 
     def _rows_at(self, place: Place, version: int | None = None) -> DataFrame:
-        reader = own_session(self.spark).read.format("delta")
+        reader = self._session.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(place.url)
 
     def _note(self, reached: int, begins: int | None) -> CommitNote:

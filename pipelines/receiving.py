@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -58,10 +57,10 @@ async def receive(
     token = f"{rng.getrandbits(128):032x}"
     writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
     resumes = connector.continuity == "resume"
-    landed = await asyncio.to_thread(writer.resume) if resumes else Resume(writer.epoch)
-    if writer.lost is not None:
-        silver_has = await asyncio.to_thread(source_positions, places, connector, feed, writer.lost[0])
-        landed = replace(landed, source_positions={**landed.source_positions, **silver_has})
+    landed = Resume(writer.epoch)
+    if resumes:
+        told = await asyncio.to_thread(source_positions, places, connector, feed)
+        landed = await asyncio.to_thread(writer.resume, told)
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         if writer.lost is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from conf.errors import Overtaken, PositionNotRecorded
+from conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
@@ -96,6 +96,18 @@ class SilverTable:
         """
         with named_errors(self.name):
             return self.decoder.survey(frames, context, cut, self.table)
+
+    def surveyed(self, frames: ArrowRows, context: Any, cut: Cut) -> Survey:
+        """Return the same of a cut that can be decoded. Raises UndecodableFrame, which names the first bad frame."""
+        found = self.survey(frames, context, cut)
+        if found.bad_position is not None:
+            raise UndecodableFrame(
+                table=self.name,
+                position=found.bad_position,
+                cause_class=found.bad_class or "",
+                reason=found.bad_reason or "",
+            )
+        return found
 
     def apply(self, frames: ArrowRows, context: Any, cut: Cut, survey: Survey) -> CutRow | None:
         """Apply a cut in one commit. Safe to repeat.

@@ -23,7 +23,7 @@ from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import app_id, newest_note, position_in, position_reached
 from pipelines.places import Place, Places
 from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
-from pipelines.spark import own_session
+from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from transforms.expectations import Rule
 from transforms.sql import path_table
@@ -50,6 +50,11 @@ class Target:
     def session(self) -> SparkSession:
         """The table's own session: the settings of a commit belong to one."""
         return own_session(self.start())
+
+    def close(self) -> None:
+        """End the table's session, if it has begun."""
+        if "session" in self.__dict__:
+            close_session(self.session)
 
     @property
     def table(self) -> Table:

@@ -112,12 +112,36 @@ def test_nothing_but_a_query_is_run(session: SparkSession, statement: str):
     [
         ("SELECT TRANSFORM(sym) USING 'cat' AS (x STRING) FROM quotes", "TRANSFORM runs a program"),
         ("SELECT 1 FROM (SELECT reflect('java.lang.System', 'exit', 0))", "reflect runs a program"),
-        ("WITH a AS (SELECT java_method('java.lang.Math', 'abs', 1) AS n) SELECT n FROM a", "java_method runs a"),
+        ("WITH a AS (SELECT java_method('java.lang.Math', 'abs', 1) AS n) SELECT n FROM a", "reflect runs a"),
+        ("SELECT sym FROM quotes WHERE sym IN (SELECT reflect('java.lang.Math', 'abs', 1))", "reflect runs a"),
     ],
 )
 def test_no_program_is_run_unless_it_is_let(session: SparkSession, query: str, why: str):
     with pytest.raises(QueryFailed, match=why):
         ask(session, query, 5, VIEWS)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT window.start, count(*) FROM (SELECT timestamp'2020-01-01' AS ts) GROUP BY window(ts, '5 minutes')",
+        "WITH x(a) AS (VALUES (1)) TABLE x",
+        "SELECT parse_json('1')::int AS n",
+        "/* a /* b */ c */ SELECT 1",
+        "-- one \\\nshow\nSELECT 1",
+    ],
+)
+def test_what_only_spark_can_read_is_run(session: SparkSession, query: str):
+    assert len(ask(session, query, 5, VIEWS).rows) == 1
+
+
+@pytest.mark.parametrize(
+    "start", ["/* /* */ show */ ", "-- x \\\nshow\n", "/*/**/*/", "/* show", "-- show \n /* \n -- */ "]
+)
+def test_no_comment_hides_what_is_run(session: SparkSession, start: str):
+    with pytest.raises(QueryFailed):
+        ask(session, f"{start}CREATE OR REPLACE TEMP VIEW hidden AS SELECT 1", 5, VIEWS)
+    assert not session.catalog.tableExists("hidden")
 
 
 def test_a_text_that_names_a_program_is_a_text(session: SparkSession):

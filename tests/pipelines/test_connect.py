@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.places import Places
+from pipelines.store import open_table
+from tests.support.building_once import all_rows
+from tests.support.landed_history import LandedHistory
+
 ROOT = Path(__file__).parents[2]
 
 AFTER_EVERY_PART = "tests/scenarios/test_scenarios.py::test_a_build_after_every_part_shows_the_table_of_that_part"
@@ -37,3 +42,31 @@ def test_the_main_scenarios_hold(remote: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.nightly
+def test_a_build_whose_table_holds_ends(remote: str, tmp_path: Path) -> None:
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "settings.toml").write_text(
+        f'warehouse = "{tmp_path}/lake"\nspark = {{ "spark.remote" = "{remote}" }}\n'
+    )
+    tables = '[tables.good]\nsource = "G"\n[tables.bad]\nsource = "B"\n'
+    (tmp_path / "feeds/market.toml").write_text(f'connector = "deephaven"\naddress = "unused:1"\n{tables}')
+    history = LandedHistory({"good": {"Qty": "Long"}, "bad": {"_position": "Long"}})
+    history.connect()
+    history.snapshot("good", {1: {"Qty": 1}})
+    history.snapshot("bad", {1: {"_position": 1}})
+    history.land(Places(f"{tmp_path}/lake").bronze("market"), "market")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.cli", "--conf", str(tmp_path), "build", "market"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("silverfold: bad holds: bad: the source has a column _position")
+    assert [row["Qty"] for row in all_rows(open_table(Places(f"{tmp_path}/lake").silver("market", "good")))] == [1]

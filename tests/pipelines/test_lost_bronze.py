@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conf.errors import PositionGap, ReplacedBronze
+from conf.errors import Fenced, PositionGap, ReplacedBronze
 from conf.model import CutLimits
 from connectors.base import Frame
 from connectors.sqlitecloud.connector import CONNECTOR
+from pipelines.batch import Batch
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import FeedBuild
 from pipelines.plan import Planner
@@ -93,7 +94,24 @@ def test_a_writer_begins_behind_what_silver_has_and_notes_what_is_lost(tmp_path:
     assert (again.lost, again.last, retained_from(place, FEED)) == (None, 7, 0)
     assert feed.land(inserted(2)) == 8
     BronzeWriter(place, FEED, token="more", silver=Reached(9, 5))
-    assert lost_from(place) == [(2, 7), (9, 9)]
+    BronzeWriter(place, FEED, token="last", silver=Reached(12, 5))
+    assert lost_from(place) == [(2, 7), (9, 12)]
+
+
+def test_a_writer_under_which_bronze_lost_frames_says_so(tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(inserted(1))
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="running")
+    for number in range(2):
+        batch = Batch(writer.last + 1)
+        batch.add([inserted(number)], 1, feed.received_at)
+        if number == 1:
+            lose(feed, 1)
+            writer.refresh()
+            with pytest.raises(Fenced, match="lost what was written, start again"):
+                writer.append(batch.prepare().table)
+        else:
+            writer.append(batch.prepare().table)
 
 
 def test_lost_positions_are_no_gap_and_others_are():
@@ -214,7 +232,24 @@ def test_a_running_build_notices_that_bronze_is_another(spark: SparkSession, tmp
 
     step = running.step("foo")
 
+    assert step.error is None
     assert step.applied is None or step.applied.replaced
     assert run_once(running) == {}
     assert sorted(row["id"] for row in feed.rows("foo")) == [5, 6]
     assert feed.verify("foo").verdict is Verdict.EQUAL
+
+
+def test_a_build_that_missed_what_is_lost_goes_on_once_a_receiver_has_noted_it(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"said": {"channel": "c"}})
+    feed.connect(message("one"))
+    feed.land(message("two"))
+    assert feed.build(spark) == {}
+    lose(feed, 1)
+    running = FeedBuild(lambda: spark, feed.settings, CONNECTOR, feed.feed)
+    assert "lacks positions 2 to 2" in str(run_once(running)["said"])
+
+    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, ["said"]))
+    feed.connect(message("three"))
+
+    assert run_once(running) == {}
+    assert sorted(row["payload"] for row in feed.rows("said")) == ["one", "three", "two"]
