@@ -70,6 +70,9 @@ def show(status: Status, out: TextIO) -> None:
         console.print("no feeds are configured: see `silverfold config check`", markup=False)
     for feed in status.feeds:
         console.print(_heading(feed, status.at))
+        for first, last in feed.lost_positions:
+            lost = f"bronze lost positions {first} to {last}: a table that had not taken them lacks what they said"
+            console.print(Text(lost, "yellow"))
         console.print(_tables(feed, status.at))
         for table in feed.tables:
             if table.fault is not None:
@@ -107,8 +110,10 @@ def duration(seconds: float) -> str:
 
 def _heading(feed: FeedStatus, now: datetime) -> Text:
     text = Text.assemble((feed.feed, "bold"), f" ({feed.connector}): ")
-    if feed.landed_at is None or feed.landed_position is None:
+    if feed.landed_position is None:
         text.append("nothing has landed")
+    elif feed.landed_at is None:
+        text.append(f"landed up to {feed.landed_position}")
     else:
         text.append(f"landed up to {feed.landed_position}, {_ago(feed.landed_at, now)}, epoch {feed.epoch}")
     if feed.receiver is not None:

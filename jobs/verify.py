@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conf.errors import ConfigError
+from conf.errors import ConfigError, RemoteProtocolError, SourceRefused
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
@@ -101,12 +101,15 @@ def _verified(
     places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
 ) -> Iterator[TableVerification]:
     from pipelines.against import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.verify import verify_history, verify_table  # noqa: PLC0415 - as above
+    from pipelines.verify import unknown, verify_history, verify_table  # noqa: PLC0415 - as above
 
     for name in tables:
         with Console(stderr=True).status(f"verifying {name}"):
             if patience is not None:
-                yield verify_against_source(places, connector, feed, name, patience=patience)
+                try:
+                    yield verify_against_source(places, connector, feed, name, patience=patience)
+                except (SourceRefused, RemoteProtocolError) as error:  # of one table: the others are asked all the same
+                    yield unknown(name, str(error))
                 continue
             yield verify_table(places, connector, feed, name)
             if feed.tables[name].keeps_history:

@@ -58,7 +58,7 @@ from pipelines.held import Hold
 from pipelines.places import Places
 from pipelines.plan import Plan, Planner
 from pipelines.quarantine import Quarantine
-from pipelines.reached import moment, reached
+from pipelines.reached import moment, reached, stands_on_another
 from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
 from pipelines.spark import noticing_its_end
@@ -222,8 +222,8 @@ class FeedBuild:
 
     def _new_planner(self) -> Planner:
         floor, last = retained_from(self._bronze, self.feed.name), last_position(self._bronze, self.feed.name)
-        rules = {name: self._rules(name) for name in self.tables}
         self._lost = lost_from(self._bronze)
+        rules = {name: self._rules(name) for name in self.tables}
         return Planner(self.feed.name, rules, floor=floor, last=last, lost=self._lost)
 
     def _attempt(self, name: str) -> Step:
@@ -388,7 +388,10 @@ class FeedBuild:
 
     def _rules(self, name: str) -> StreamRules:
         now = reached(self._places, self.feed.name, name)
-        return StreamRules.of(self.connector, self.feed, name, applied=now.position, received=now.received)
+        is_misfit = stands_on_another(self._bronze, self._lost, now)
+        return StreamRules.of(
+            self.connector, self.feed, name, applied=now.position, received=now.received, is_misfit=is_misfit
+        )
 
 
 def _telling(survey: Survey, cut: Cut) -> Survey:

@@ -47,7 +47,7 @@ class TableStream:
 
     def __post_init__(self) -> None:
         self.applied = self.landed = self.rules.applied
-        self.applied_epoch = self.rules.applied_epoch
+        self.applied_epoch, self.is_misfit = self.rules.applied_epoch, self.rules.is_misfit
 
     @property
     def is_cut_off(self) -> bool:

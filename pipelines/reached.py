@@ -7,14 +7,15 @@ no position stands for two frames (`pipelines.writer`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from connectors.base import Connector, Feed
+from pipelines.bronze import landing_at
 from pipelines.cuts import app_id, newest_note, position_in
 from pipelines.held import quarantined
-from pipelines.places import Places
+from pipelines.places import Place, Places
 from pipelines.store import open_table
 
 _EPOCH_0: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,6 +46,16 @@ def reached(places: Places, feed: str, table: str) -> Reached:
         return NOTHING._replace(position=position)
     received = None if note.landed_at is None else (note.landed_at - _EPOCH_0) // _MICROSECOND
     return Reached(position, note.epoch, received, note.source_position)
+
+
+def stands_on_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
+    """Tell whether a table's position, which bronze has lost, is that of frames in whose stead it has got others.
+
+    So it is where the frame before the lost ones was received after the table's. Raises StoreUnavailable.
+    """
+    first = next((first for first, last in lost if first <= now.position <= last), None)
+    before = None if first is None or now.received is None else landing_at(bronze, first - 1)
+    return before is not None and now.received is not None and before.received > now.received
 
 
 def farthest(places: Places, feed: str, tables: Collection[str]) -> Reached:

@@ -38,12 +38,23 @@ from pipelines.bronze import landing_at
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.commit_note import CommitNote
-from pipelines.cuts import app_id, from_record, newest_note, position_reached, read_cuts, recorded_in, restore
+from pipelines.cuts import (
+    all_cuts,
+    app_id,
+    from_record,
+    newest_note,
+    position_reached,
+    read_cuts,
+    recorded_in,
+    restore,
+    standing,
+)
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.quarantine import as_rebuilt
 from pipelines.reached import reached as reached_by
+from pipelines.reached import stands_on_another
 from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
@@ -172,11 +183,8 @@ class Rebuild:
 
     def _check_bronze(self) -> None:
         """Refuse to build from a part what needs the whole: a table without snapshots, and a history that is there."""
-        floor, lost = self._floor(), lost_from(self._bronze)
-        everything = self._keeps_history or not self.connector.has_snapshots(self.feed.tables[self.table])
-        if lost and everything and open_table(self._places.silver(self.feed.name, self.table)) is not None:
-            advice = "what the table has of them would be lost to it. To begin anew without, remove it"
-            raise PositionGap(feed=self.feed.name, first=lost[0][0], last=lost[0][1], advice=advice)
+        floor = self._floor()
+        self._check_lost()
         if begins_at(self._places, self.connector, self.feed, self.table) == floor:
             return
         if not self.connector.has_snapshots(self.feed.tables[self.table]):
@@ -189,6 +197,16 @@ class Rebuild:
                 table=self.table,
             )
 
+    def _check_lost(self) -> None:
+        """Refuse to build anew what silver has, and bronze has lost: of a table without snapshots, or a history."""
+        if not self._keeps_history and self.connector.has_snapshots(self.feed.tables[self.table]):
+            return
+        cuts = standing(all_cuts(self._places, self.feed.name, [self.table]))
+        for first, last in lost_from(self._bronze):
+            if any(cut.first_position <= last and first <= cut.last_position for cut in cuts):
+                advice = "what the table has of them would be lost to it. To begin anew without, remove it"
+                raise PositionGap(feed=self.feed.name, first=first, last=last, advice=advice)
+
     def _stands_on_another(self) -> bool:
         """Tell whether its position is one of another stream, or of another bronze, as far as it tells."""
         note = newest_note(open_table(self._places.silver(self.feed.name, self.table)))
@@ -197,7 +215,9 @@ class Rebuild:
             return True
         now = reached_by(self._places, self.feed.name, self.table)
         found = landing_at(self._bronze, now.position)
-        return found is not None and now.received not in (None, found.received)
+        if found is None:
+            return stands_on_another(self._bronze, lost_from(self._bronze), now)
+        return now.received not in (None, found.received)
 
     def _floor(self) -> int:
         return retained_from(self._bronze, self.feed.name)

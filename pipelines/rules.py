@@ -20,6 +20,7 @@ class StreamRules:
         stream: `Connector.stream`; empty where it is called as the table is.
         received: When the frame at ``applied`` was received, in microseconds, as the table's own log tells; None where
             it does not. Bronze was lost, or exchanged, where its frame there was received at another time.
+        is_misfit: It was exchanged: `pipelines.reached.stands_on_another`.
     """
 
     has_snapshots: bool
@@ -29,9 +30,18 @@ class StreamRules:
     every_update: bool = False
     stream: str = ""
     received: int | None = None
+    is_misfit: bool = False
 
     @staticmethod
-    def of(connector: Connector, feed: Feed, table: str, *, applied: int, received: int | None = None) -> StreamRules:
+    def of(
+        connector: Connector,
+        feed: Feed,
+        table: str,
+        *,
+        applied: int,
+        received: int | None = None,
+        is_misfit: bool = False,
+    ) -> StreamRules:
         """Return the rules of a configured table that has reached a position."""
         settings = feed.tables[table]
         return StreamRules(
@@ -41,4 +51,5 @@ class StreamRules:
             every_update=settings.keeps_history,
             stream=connector.stream(feed, table),
             received=received,
+            is_misfit=is_misfit,
         )

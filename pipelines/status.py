@@ -20,12 +20,12 @@ from pipelines.beginnings import begins_at
 from pipelines.beside import beside_opened
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
-from pipelines.cuts import CutRow, app_id, built_otherwise, last_cuts, newest_note, position_in
+from pipelines.cuts import CutRow, built_otherwise, last_cuts, newest_note
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, epoch_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
-from pipelines.reached import reached
+from pipelines.reached import reached, stands_on_another
 from pipelines.rules import StreamRules
 from pipelines.store import count_rows, naming_the_store, open_table
 
@@ -153,6 +153,8 @@ class FeedStatus(_Report):
     receiver: ReceiverStatus | None
     """Null when it has never said anything."""
     tables: tuple[TableStatus, ...]
+    lost_positions: tuple[tuple[int, int], ...] = ()
+    """First and last of each range of positions that bronze lost and nobody will have again."""
 
 
 class Status(_Report):
@@ -171,6 +173,7 @@ class Built:
     Args:
         applied: Position in the table's own log; -1 for none.
         received: `pipelines.reached.Reached.received`.
+        is_misfit: `pipelines.reached.stands_on_another`.
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
         versions: In its history.
@@ -181,6 +184,7 @@ class Built:
     exists: bool = False
     applied: int = -1
     received: int | None = None
+    is_misfit: bool = False
     rows: int | None = None
     quarantined: Sequence[Hold] = ()
     last_cut: CutRow | None = None
@@ -200,12 +204,15 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     cuts = last_cuts(places, feed.name)
     built = {name: read_built(places, connector, feed, name, cuts.get(name)) for name in feed.tables}
     rules = {
-        name: StreamRules.of(connector, feed, name, applied=built[name].applied, received=built[name].received)
-        for name in feed.tables
+        name: StreamRules.of(
+            connector, feed, name, applied=each.applied, received=each.received, is_misfit=each.is_misfit
+        )
+        for name, each in built.items()
     }
     bronze, landed_at = places.bronze(feed.name), None
     floor, last = retained_from(bronze, feed.name), last_position(bronze, feed.name)
-    planner = Planner(feed.name, rules, floor=floor, last=last, lost=lost_from(bronze))
+    lost = lost_from(bronze)
+    planner = Planner(feed.name, rules, floor=floor, last=last, lost=lost)
     for batch in read_small_columns(bronze, after=planner.start - 1):
         planner.advance(batch)
         landed_at = batch["received_at"][-1].as_py()
@@ -215,13 +222,14 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
         feed=feed.name,
         connector=connector.name,
         epoch=planner.epoch or None,
-        landed_position=_position(planner.landed),
+        landed_position=_position(max(planner.landed, last)),
         landed_at=landed_at,
         receiver=None if marks.of_feed is None else receiver_status(*marks.of_feed, planner.landed),
         tables=tuple(
             table_status(name, built[name], _planned(planner, name), newest=newest[name], now=now)
             for name in feed.tables
         ),
+        lost_positions=tuple(lost),
     )
 
 
@@ -234,12 +242,13 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
         return Built(quarantined=held, begins_at=begins)
     keeps_history = feed.tables[table].keeps_history
     with naming_the_store(place):
-        position = position_in(opened, app_id(feed.name, table))
+        bronze, now = places.bronze(feed.name), reached(places, feed.name, table)
         aside = beside_opened(places, feed.name, table, "aside", opened).counts
         return Built(
             True,
-            position,
-            reached(places, feed.name, table).received,
+            now.position,
+            now.received,
+            stands_on_another(bronze, lost_from(bronze), now),
             count_rows(opened),
             held,
             last_cut,

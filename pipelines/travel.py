@@ -41,7 +41,6 @@ from connectors.base import Connector, Cut, Feed
 from pipelines.beginnings import history_rebuilt
 from pipelines.beside import beside
 from pipelines.bronze import last_position, read_small_columns
-from pipelines.bronze_table import lost_from
 from pipelines.cuts import CutRow, all_cuts, app_id, position_in, standing
 from pipelines.held import holds
 from pipelines.places import Place, Places, history_of
@@ -234,9 +233,8 @@ class _Cuts:
 
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
         rules = StreamRules.of(self.connector, self.feed, table, applied=row.last_position)
-        bronze = self.places.bronze(self.feed.name)
-        planner = Planner(self.feed.name, {table: rules}, lost=lost_from(bronze))
-        for batch in read_small_columns(bronze, after=row.last_position - 1):
+        planner = Planner(self.feed.name, {table: rules})
+        for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))
             planner.advance(batch.slice(0, seen))
             if seen < batch.num_rows:

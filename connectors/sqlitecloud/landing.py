@@ -8,6 +8,8 @@ snapshot, ``inside``        a frame of the SELECT's answer, its end included; ``
 ``snapshot begin``          ``begin``: from here on notifications overlay the snapshot that is asked for now
 ``nullable key``            with the description: columns of the key in which SQLite allows NULL, as it does in most
                             keys; it notifies nothing of such rows, so that only a snapshot can have them
+``other key``               with the description: the key of the settings, which is not the table's primary key; nothing
+                            is notified of a table that has none (SQLite's session extension): only a snapshot tells
 ``snapshot complete``       ``end``, at the end of the window: with what overlays it, the snapshot is the table
 ``snapshot void``           why it is not; another attempt follows, at once or after ``next_in`` seconds
 ``fence low``               our word before the SELECT has come back; with a fence a snapshot begins here
@@ -53,14 +55,13 @@ def begun(described: Description) -> list[Frame]:
 
 
 def told(described: Description) -> list[Frame]:
-    """Return the frames that tell a table's columns and key, and whether parts of a key may be NULL."""
-    control = Frame(described.to_json(), Kind.CONTROL, stream=described.table)
-    columns = described.nullable_keys
-    return (
-        [control, mark("nullable key", stream=described.table, level="warning", columns=columns)]
-        if columns
-        else [control]
-    )
+    """Return the frames that tell a table's columns and key, and of which rows nothing may be notified."""
+    frames = [Frame(described.to_json(), Kind.CONTROL, stream=described.table)]
+    if columns := described.nullable_keys:
+        frames.append(mark("nullable key", stream=described.table, level="warning", columns=columns))
+    if not described.has_primary_key:
+        frames.append(mark("other key", stream=described.table, level="warning", columns=list(described.keys)))
+    return frames
 
 
 def selected(stream: str, frame: bytes, *, begins: bool) -> Frame:

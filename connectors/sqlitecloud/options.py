@@ -96,7 +96,8 @@ class SqliteCloudTable(Table):
     Args:
         source: The table's name at the source; empty for the silver table's own name.
         channel: Instead: a channel, each of whose messages becomes a row, that is only ever added.
-        keys: Columns that name a row, of a table that has no primary key. Without, those of its primary key.
+        keys: Columns that name a row, of a table that has no primary key. Without, those of its primary key. SQLite may
+            notify nothing of such a table: then it is as its last snapshot was (``reconcile_hours``).
         key_collation: ``nocase`` for a key declared so: keys that differ in the case of ASCII letters are one. Silver
             has them in lower case.
         types: Types of columns that are not to be of their declared one: bigint, double, string, binary, boolean or

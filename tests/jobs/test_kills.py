@@ -145,7 +145,7 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
     market.epoch(0, 1, 2, 3)  # positions 0 to 2; 3 to 5; 6 to 8, 9 to 11, 12 to 14
     shown, left_over = [], []
     for kill in [
-        Kill("pipelines.silver:SilverTable.position", "after"),
+        Kill("pipelines.build:reached", "after"),
         Kill("pipelines.silver:SilverTable.survey", "decoding"),
         Kill("pipelines.applying.write:merge", "before"),
         Kill("pipelines.build:record", "before"),

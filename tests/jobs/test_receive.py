@@ -127,7 +127,7 @@ def test_it_ends_by_itself_after_the_time_asked_for(conf, places):
 
 def test_it_waits_for_a_source_that_is_not_there_and_stops_when_told(conf, places, server):
     server.close()
-    with started(conf, "--for", "1") as process:
+    with started(conf, "--for", "3") as process:
         code, logged = ended(process)
     assert code == 0, logged
     assert {each["error_class"] for each in marks(places, "closed")} >= {"SOURCE_UNAVAILABLE"}

@@ -115,7 +115,16 @@ def test_the_keys_for_scripts_stay():
     (quotes, _trades) = feed["tables"]
 
     assert list(STATUS.model_dump()) == ["at", "warehouse", "feeds"]
-    assert list(feed) == ["feed", "connector", "epoch", "landed_position", "landed_at", "receiver", "tables"]
+    assert list(feed) == [
+        "feed",
+        "connector",
+        "epoch",
+        "landed_position",
+        "landed_at",
+        "receiver",
+        "tables",
+        "lost_positions",
+    ]
     assert list(feed["receiver"]) == ["state", "since", "reason", "error_class"]
     assert list(quotes) == [
         "table",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from pipelines.plan import Planner
 from pipelines.reached import NOTHING, Reached, farthest, reached
 from pipelines.rebuild import Rebuild
 from pipelines.rules import StreamRules
+from pipelines.status import read_status
 from pipelines.verify import Verdict, verify_history
 from pipelines.writer import BronzeWriter
 from tests.support.bronze_rows import BEGAN, bronze
@@ -253,3 +255,41 @@ def test_a_build_that_missed_what_is_lost_goes_on_once_a_receiver_has_noted_it(s
 
     assert run_once(running) == {}
     assert sorted(row["payload"] for row in feed.rows("said")) == ["one", "three", "two"]
+
+
+def test_a_table_that_never_had_what_is_lost_is_rebuilt_and_status_says_what_is_lost(
+    spark: SparkSession, tmp_path: Path
+):
+    feed = SqliteCloudFeed(tmp_path, {"said": {"channel": "c"}})
+    feed.connect(message("one"))
+    feed.land(message("two"))
+    assert feed.build(spark) == {}
+    lose(feed, 1)
+    now = datetime.fromtimestamp(feed.received_at / SECOND, UTC)
+    told = read_status(feed.places, CONNECTOR, feed.feed, now=now)
+    assert (told.landed_position, told.tables[0].state) == (1, "stopped")
+
+    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, ["said"]))
+    feed.tables = {"said": {"channel": "c"}, "foo": {"stored_as_scd_type": 2}}
+    feed.connect(message("three"), *snapshot_of(1))
+    assert feed.build(spark) == {}
+
+    assert Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "foo", "a").run().begins is None
+    assert read_status(feed.places, CONNECTOR, feed.feed, now=now).lost_positions == ((2, 2),)
+
+
+def test_a_second_loss_does_not_hide_that_a_table_stands_on_another_bronze(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"said": {"channel": "c"}})
+    feed.connect(message("one"))
+    for number in range(4):
+        feed.land(message(str(number)))
+    assert feed.build(spark) == {}
+    lose(feed, 4)
+    feed.received_at += SECOND
+    feed.connect(message("other"))  # by a receiver that did not look at silver
+
+    found = farthest(feed.places, FEED, ["said"])
+    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
+    feed.land(message("more"))
+
+    assert feed.build(spark)["said"].error_class == "REPLACED_BRONZE"
