@@ -331,12 +331,12 @@ class FeedBuild:
 
     def _frames(self, table: SilverTable, cut: Cut) -> ArrowRows:
         """Return the frames of a cut that are to be decoded; a few are read here, without Spark."""
-        few = read_cut(self._bronze, cut, cut.left_out)
+        few, session = read_cut(self._bronze, cut, cut.left_out), table.session  # no column is named before it begins
         if few is not None:
-            return InProcess(table.session, few)
+            return InProcess(session, few)
         spans = reduce(or_, (F.col("frame_seq").between(first, last) for first, last in cut.spans))
         files = files_between(self._bronze, cut.spans[0][0], cut.spans[-1][1])
-        frames = table.session.read.schema(_FRAME).parquet(*files)
+        frames = session.read.schema(_FRAME).parquet(*files)
         wanted = F.col("kind").isin(*CARRYING) & (F.col("stream") == cut.stream)
         return InSpark(frames.where(spans & wanted & ~F.col("frame_seq").isin(*cut.left_out)))
 

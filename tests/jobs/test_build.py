@@ -10,12 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
+import pipelines.build
 import pipelines.spark
 from conf.errors import ExpectationFailed
+from conf.load import load_settings
 from conf.model import Build
 from connectors.base import Kind
 from jobs import cli
 from jobs.build import run
+from jobs.context import Invocation
 from pipelines.build import Step
 from pipelines.places import Places
 from tests.support.landed_history import LandedHistory
@@ -69,6 +72,27 @@ def test_a_build_with_nothing_to_do_starts_no_spark(
         cli.main(["--conf", str(conf), "build", "market"])
 
     assert (ended.value.code, capsys.readouterr().out) == (0, "")
+
+
+def test_a_cut_that_is_not_small_starts_spark_before_anything_else(conf: Path, monkeypatch: pytest.MonkeyPatch):
+    class Started(Exception):
+        """Spark is asked for. Tests without Spark run before it is there: to name a column would fail."""
+
+    def start() -> SparkSession:
+        raise Started
+
+    places = Places(str(conf / "lake"))
+    history = LandedHistory({"quotes": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("quotes", {1: {"Qty": 1}})
+    history.land(places.bronze("market"), "market")
+    monkeypatch.setattr(pipelines.build, "read_cut", lambda *_: None)
+    connector, feed = Invocation(conf_dir=conf, env="local").feed("market", load_settings(conf, "local", {}))
+    building = pipelines.build.FeedBuild(start, load_settings(conf, "local", {}), connector, feed, places=places)
+    building.refresh()
+
+    with pytest.raises(Started):
+        building.step("quotes")
 
 
 def test_a_build_says_that_nothing_has_landed(
