@@ -127,7 +127,7 @@ def from_record(recorded: int) -> tuple[int, int]:
 
 
 def to_record(position: int, generation: int) -> int:
-    """Return the ``txnVersion`` that records a position in a table that was rebuilt so often: ``generation``.
+    """Return the ``txnVersion`` that records a position in a table of a ``generation`` (`CutJob.generation`).
 
     It exceeds that of any cut that was begun before: Delta drops such a cut, whose rows were made from those gone.
     """

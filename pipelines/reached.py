@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from connectors.base import Connector, Feed
-from pipelines.bronze import landing_at
 from pipelines.cuts import app_id, newest_note, position_in
 from pipelines.held import quarantined
 from pipelines.places import Place, Places
@@ -53,6 +52,8 @@ def stands_on_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reach
 
     So it is where the frame before the lost ones was received after the table's. Raises StoreUnavailable.
     """
+    from pipelines.bronze import landing_at  # noqa: PLC0415 - pandas, which receivers need not load
+
     first = next((first for first, last in lost if first <= now.position <= last), None)
     before = None if first is None or now.received is None else landing_at(bronze, first - 1)
     return before is not None and now.received is not None and before.received > now.received

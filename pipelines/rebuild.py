@@ -167,7 +167,8 @@ class Rebuild:
             raise
         finally:
             self._tidy()
-            close_session(self._session)
+            if "_session" in self.__dict__:
+                close_session(self._session)
         raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile; try again", table=self.table)
 
     @property

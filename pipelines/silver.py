@@ -136,7 +136,9 @@ class SilverTable:
         opened = open_table(self.place)
         found, generation = from_record(recorded_in(opened, self.app_id))
         if found < cut.last and began is not None and generation != began:
-            raise Overtaken("a rebuild replaced the table meanwhile; try again", table=self.name)
+            raise Overtaken(
+                "another rebuild, or build under other rules, wrote it meanwhile; try again", table=self.name
+            )
         if opened is None or found < cut.last:
             raise PositionNotRecorded(f"the log says {found} after a commit for {cut.last}", table=self.name)
         return _cut_row(opened, cut.last, self.target.token) if found == cut.last else None

@@ -145,7 +145,7 @@ class CutJob:
 
     @property
     def generation(self) -> int:
-        """How often the table was rebuilt before the cut."""
+        """How often the table was rebuilt, or came under other rules or settings, before the cut."""
         return from_record(recorded_in(self.opened.table, self.target.app_id))[1]
 
     @property

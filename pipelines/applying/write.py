@@ -46,8 +46,8 @@ def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey:
     """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
 
     Returns:
-        How often the table had been rebuilt before: if it has been once more since, the cut did not come to it. None
-        where there was nothing to do.
+        `CutJob.generation`: where the table's log records a later one by then, the cut did not come to it. None where
+        there was nothing to do.
 
     Raises:
         ApplyError: The cut cannot be applied; the table is as it was, and so is what is beside it as far as it counts.
