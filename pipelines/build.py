@@ -389,9 +389,7 @@ class FeedBuild:
     def _rules(self, name: str) -> StreamRules:
         now = reached(self._places, self.feed.name, name)
         is_misfit = stands_on_another(self._bronze, self._lost, now)
-        return StreamRules.of(
-            self.connector, self.feed, name, applied=now.position, received=now.received, is_misfit=is_misfit
-        )
+        return StreamRules.of(self.connector, self.feed, name, now, is_misfit=is_misfit)
 
 
 def _telling(survey: Survey, cut: Cut) -> Survey:

@@ -7,7 +7,7 @@ no position stands for two frames (`pipelines.writer`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -24,9 +24,9 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 class Reached(NamedTuple):
     """Where a silver table stands."""
 
-    position: int
+    position: int = -1
     """-1 where there is no table, or it has taken nothing."""
-    epoch: int
+    epoch: int = 0
     """Of that position; 0 where it is not known."""
     received: int | None = None
     """When the frame there was received, in microseconds since 1970; None where that is not known."""
@@ -34,7 +34,7 @@ class Reached(NamedTuple):
     """Where the source says that frame was; None where it says nothing."""
 
 
-NOTHING: Final = Reached(-1, 0)
+NOTHING: Final = Reached()
 
 
 def reached(places: Places, feed: str, table: str) -> Reached:
@@ -42,9 +42,14 @@ def reached(places: Places, feed: str, table: str) -> Reached:
     opened = open_table(places.silver(feed, table))
     position, note = position_in(opened, app_id(feed, table)), newest_note(opened)
     if note is None or note.last_position != position:
-        return NOTHING._replace(position=position)
+        return Reached(position)
     received = None if note.landed_at is None else (note.landed_at - _EPOCH_0) // _MICROSECOND
     return Reached(position, note.epoch, received, note.source_position)
+
+
+def all_reached(places: Places, feed: str, tables: Iterable[str]) -> dict[str, Reached]:
+    """Return where some tables of a feed stand, by name. Raises StoreUnavailable."""
+    return {table: reached(places, feed, table) for table in tables}
 
 
 def stands_on_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
@@ -59,27 +64,22 @@ def stands_on_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reach
     return before is not None and now.received is not None and before.received > now.received
 
 
-def farthest(places: Places, feed: str, tables: Collection[str]) -> Reached:
+def farthest(places: Places, feed: str, tables: Mapping[str, Reached]) -> Reached:
     """Return the farthest position that some tables of a feed, and what is known of bad frames, name; the newest epoch.
 
     Raises:
-        StoreUnavailable: A table cannot be read now.
+        StoreUnavailable: What is known of bad frames cannot be read now.
     """
-    found = [NOTHING, *(reached(places, feed, table) for table in tables)]
     bad = (each.position for table in tables for each in quarantined(places, feed, table))
-    epoch = max(each.epoch for each in found)
-    return Reached(max([*(each.position for each in found), *bad]), epoch)
+    positions = (-1, *(each.position for each in tables.values()), *bad)
+    return Reached(max(positions), max((each.epoch for each in tables.values()), default=0))
 
 
-def source_positions(places: Places, connector: Connector, feed: Feed) -> dict[str, tuple[int, str]]:
-    """Return, per stream, position and source position of the last frame that a table has.
-
-    Raises:
-        StoreUnavailable: A table cannot be read now.
-    """
+def source_positions(connector: Connector, feed: Feed, tables: Mapping[str, Reached]) -> dict[str, tuple[int, str]]:
+    """Return, per stream, position and source position of the last frame that a table has."""
     told: dict[str, tuple[int, str]] = {}
-    for table in feed.tables:
-        found, stream = reached(places, feed.name, table), connector.stream(feed, table)
+    for table, found in tables.items():
+        stream = connector.stream(feed, table)
         if found.source_position is not None:
             told[stream] = max(told.get(stream, (-1, "")), (found.position, found.source_position))
     return told

@@ -19,7 +19,7 @@ from connectors.backoff import Backoff
 from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from pipelines.batch import WARNING
 from pipelines.places import Places
-from pipelines.reached import farthest, source_positions
+from pipelines.reached import all_reached, farthest, source_positions
 from pipelines.sink import BronzeSink
 from pipelines.writer import BronzeWriter
 
@@ -53,14 +53,13 @@ async def receive(
     """
     log = log.bind(feed=feed.name)
     place = places.bronze(feed.name)
-    silver = await asyncio.to_thread(farthest, places, feed.name, feed.tables)
+    tables = await asyncio.to_thread(all_reached, places, feed.name, feed.tables)
+    silver = await asyncio.to_thread(farthest, places, feed.name, tables)
     token = f"{rng.getrandbits(128):032x}"
     writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
-    resumes = connector.continuity == "resume"
     landed = Resume(writer.epoch)
-    if resumes:
-        told = await asyncio.to_thread(source_positions, places, connector, feed)
-        landed = await asyncio.to_thread(writer.resume, told)
+    if connector.continuity == "resume":
+        landed = await asyncio.to_thread(writer.resume, source_positions(connector, feed, tables))
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         if writer.lost is not None:
@@ -80,8 +79,8 @@ def _lost(connector: Connector, feed: Feed, first: int, last: int) -> list[Frame
 
 async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff: Backoff, stop: asyncio.Event) -> None:
     while not stop.is_set():
-        reached = {**landed.source_positions, **sink.source_positions}
-        resume = Resume(sink.begin_epoch(), reached, landed.told)
+        known = {**landed.source_positions, **sink.source_positions}
+        resume = Resume(sink.begin_epoch(), known, landed.told)
         sink.take([mark("opened")])
         ended = await _epoch(receiver, sink, resume, stop)
         if sink.progressed:

@@ -34,6 +34,7 @@ from pipelines.bronze_table import SCHEMA, retained_from, retention_id
 from pipelines.compaction import claim
 from pipelines.cuts import position_reached
 from pipelines.places import Place, Places
+from pipelines.reached import Reached
 from pipelines.rules import StreamRules
 from pipelines.store import open_table, until_committed
 from pipelines.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
@@ -93,7 +94,7 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     bronze = places.bronze(feed.name)
     dropped_to = retained_from(bronze, feed.name)
     rules = {  # read before bronze grows further
-        name: StreamRules.of(connector, feed, name, applied=position_reached(places, feed.name, name))
+        name: StreamRules.of(connector, feed, name, Reached(position_reached(places, feed.name, name)))
         for name in feed.tables
     }
     seen = _Seen(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from connectors.base import Connector, Feed
+from pipelines.reached import NOTHING, Reached
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,18 @@ class StreamRules:
         connector: Connector,
         feed: Feed,
         table: str,
+        now: Reached = NOTHING,
         *,
-        applied: int,
-        received: int | None = None,
         is_misfit: bool = False,
     ) -> StreamRules:
-        """Return the rules of a configured table that has reached a position."""
+        """Return the rules of a configured table that stands somewhere."""
         settings = feed.tables[table]
         return StreamRules(
             connector.has_snapshots(settings),
             connector.continuity == "resync",
-            applied,
+            now.position,
             every_update=settings.keeps_history,
             stream=connector.stream(feed, table),
-            received=received,
+            received=now.received,
             is_misfit=is_misfit,
         )

@@ -25,7 +25,7 @@ from pipelines.held import Hold, HoldState, quarantined
 from pipelines.marks import CLOSED, Mark, epoch_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
-from pipelines.reached import reached, stands_on_another
+from pipelines.reached import NOTHING, Reached, reached, stands_on_another
 from pipelines.rules import StreamRules
 from pipelines.store import count_rows, naming_the_store, open_table
 
@@ -171,8 +171,7 @@ class Built:
     """What the store knows of one silver table.
 
     Args:
-        applied: Position in the table's own log; -1 for none.
-        received: `pipelines.reached.Reached.received`.
+        now: Where it stands, as its own log tells.
         is_misfit: `pipelines.reached.stands_on_another`.
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
@@ -182,8 +181,7 @@ class Built:
     """
 
     exists: bool = False
-    applied: int = -1
-    received: int | None = None
+    now: Reached = NOTHING
     is_misfit: bool = False
     rows: int | None = None
     quarantined: Sequence[Hold] = ()
@@ -202,16 +200,12 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
         StoreUnavailable: A table cannot be read now.
     """
     cuts = last_cuts(places, feed.name)
-    built = {name: read_built(places, connector, feed, name, cuts.get(name)) for name in feed.tables}
-    rules = {
-        name: StreamRules.of(
-            connector, feed, name, applied=each.applied, received=each.received, is_misfit=each.is_misfit
-        )
-        for name, each in built.items()
-    }
     bronze, landed_at = places.bronze(feed.name), None
-    floor, last = retained_from(bronze, feed.name), last_position(bronze, feed.name)
-    lost = lost_from(bronze)
+    floor, last, lost = retained_from(bronze, feed.name), last_position(bronze, feed.name), lost_from(bronze)
+    built = {name: read_built(places, connector, feed, name, cuts.get(name), lost=lost) for name in feed.tables}
+    rules = {
+        name: StreamRules.of(connector, feed, name, each.now, is_misfit=each.is_misfit) for name, each in built.items()
+    }
     planner = Planner(feed.name, rules, floor=floor, last=last, lost=lost)
     for batch in read_small_columns(bronze, after=planner.start - 1):
         planner.advance(batch)
@@ -233,8 +227,23 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     )
 
 
-def read_built(places: Places, connector: Connector, feed: Feed, table: str, last_cut: CutRow | None) -> Built:
-    """Read what the store knows of one silver table, its history and tombstones. Raises StoreUnavailable."""
+def read_built(
+    places: Places,
+    connector: Connector,
+    feed: Feed,
+    table: str,
+    last_cut: CutRow | None,
+    *,
+    lost: Sequence[tuple[int, int]],
+) -> Built:
+    """Read what the store knows of one silver table, its history and tombstones.
+
+    Args:
+        lost: `pipelines.bronze_table.lost_from`.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
     held = quarantined(places, feed.name, table)
     place = places.silver(feed.name, table)
     opened, begins = open_table(place), begins_at(places, connector, feed, table)
@@ -242,13 +251,12 @@ def read_built(places: Places, connector: Connector, feed: Feed, table: str, las
         return Built(quarantined=held, begins_at=begins)
     keeps_history = feed.tables[table].keeps_history
     with naming_the_store(place):
-        bronze, now = places.bronze(feed.name), reached(places, feed.name, table)
+        now = reached(places, feed.name, table)
         aside = beside_opened(places, feed.name, table, "aside", opened).counts
         return Built(
             True,
-            now.position,
-            now.received,
-            stands_on_another(bronze, lost_from(bronze), now),
+            now,
+            stands_on_another(places.bronze(feed.name), lost, now),
             count_rows(opened),
             held,
             last_cut,
@@ -284,7 +292,7 @@ def table_status(
     """
     fault = _fault(built, planned)
     plan = planned if isinstance(planned, Plan) else None
-    skipped = tuple(each.position for each in built.quarantined if _left_out(each, built.applied))
+    skipped = tuple(each.position for each in built.quarantined if _left_out(each, built.now.position))
     oldest = plan.oldest_waiting if plan else None
     return TableStatus(
         table=name,
@@ -292,7 +300,7 @@ def table_status(
         fault=fault,
         epoch=plan.applied_epoch if plan else None,
         landed_position=_position(plan.landed if plan else -1),
-        applied_position=_position(built.applied),
+        applied_position=_position(built.now.position),
         lag_updates=plan.backlog_updates if plan else 0,
         lag_seconds=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
         rows=built.rows,
@@ -336,7 +344,7 @@ def _fault(built: Built, planned: Plan | PositionGap) -> Fault | None:
     if isinstance(planned, PositionGap):
         return Fault(error_class=planned.error_class, reason=str(planned), position=planned.first, since=None)
     for hold in built.quarantined:
-        if hold.state(built.applied) is HoldState.HOLDING:
+        if hold.state(built.now.position) is HoldState.HOLDING:
             return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
     return None
 

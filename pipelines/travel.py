@@ -45,6 +45,7 @@ from pipelines.cuts import CutRow, all_cuts, app_id, position_in, standing
 from pipelines.held import holds
 from pipelines.places import Place, Places, history_of
 from pipelines.plan import Planner
+from pipelines.reached import Reached
 from pipelines.rules import StreamRules
 from pipelines.store import naming_the_store, open_table
 
@@ -232,7 +233,7 @@ class _Cuts:
         return None if lacking is None else min(lacking.ends)
 
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
-        rules = StreamRules.of(self.connector, self.feed, table, applied=row.last_position)
+        rules = StreamRules.of(self.connector, self.feed, table, Reached(row.last_position))
         planner = Planner(self.feed.name, {table: rules})
         for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))

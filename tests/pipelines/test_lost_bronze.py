@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +18,9 @@ from connectors.sqlitecloud.connector import CONNECTOR
 from pipelines.batch import Batch
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import FeedBuild
+from pipelines.places import Places
 from pipelines.plan import Planner
-from pipelines.reached import NOTHING, Reached, farthest, reached
+from pipelines.reached import NOTHING, Reached, all_reached, farthest, reached
 from pipelines.rebuild import Rebuild
 from pipelines.rules import StreamRules
 from pipelines.status import read_status
@@ -55,6 +57,10 @@ def message(text: str) -> Frame:
 
 def snapshot_of(*numbers: int) -> list[Frame]:
     return [*snapshot_begins(FOO), selected(FOO, [[number, number] for number in numbers]), snapshot_ends(FOO)]
+
+
+def silver_of(places: Places, tables: Sequence[str]) -> Reached:
+    return farthest(places, FEED, all_reached(places, FEED, tables))
 
 
 def lose(feed: SqliteCloudFeed, commits: int) -> None:
@@ -163,7 +169,7 @@ def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSes
     else:
         lose(feed, 1)
 
-    found = farthest(feed.places, FEED, ["foo"])
+    found = silver_of(feed.places, ["foo"])
     writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
     feed.epoch = writer.epoch
     feed.connect(*snapshot_of(1, 5))
@@ -172,7 +178,7 @@ def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSes
     assert feed.build(spark) == {}
     assert sorted(row["id"] for row in feed.rows("foo")) == [1, 5, 6]
     assert feed.verify("foo").verdict is Verdict.EQUAL
-    assert farthest(feed.places, FEED, []) == NOTHING
+    assert silver_of(feed.places, []) == NOTHING
 
 
 def test_a_table_that_lags_takes_what_is_left_and_one_that_cannot_be_made_again_is_not(
@@ -189,7 +195,7 @@ def test_a_table_that_lags_takes_what_is_left_and_one_that_cannot_be_made_again_
     feed.tables = tables
     lose(feed, 1)
 
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, tables))
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, tables))
     feed.epoch = writer.epoch
     feed.connect(*snapshot_of(1, 5), message("three"))
 
@@ -211,7 +217,7 @@ def test_a_skip_is_not_of_a_frame_that_comes_in_the_stead_of_a_lost_one(spark: S
     assert feed.build(spark).keys() == {"foo"}
     lose(feed, 1)
 
-    found = farthest(feed.places, FEED, ["foo"])
+    found = silver_of(feed.places, ["foo"])
     writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
 
     assert (found.position, writer.lost) == (bad, (bad, bad))
@@ -227,7 +233,7 @@ def test_a_running_build_notices_that_bronze_is_another(spark: SparkSession, tmp
     running.refresh()
     lose(feed, 2)
     feed.received_at += SECOND
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, ["foo"]))
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["foo"]))
     feed.epoch = writer.epoch
     feed.connect(*snapshot_of(5, 6))
 
@@ -249,7 +255,7 @@ def test_a_build_that_missed_what_is_lost_goes_on_once_a_receiver_has_noted_it(s
     running = FeedBuild(lambda: spark, feed.settings, CONNECTOR, feed.feed)
     assert "lacks positions 2 to 2" in str(run_once(running)["said"])
 
-    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, ["said"]))
+    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["said"]))
     feed.connect(message("three"))
 
     assert run_once(running) == {}
@@ -268,7 +274,7 @@ def test_a_table_that_never_had_what_is_lost_is_rebuilt_and_status_says_what_is_
     told = read_status(feed.places, CONNECTOR, feed.feed, now=now)
     assert (told.landed_position, told.tables[0].state) == (1, "stopped")
 
-    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=farthest(feed.places, FEED, ["said"]))
+    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["said"]))
     feed.tables = {"said": {"channel": "c"}, "foo": {"stored_as_scd_type": 2}}
     feed.connect(message("three"), *snapshot_of(1))
     assert feed.build(spark) == {}
@@ -287,7 +293,7 @@ def test_a_second_loss_does_not_hide_that_a_table_stands_on_another_bronze(spark
     feed.received_at += SECOND
     feed.connect(message("other"))  # by a receiver that did not look at silver
 
-    found = farthest(feed.places, FEED, ["said"])
+    found = silver_of(feed.places, ["said"])
     BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
     feed.land(message("more"))
 

@@ -70,7 +70,7 @@ class Market:
     def planned_anew(self, table: str = "quotes") -> Any:
         """The first cut of a table that is built from the beginning."""
         floor = retained_from(self.bronze, FEED)
-        rules = {name: StreamRules.of(CONNECTOR, self.feed, name, applied=-1) for name in self.feed.tables}
+        rules = {name: StreamRules.of(CONNECTOR, self.feed, name) for name in self.feed.tables}
         planner = Planner(FEED, rules, floor=floor)
         for batch in read_small_columns(self.bronze, after=planner.start - 1):
             planner.advance(batch)

@@ -17,6 +17,7 @@ from pipelines.held import Hold, hold
 from pipelines.marks import Mark
 from pipelines.places import Places
 from pipelines.plan import Plan, State
+from pipelines.reached import Reached
 from pipelines.status import (
     Built,
     Fault,
@@ -65,7 +66,7 @@ CUT = CutRow(
     notes={},
 )
 SYNCED = Plan(None, State.SYNCED, 1, 2, 2, 0, None, 0, 1)
-BUILT = Built(exists=True, applied=2, rows=3, last_cut=CUT)
+BUILT = Built(exists=True, now=Reached(2), rows=3, last_cut=CUT)
 LAST_CUT = LastCut(
     position=2,
     delta_version=0,
@@ -147,7 +148,7 @@ def test_a_held_table_says_where_and_why():
 
 
 def test_a_table_that_went_beyond_what_held_it_is_not_held():
-    told = table_status("quotes", replace(BUILT, applied=8, quarantined=[BAD_FRAME]), SYNCED, now=NOW)
+    told = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[BAD_FRAME]), SYNCED, now=NOW)
 
     assert (told.state, told.fault) == (TableState.SYNCED, None)
 
@@ -156,14 +157,14 @@ SKIPPED = replace(BAD_FRAME, resolved_at=NOW, resolution="skipped")
 
 
 def test_a_table_that_went_on_without_a_frame_is_degraded_and_names_it():
-    told = table_status("quotes", replace(BUILT, applied=8, quarantined=[SKIPPED]), SYNCED, now=NOW)
+    told = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[SKIPPED]), SYNCED, now=NOW)
 
     assert (told.state, told.fault) == (TableState.SYNCED, None)
     assert (told.degraded, told.skipped_positions) == (True, (7,))
 
 
 def test_a_table_that_is_still_before_a_skipped_frame_is_neither_held_nor_degraded():
-    told = table_status("quotes", replace(BUILT, applied=4, quarantined=[SKIPPED]), SYNCED, now=NOW)
+    told = table_status("quotes", replace(BUILT, now=Reached(4), quarantined=[SKIPPED]), SYNCED, now=NOW)
 
     assert (told.fault, told.degraded, told.skipped_positions) == (None, False, ())
 
@@ -171,7 +172,7 @@ def test_a_table_that_is_still_before_a_skipped_frame_is_neither_held_nor_degrad
 def test_a_snapshot_that_passed_a_skipped_frame_ends_the_degradation():
     passed = replace(SKIPPED, resolution="passed")
 
-    told = table_status("quotes", replace(BUILT, applied=30, quarantined=[passed]), SYNCED, now=NOW)
+    told = table_status("quotes", replace(BUILT, now=Reached(30), quarantined=[passed]), SYNCED, now=NOW)
 
     assert (told.degraded, told.skipped_positions) == (False, ())
 

@@ -69,7 +69,7 @@ class Market:
 
     def planned(self, table: str, before: int | None) -> Cut | None:
         """The one cut by which a table is built from the beginning."""
-        rules = {name: StreamRules.of(CONNECTOR, self.feed, name, applied=-1) for name in self.feed.tables}
+        rules = {name: StreamRules.of(CONNECTOR, self.feed, name) for name in self.feed.tables}
         planner = Planner(FEED, rules, floor=retained_from(self.bronze, FEED))
         for batch in read_small_columns(self.bronze, after=planner.start - 1):
             planner.advance(batch)
