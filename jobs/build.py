@@ -12,10 +12,11 @@ import structlog
 import typer
 from rich.console import Console
 
-from conf.errors import SilverfoldError, SparkUnavailable
+from conf.errors import SilverfoldError, SparkUnavailable, UndecodableFrame
 from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
 from jobs.stopping import stopped_by_signals
+from jobs.ways_on import way_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +76,9 @@ def build(
         faults = run(builds, stop, follow=follow) if builds else {}
     for (feed_name, table), fault in sorted(faults.items()):
         print(f"silverfold: {table if len(opened) == 1 else f'{feed_name}.{table}'} holds: {fault}")
+        position = fault.position if isinstance(fault, UndecodableFrame) else -1
+        if way := way_on(fault.error_class, feed=feed_name, table=table, position=position):
+            print(f"silverfold: {way}")
     if unread:
         raise unread[0]
     if faults:

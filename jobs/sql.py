@@ -10,9 +10,10 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
@@ -28,6 +29,7 @@ from jobs.context import invocation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from connectors.base import Connector, Feed
     from pipelines.places import Places
@@ -163,9 +165,37 @@ def ask(session: SparkSession, query: str, limit: int, views: Views, *, unsafe: 
     """
     with _one_line(views):
         frame = _frame(session, query.strip().rstrip(";"), unsafe=unsafe)
-        found = frame.limit(limit + 1).toArrow()  # not collect: that turns timestamps into the machine's own zone
+        found = (
+            _readable(frame).limit(limit + 1).toArrow()
+        )  # not collect: that turns timestamps into the machine's own zone
         columns = [column.to_pylist() for column in found.slice(0, limit).columns]
         return Answer(tuple(frame.columns), list(zip(*columns, strict=True)), found.num_rows > limit)
+
+
+def _readable(frame: DataFrame) -> DataFrame:
+    """Return the rows with the columns as text, in Spark's words, that Arrow or Python have no values for."""
+    from pyspark.sql import functions as F  # noqa: PLC0415 - --help must not load Spark
+
+    numbered = frame.toDF(*map(str, range(len(frame.columns))))  # a query may give two columns one name
+    return numbered.select(
+        *(
+            F.col(field.name).cast("string") if _is_text(field.dataType) else F.col(field.name)
+            for field in numbered.schema
+        )
+    )
+
+
+def _is_text(kind: DataType) -> bool:
+    from pyspark.sql import types as T  # noqa: PLC0415 - --help must not load Spark
+
+    match kind:
+        case T.StructType():
+            return any(_is_text(field.dataType) for field in kind)
+        case T.ArrayType():
+            return _is_text(kind.elementType)
+        case T.MapType():
+            return _is_text(kind.keyType) or _is_text(kind.valueType)
+    return isinstance(kind, T.AnsiIntervalType | T.CalendarIntervalType | T.VariantType)
 
 
 def write(answer: Answer, output: Format, out: TextIO) -> None:
@@ -177,8 +207,18 @@ def write(answer: Answer, output: Format, out: TextIO) -> None:
         rows.writerow(answer.columns)
         rows.writerows([_text(value, "") for value in row] for row in answer.rows)
     else:
+        _refuse_doubles(answer.columns)
         for row in answer.rows:
             print(json.dumps(dict(zip(answer.columns, map(plain, row), strict=True)), ensure_ascii=False), file=out)
+
+
+def _refuse_doubles(columns: Sequence[str]) -> None:
+    """Refuse two columns of one name, of which an object could have but one."""
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise QueryFailed(
+            f"two columns are called {twice[0]}, and an object has one: name them AS …", condition="DUPLICATE_COLUMN"
+        )
 
 
 def plain(value: Any) -> Any:
@@ -187,7 +227,7 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)

@@ -19,6 +19,7 @@ from rich.text import Text
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
+from jobs.ways_on import way_on
 
 if TYPE_CHECKING:
     from pipelines.status import FeedStatus, ReceiverStatus, Status, TableStatus
@@ -76,8 +77,12 @@ def show(status: Status, out: TextIO) -> None:
         console.print(_tables(feed, status.at))
         for table in feed.tables:
             if table.fault is not None:
-                fault = f"{table.table}: {table.state.value} at position {table.fault.position}: "
-                console.print(Text(f"{fault}{table.fault.error_class}: {table.fault.reason}", "red"))
+                fault = table.fault
+                where = f"{table.table}: {table.state.value} at position {fault.position}: "
+                console.print(Text(f"{where}{fault.error_class}: {fault.reason}", "red"))
+                way = way_on(fault.error_class, feed=feed.feed, table=table.table, position=fault.position)
+                if way:
+                    console.print(Text(f"{table.table}: {way}"))
             if table.warning is not None:
                 console.print(Text(f"{table.table}: the receiver says: {table.warning}", "yellow"))
             if table.begins_at_position is not None:

@@ -228,9 +228,12 @@ class Planner:
             raise ReplacedBronze(feed=self._feed, first=state.applied, last=state.applied, advice=advice)
         for first, last in self._holes:
             if last >= state.applied:
-                raise PositionGap(feed=self._feed, first=first, last=last)
-        if state.applied > max(self._landed, self._last):
-            raise PositionGap(feed=self._feed, first=max(self._landed, self._last) + 1, last=state.applied)
+                advice = "put its files back, or let a feed of another name begin anew"
+                raise PositionGap(feed=self._feed, first=first, last=last, advice=advice)
+        newest = max(self._landed, self._last)
+        if state.applied > newest:
+            advice = f"put its files back, or let `silverfold receive {self._feed}` begin behind them"
+            raise PositionGap(feed=self._feed, first=newest + 1, last=state.applied, advice=advice)
         ahead = [(max(first, state.applied + 1), last) for first, last in self._doubled if last > state.applied]
         if ahead:
             raise DoubledPositions(feed=self._feed, first=ahead[0][0], last=ahead[-1][1])

@@ -84,6 +84,25 @@ def test_whatever_a_query_begins_with_it_is_run(session: SparkSession, query: st
     assert ask(session, query, 5, VIEWS).rows == [(1,)]
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("interval '1' year", "INTERVAL '1' YEAR"),
+        ("interval '26' hour", "INTERVAL '26' HOUR"),
+        ("array(make_interval(1, 2))", "[1 years 2 months]"),
+        ("map(1, struct(interval '2' month AS i))", "{1 -> {INTERVAL '2' MONTH}}"),
+        ("""parse_json('{"a": 1}')""", '{"a":1}'),
+        ("time'10:00:00.5'", "10:00:00.500000"),
+    ],
+)
+def test_values_that_python_has_none_for_are_shown_as_spark_says_them(session: SparkSession, value: str, shown: str):
+    answer, out = ask(session, f"SELECT {value} AS v", 5, VIEWS), io.StringIO()
+
+    write(answer, Format.JSON, out)
+
+    assert json.loads(out.getvalue()) == {"v": shown}
+
+
 def test_a_table_can_be_described(session: SparkSession):
     assert ask(session, "DESCRIBE quotes", 9, VIEWS).rows == [("sym", "string", None), ("bid", "double", None)]
 
@@ -233,6 +252,11 @@ def test_json_is_one_object_a_line():
         "live": True,
     }
     assert set(second.values()) == {None}
+
+
+def test_json_has_no_object_for_two_columns_of_one_name():
+    with pytest.raises(QueryFailed, match="two columns are called id, and an object has one: name them AS …"):
+        write(Answer(("id", "n", "id"), [(1, 2, 3)], more=False), Format.JSON, io.StringIO())
 
 
 def test_a_table_shows_null_and_counts_its_rows():

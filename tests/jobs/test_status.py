@@ -44,7 +44,7 @@ STATUS = Status(
                     table="quotes",
                     state=TableState.HELD,
                     fault=Fault(
-                        error_class="TRUNCATED_MESSAGE", reason="[group] ends at byte 40", position=117, since=NOON
+                        error_class="UNDECODABLE_FRAME", reason="[group] ends at byte 40", position=117, since=NOON
                     ),
                     epoch=2,
                     landed_position=119,
@@ -101,7 +101,9 @@ def printed() -> str:
         "3 updates, 4.2 s",
         "1234, 5678",
         "3 h 5 min ago, version 8: +5 -1",
-        "quotes: held at position 117: TRUNCATED_MESSAGE: [group] ends at byte 40",
+        "quotes: held at position 117: UNDECODABLE_FRAME: [group] ends at byte 40",
+        "quotes: after a fix run `silverfold quarantine retry market quotes`; ",
+        "`silverfold quarantine skip market quotes 117` goes on without the frame",
         "not_built, degraded",
         "trades: degraded until a snapshot: went on without positions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more",
     ],

@@ -1,0 +1,33 @@
+"""Says what can be done about a table that holds: one sentence for each error that does not name its way on itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_FRAME: Final = (
+    "after a fix run `silverfold quarantine retry {feed} {table}`; "
+    "`silverfold quarantine skip {feed} {table} {position}` goes on without the frame"
+)
+_KEY: Final = (
+    "it goes on once the source has mended the row; with other `keys`, run `silverfold rebuild {feed} {table}`"
+)
+
+_WAYS_ON: Final = {
+    "UNDECODABLE_FRAME": _FRAME,
+    "DUPLICATE_KEY": _KEY,
+    "NULL_KEY": _KEY,
+    "EXPECTATION_FAILED": "it goes on once the source has mended the row, or with another rule",
+    "UNUSABLE_EXPECTATION": "it goes on with another rule",
+    "UNUSABLE_KEY": "name other `keys` and run `silverfold rebuild {feed} {table}`",
+    "UNEXPLAINED": 'on_unexplained = "count" lets such changes pass; so does the next snapshot, where there is one',
+    "SNAPSHOT_NEEDED": "let `silverfold receive {feed}` connect anew",
+}
+
+
+def way_on(error_class: str, *, feed: str, table: str, position: int) -> str:
+    """Return what can be done, with the commands to run; empty where the error says it, or nothing is to be done.
+
+    Args:
+        position: Position of the bad frame.
+    """
+    return _WAYS_ON.get(error_class, "").format(feed=feed, table=table, position=position)
