@@ -221,7 +221,7 @@ def prepare(
         None where another process has brought the table as far: its columns may be those of later updates.
 
     Raises:
-        Overtaken: The table is not where the cut begins.
+        Overtaken: The table is not where the cut begins, or bronze has not what was planned with.
         SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
         SnapshotNeeded: A new column of a partial source, without a snapshot.
         RebuildNeeded: The table was built under other settings, or what is beside it is not what it was built with.
@@ -233,15 +233,15 @@ def prepare(
     if before != cut.after:  # other updates than it lacks: a row may have moved since, or be gone
         reason = f"another process brought the table to position {before}, or back there; try again"
         raise Overtaken(reason, table=target.name)
+    landing = landing_at(target.places.bronze(target.feed.name), cut.last)
+    if cut.received is not None and (landing is None or landing.received != cut.received):
+        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=target.name)
     source = target.decoder.row_type(context, cut, target.table)
     check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
     decoded = target.decoder.changes(frames, context, cut, target.table)
     told = decoded.dataframe()
     changes = complete(told) if _folding_finds_errors(target) else without_errors(told)
     check_key(struct_type(changes, "key"), table=target.name)
-    landing = landing_at(target.places.bronze(target.feed.name), cut.last)
-    if cut.received is not None and (landing is None or landing.received != cut.received):
-        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=target.name)
     known = opened.note if before >= 0 else None
     settings = target.settings(struct_type(changes, "key").names)
     if known is not None:
