@@ -169,7 +169,7 @@ class Settings(Strict):
 
     warehouse: str
     storage_options: dict[str, str | Secret] = Field(default_factory=dict, repr=False)
-    spark: dict[str, str] = Field(default_factory=dict)
+    spark: dict[str, str | Secret] = Field(default_factory=dict)
     build: Build = Build()
     maintain: Maintain = Maintain()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -186,6 +186,19 @@ class Settings(Strict):
         if not said and (refused := set(warehouse) & set("[]^|\\%")):
             raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
         return warehouse
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """Return those of ``spark`` that are no secrets: they may stand on the command line of a JVM."""
+        return {name: value for name, value in self.spark.items() if isinstance(value, str)}
+
+    def spark_secrets(self) -> dict[str, str]:
+        """Return the others, revealed, read anew at each call: do not log or keep them.
+
+        Raises:
+            ConfigError: A secret is not where its reference says.
+        """
+        return revealed({name: value for name, value in self.spark.items() if isinstance(value, Secret)}, self._environ)
 
     def storage(self) -> dict[str, str]:
         """Return ``storage_options`` with secrets revealed, read anew at each call: do not log or keep it.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from conf.secrets import Secret
 from jobs.context import Invocation
 from jobs.demo_tables import TABLES, DemoTable
 
@@ -30,11 +31,18 @@ def write_conf(run: Invocation, home: Path, address: str) -> Invocation:
     return Invocation(conf_dir=conf, env=run.env, environ=environ)
 
 
-def _settings(warehouse: Path, spark: Mapping[str, str]) -> Iterator[str]:
+def _settings(warehouse: Path, spark: Mapping[str, str | Secret]) -> Iterator[str]:
     yield f"warehouse = {_quoted(str(warehouse))}"
     yield ""
     yield "[spark]"
-    yield from (f"{_quoted(name)} = {_quoted(value)}" for name, value in spark.items())
+    for name, value in spark.items():
+        told = _quoted(value) if isinstance(value, str) else _reference(value)
+        yield f"{_quoted(name)} = {told}"
+
+
+def _reference(secret: Secret) -> str:
+    where = {"env": secret.env} if secret.env is not None else {"file": secret.file}
+    return "{ " + ", ".join(f"{name} = {_quoted(str(value))}" for name, value in where.items()) + " }"
 
 
 def _feed(address: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ def prepare(ctx: typer.Context) -> None:
     settings = invocation(ctx).settings()
     if "spark.remote" in settings.spark:
         allowed = "not to be set here: no Spark starts on this machine"
-        raise ConfigError(file="settings", key="spark.remote", found=settings.spark["spark.remote"], allowed=allowed)
+        raise ConfigError(file="settings", key="spark.remote", found="a server", allowed=allowed)
     from pipelines.preparing import prepare as make_ready  # noqa: PLC0415 - --help must not load Spark
 
     with Console(stderr=True).status("starting Spark, and archiving its classes"):

@@ -50,7 +50,7 @@ def prepare(settings: Settings) -> Prepared:
         SparkUnavailable: Spark does not start, without the archive or with it.
         StoreUnavailable: The archive cannot be written.
     """
-    options = {**SESSION, **settings.spark}
+    options = {**SESSION, **settings.spark_options}
     if CLASS_PATH not in jar_options(options):
         _started(settings, {})
     options |= jar_options(options)
@@ -59,8 +59,8 @@ def prepare(settings: Settings) -> Prepared:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix="new-") as folder:
             made = Path(folder, archive.name)
-            _started(settings, making_archive(settings.spark, made))
-            seconds = _started(settings, using_archive(settings.spark, made))
+            _started(settings, making_archive(settings.spark_options, made))
+            seconds = _started(settings, using_archive(settings.spark_options, made))
             size = made.stat().st_size
             made.replace(archive)
     except OSError as error:

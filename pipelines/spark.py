@@ -107,15 +107,16 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
     Raises:
         SparkUnavailable: No Java, a Java that Spark does not run on, JARs that cannot be fetched, an option
             that Spark refuses, or no Connect server in reach. The message says what to do.
+        ConfigError: A secret of the ``spark`` table is not where its reference says.
     """
-    options = {**SESSION, **settings.spark}
+    options, secrets = {**SESSION, **settings.spark_options}, settings.spark_secrets()
     try:
         running = SparkSession.active()
     except PySparkRuntimeError:
-        if "spark.remote" in options:
-            return _connect(options["spark.remote"], options)
-        return _start({**options, **jar_options(options), "spark.app.name": app})
-    return _adapted(own_session(running), options)
+        if "spark.remote" in settings.spark:
+            return _connect({**options, **secrets})
+        return _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
+    return _adapted(own_session(running), {**options, **secrets})
 
 
 def own_session(session: SparkSession) -> SparkSession:
@@ -195,15 +196,16 @@ def _adapted(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def _connect(remote: str, options: Mapping[str, str]) -> SparkSession:
+def _connect(options: Mapping[str, str]) -> SparkSession:
     """Open a session on a Spark Connect server."""
+    remote = options["spark.remote"]
     try:
         _await_server(remote)
         return _adapted(SparkSession.builder.remote(remote).getOrCreate(), options)
     except ImportError:
         raise SparkUnavailable("spark.remote needs packages that are not here: install silverfold[connect]") from None
     except PySparkException as error:
-        raise SparkUnavailable(f"no Spark Connect server at {remote}: {str(error).splitlines()[0]}") from None
+        raise SparkUnavailable(f"no Spark Connect server at {_server(remote)}: {str(error).splitlines()[0]}") from None
 
 
 def _await_server(remote: str) -> None:
@@ -215,11 +217,20 @@ def _await_server(remote: str) -> None:
         try:
             grpc.channel_ready_future(channel).result(timeout=_ANSWERS_WITHIN)
         except grpc.FutureTimeoutError:
-            raise SparkUnavailable(f"no Spark Connect server answers at {remote}") from None
+            raise SparkUnavailable(f"no Spark Connect server answers at {_server(remote)}") from None
 
 
-def _start(options: Mapping[str, str]) -> SparkSession:
-    """Start a JVM and a session in it, holding back what the JVM prints until the session stands."""
+def _server(remote: str) -> str:
+    """Return an address without what may stand behind it: a token."""
+    return remote.partition(";")[0]
+
+
+def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSession:
+    """Start a JVM and a session in it, holding back what the JVM prints until the session stands.
+
+    Args:
+        secrets: Options that only the running JVM is told: anybody can read its command line.
+    """
     # Without it, Spark looks for "python3" on the PATH: another interpreter, without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
@@ -241,6 +252,7 @@ def _start(options: Mapping[str, str]) -> SparkSession:
         _end_half_started(interrupt)
         raise
     interrupted = signal.getsignal(signal.SIGINT)
+    spark_conf.setAll(list(secrets.items()))
     try:
         SparkContext(conf=_over_submitted(spark_conf, gateway) if submitted else spark_conf, gateway=gateway)
         if threading.current_thread() is threading.main_thread():

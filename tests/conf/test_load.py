@@ -196,6 +196,14 @@ def test_storage_secrets_are_revealed_only_when_asked_for(tmp_path):
     assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()
 
 
+def test_of_sparks_options_some_may_be_secrets(tmp_path):
+    conf_dir = folder(tmp_path, '[spark]\n"spark.a" = "b"\n"spark.key" = { env = "STORE_KEY" }\n')
+    settings = load_settings(conf_dir, "local", {"STORE_KEY": "hunter2"})
+    assert (settings.spark_options["spark.a"], "spark.key" in settings.spark_options) == ("b", False)
+    assert settings.spark_secrets() == {"spark.key": "hunter2"}
+    assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -23,6 +23,7 @@ import structlog
 from rich.console import Console
 
 from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
+from conf.secrets import Secret
 from connectors.deephaven.tables import LiveTable
 from jobs import cli
 from jobs.context import Invocation
@@ -195,7 +196,9 @@ def test_a_folder_in_use_is_not_taken(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_demos_settings_are_its_own_but_for_sparks_options(tmp_path: Path) -> None:
     mine, home = tmp_path / "mine", tmp_path / 'with "quotes" and ü'
     (mine / "feeds").mkdir(parents=True)
-    (mine / "settings.toml").write_text('warehouse = "mine"\nspark = { "spark.jars.ivy" = "C:\\\\ivy" }\n')
+    (mine / "settings.toml").write_text(
+        'warehouse = "mine"\nspark = { "spark.jars.ivy" = "C:\\\\ivy", "spark.key" = { env = "KEY" } }\n'
+    )
     (mine / "feeds" / "market.toml").write_text('connector = "deephaven"\ntables.quotes.source = "Quotes"\n')
     environ = {"SILVERFOLD__WAREHOUSE": "elsewhere", "SILVERFOLD_CONF": "other", "HOME": "/home/me"}
 
@@ -204,6 +207,7 @@ def test_the_demos_settings_are_its_own_but_for_sparks_options(tmp_path: Path) -
     settings = ours.settings()
     assert settings.warehouse == str(home / "warehouse")
     assert settings.spark["spark.jars.ivy"] == "C:\\ivy"
+    assert settings.spark["spark.key"] == Secret(env="KEY")
     assert ours.environ == {"HOME": "/home/me"}
     assert list(settings.feeds) == ["demo"]
     _, feed = ours.feed("demo", settings)

@@ -188,6 +188,26 @@ def test_what_spark_submit_was_told_goes_before_the_settings(tmp_path):
     assert done.stdout.splitlines()[-1] == "local[1] 7 io.delta.sql.DeltaSparkSessionExtension"
 
 
+@pytest.mark.spark
+def test_a_secret_option_is_known_to_spark_and_not_on_its_command_line(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("hunter2\n")
+    options = f'{{"spark.master": "local[1]", "spark.key": {{"file": "{key}"}}, "spark.open": "seen"}}'
+    job = f"""
+        from pathlib import Path
+        from pyspark import SparkContext
+        from conf.model import Settings
+        from pipelines.spark import start_spark
+        session = start_spark(Settings.model_validate({{"warehouse": "w", "spark": {options}}}), app="t")
+        line = Path(f"/proc/{{SparkContext._gateway.proc.pid}}/cmdline").read_text()
+        print(session.conf.get("spark.key"), "hunter2" in line, "seen" in line)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(job)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "hunter2 False True\n"
+
+
 def test_times_of_any_year_are_for_other_readers_what_they_were(spark, tmp_path):
     platform = spark.newSession()
     for name, value in (("outputTimestampType", "INT96"), ("datetimeRebaseModeInWrite", "LEGACY")):
