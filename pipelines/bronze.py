@@ -59,7 +59,8 @@ def landing_at(place: Place, position: int) -> Landing | None:
     if table is None:
         return None
     with naming_the_store(place):
-        for batch in _in_order(table, ("received_at", "source_position"), ds.field("frame_seq") == position):
+        columns = ("frame_seq", "received_at", "source_position")
+        for batch in _in_order(table, columns, ds.field("frame_seq") == position):
             received = pc.cast(batch["received_at"], pa.int64())[0].as_py()
             return Landing(int(received), batch["source_position"][0].as_py())
     return None
@@ -202,7 +203,11 @@ class _File(NamedTuple):
 def _in_order(
     table: DeltaTable, columns: Sequence[str], wanted: pc.Expression, sizes: FrameSizes | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted rows by position, file after file, so that memory holds about one file's columns."""
+    """Yield the wanted rows by position, file after file, so that memory holds about one file's columns.
+
+    Args:
+        columns: ``frame_seq`` among them.
+    """
     for files in _overlapping(_files(table, wanted)):
         if sizes is not None:
             for file in files:

@@ -64,6 +64,14 @@ def stands_on_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reach
     return before is not None and now.received is not None and before.received > now.received
 
 
+def is_of_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
+    """Tell the same whether bronze has lost the table's position or has a frame there. Raises StoreUnavailable."""
+    from pipelines.bronze import landing_at  # noqa: PLC0415 - as above
+
+    found = landing_at(bronze, now.position)
+    return stands_on_another(bronze, lost, now) if found is None else now.received not in (None, found.received)
+
+
 def farthest(places: Places, feed: str, tables: Mapping[str, Reached]) -> Reached:
     """Return the farthest position that some tables of a feed, and what is known of bad frames, name; the newest epoch.
 

@@ -34,7 +34,6 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
 from pipelines.beside import Counting, Part, beside, place_beside
-from pipelines.bronze import landing_at
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.commit_note import CommitNote
@@ -53,8 +52,8 @@ from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, 
 from pipelines.leftovers import remove_tree
 from pipelines.places import Place, Places
 from pipelines.quarantine import as_rebuilt
+from pipelines.reached import is_of_another
 from pipelines.reached import reached as reached_by
-from pipelines.reached import stands_on_another
 from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
@@ -215,10 +214,7 @@ class Rebuild:
         if note is not None and note.settings is not None and note.settings.get("stream", stream) != stream:
             return True
         now = reached_by(self._places, self.feed.name, self.table)
-        found = landing_at(self._bronze, now.position)
-        if found is None:
-            return stands_on_another(self._bronze, lost_from(self._bronze), now)
-        return now.received not in (None, found.received)
+        return is_of_another(self._bronze, lost_from(self._bronze), now)
 
     def _floor(self) -> int:
         return retained_from(self._bronze, self.feed.name)

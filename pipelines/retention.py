@@ -30,11 +30,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from connectors.base import Boundary, Connector, Feed, Kind
 from pipelines.bronze import read_small_columns
-from pipelines.bronze_table import SCHEMA, retained_from, retention_id
+from pipelines.bronze_table import SCHEMA, lost_from, retained_from, retention_id
 from pipelines.compaction import claim
-from pipelines.cuts import position_reached
 from pipelines.places import Place, Places
-from pipelines.reached import Reached
+from pipelines.reached import all_reached, is_of_another
 from pipelines.rules import StreamRules
 from pipelines.store import open_table, until_committed
 from pipelines.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
@@ -92,10 +91,11 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
         StoreUnavailable: A table cannot be read now.
     """
     bronze = places.bronze(feed.name)
-    dropped_to = retained_from(bronze, feed.name)
-    rules = {  # read before bronze grows further
-        name: StreamRules.of(connector, feed, name, Reached(position_reached(places, feed.name, name)))
-        for name in feed.tables
+    dropped_to, lost = retained_from(bronze, feed.name), lost_from(bronze)
+    tables = all_reached(places, feed.name, feed.tables)  # read before bronze grows further
+    rules = {
+        name: StreamRules.of(connector, feed, name, now, is_misfit=is_of_another(bronze, lost, now))
+        for name, now in tables.items()
     }
     seen = _Seen(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))
     for batch in read_small_columns(bronze, after=dropped_to - 1):
@@ -268,6 +268,8 @@ def _why_all(rules: StreamRules, dropped_to: int) -> str:
         return "keeps history"
     if rules.applied < 0:
         return "is not built"
+    if rules.is_misfit:
+        return "was built from another bronze"
     return "waits for a snapshot since frames were dropped without it" if rules.applied < dropped_to else ""
 
 

@@ -13,6 +13,8 @@ import pipelines.writer
 from conf.errors import ConfigError, Fenced, StoreUnavailable
 from connectors.base import ControlFrame, Kind
 from pipelines.bronze import (
+    Landing,
+    landing_at,
     last_position,
     read_frames,
     read_small_columns,
@@ -251,6 +253,8 @@ def test_files_with_overlapping_ranges_are_read_in_order(place):
     one.append(rows(0, 6).take([0, 2, 4]))
     writer(place, "b").append(rows(0, 6).take([1, 3, 5]))
     assert positions(place, after=0) == [1, 2, 3, 4, 5]
+    assert landing_at(place, 2) == Landing(int(NOON.timestamp()) * 1_000_000 + NOON.microsecond, "s2")
+    assert landing_at(place, 6) is None
 
 
 def test_frames_of_one_kind_come_with_their_bodies(place):

@@ -20,6 +20,7 @@ from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pipelines.batch import Batch
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import retained_from
+from pipelines.commit_note import CommitNote
 from pipelines.marks import epoch_marks
 from pipelines.places import Places
 from pipelines.plan import Planner
@@ -49,9 +50,19 @@ class Market:
     def land(self) -> int:
         return self.history.land(self.bronze, FEED)
 
-    def built(self, table: str, qty: int, position: int) -> None:
+    def built(self, table: str, qty: int, position: int, landed_at: datetime = LANDED_AT) -> None:
         row = {"_row_key": 1, "Qty": qty, "_position": 0}
-        write_silver(self.places, FEED, table, [row], position=position, schema=SCHEMA)
+        note = CommitNote(
+            feed=FEED,
+            table=table,
+            epoch=1,
+            first_position=0,
+            last_position=position,
+            replaced=True,
+            updates=1,
+            landed_at=landed_at,
+        )
+        write_silver(self.places, FEED, table, [row], position=position, schema=SCHEMA, note=note)
 
     def plan(self, keep_since: datetime = LONG_AFTER) -> Retention:
         return plan_retention(self.places, CONNECTOR, self.feed, keep_since=keep_since)
@@ -126,6 +137,12 @@ def test_dropping_twice_changes_nothing(market: Market):
     assert (again.drops, again.dropped_to, again.floor) == (False, 13, 13)
     assert describe(again) == "nothing to drop: quotes stands on the snapshot at 13"
     assert DeltaTable(market.bronze.url).version() == version
+
+
+def test_nothing_goes_while_a_table_stands_on_another_bronze(market: Market):
+    market.built("quotes", 20, 18, LANDED_AT - timedelta(seconds=1))
+
+    assert describe(market.drop()) == "nothing to drop: quotes was built from another bronze: it needs every frame"
 
 
 def test_a_receiver_that_starts_again_goes_on_where_it_was(market: Market):

@@ -8,17 +8,28 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from pipelines.commit_note import CommitNote
 from pipelines.cuts import app_id
 from pipelines.places import Places
 
 
 def write_silver(
-    places: Places, feed: str, table: str, rows: Sequence[dict[str, Any]], *, position: int, schema: pa.Schema
+    places: Places,
+    feed: str,
+    table: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    position: int,
+    schema: pa.Schema,
+    note: CommitNote | None = None,
 ) -> None:
-    """Let the table hold exactly these rows, at a position."""
+    """Let the table hold exactly these rows, at a position; with a note of its last cut, where there is one."""
     write_deltalake(
         places.silver(feed, table).url,
         pa.Table.from_pylist(list(rows), schema=schema),
         mode="overwrite",
-        commit_properties=CommitProperties(app_transactions=[Transaction(app_id(feed, table), position)]),
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(app_id(feed, table), position)],
+            custom_metadata=None if note is None else {"userMetadata": note.to_json()},
+        ),
     )
