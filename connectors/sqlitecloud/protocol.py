@@ -8,9 +8,11 @@ final: every later ``next_event`` raises its error.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn
+from urllib.parse import quote
 
 from conf.errors import LocalProtocolError, RemoteProtocolError, StatementRefused
 from connectors.sqlitecloud.encode import encode_statement, encode_text
@@ -204,11 +206,19 @@ def _notification(raw: RawFrame) -> Notification:
 def _refusal(message: ServerError, raw: RawFrame, secrets: Iterable[str]) -> RequestRefused:
     """Return what the server said, without the secrets that it was sent."""
     text, frame = message.text, raw.octets
-    for secret in secrets:
-        text, frame = text.replace(secret, _HIDDEN), frame.replace(secret.encode(), _HIDDEN.encode())
+    for spelling in (found for secret in secrets if secret for found in _spellings(secret)):
+        text = re.sub(re.escape(spelling), _HIDDEN, text, flags=re.IGNORECASE)
+        frame = re.sub(re.escape(spelling.encode()), _HIDDEN.encode(), frame, flags=re.IGNORECASE)
     offset = None if message.offset < 0 else message.offset
     error = StatementRefused(code=str(message.code), text=text, extended=message.extended, offset=offset)
     return RequestRefused(error, frame)
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """Yield a secret as it is, and as a server might write it: in hexadecimal digits, base64, or percent signs."""
+    octets = secret.encode()
+    yield from (secret, octets.hex(), quote(secret, safe=""))
+    yield from (encode(octets).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode))
 
 
 def _ticket(message: Message) -> PubSubTicket:

@@ -216,6 +216,17 @@ def test_a_refused_login_is_final_and_what_the_server_repeats_of_it_is_hidden():
     assert bad.error.reason == "unexpected_frame"
 
 
+@pytest.mark.parametrize(
+    "echoed", ["hunter2?/", "68756E746572323f2f", "aHVudGVyMj8v", "aHVudGVyMj8v==", "hunter2%3F%2f", "HUNTER2?/"]
+)
+def test_a_key_is_hidden_however_the_server_repeats_it(echoed: str):
+    stream = MainStream()
+    stream.send(Login("AUTH APIKEY hunter2?/;", ("hunter2?/",)))
+    (event,) = heard(stream, error(f"10004:0:-1 wrong: {echoed} it was".encode()))
+    assert event.error.text.removesuffix(" it was").rstrip("=") == "wrong: (hidden)"
+    assert echoed.encode() not in event.frame
+
+
 def test_requests_are_sent_one_at_a_time_and_the_login_first():
     stream = MainStream()
     with pytest.raises(LocalProtocolError, match="a Statement cannot be sent in the state LOGIN"):
