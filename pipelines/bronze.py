@@ -58,11 +58,10 @@ def landing_at(place: Place, position: int) -> Landing | None:
     table = open_table(place)
     if table is None:
         return None
-    with naming_the_store(place):
-        columns = ("frame_seq", "received_at", "source_position")
-        for batch in _in_order(table, columns, ds.field("frame_seq") == position):
-            received = pc.cast(batch["received_at"], pa.int64())[0].as_py()
-            return Landing(int(received), batch["source_position"][0].as_py())
+    columns = ("frame_seq", "received_at", "source_position")
+    for batch in _in_order(table, columns, ds.field("frame_seq") == position):
+        received = pc.cast(batch["received_at"], pa.int64())[0].as_py()
+        return Landing(int(received), batch["source_position"][0].as_py())
     return None
 
 
@@ -97,6 +96,9 @@ def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None =
 
     Args:
         sizes: Takes in the files that are opened.
+
+    Raises:
+        StoreUnavailable: They cannot be read now; so for all that is read here.
     """
     table = open_table(place)
     if table is not None:
@@ -112,8 +114,9 @@ def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[Contro
     if table is None:
         return
     wanted = (ds.field("frame_seq") > after) & (ds.field("kind") == kind.value)
-    for files in _overlapping(_files(table, wanted)):
-        yield from sorted(frame for file in files for frame in _few_frames(file.fragment, wanted))
+    with naming_the_store(place):
+        for files in _overlapping(_files(table, wanted)):
+            yield from sorted(frame for file in files for frame in _few_frames(file.fragment, wanted))
 
 
 def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -207,12 +210,16 @@ def _in_order(
 
     Args:
         columns: ``frame_seq`` among them.
+
+    Raises:
+        StoreUnavailable: They cannot be read now.
     """
-    for files in _overlapping(_files(table, wanted)):
-        if sizes is not None:
-            for file in files:
-                sizes.see(file.first, file.fragment.metadata)
-        yield from (batch for batch in _sorted(files, columns, wanted) if batch.num_rows)
+    with naming_the_store(table.table_uri):
+        for files in _overlapping(_files(table, wanted)):
+            if sizes is not None:
+                for file in files:
+                    sizes.see(file.first, file.fragment.metadata)
+            yield from (batch for batch in _sorted(files, columns, wanted) if batch.num_rows)
 
 
 def _files(table: DeltaTable, wanted: pc.Expression) -> list[_File]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from conf.errors import StoreUnavailable
 from connectors.base import Connector, Feed, Keeps
 from pipelines import ledger
 from pipelines.commit_note import CommitNote
@@ -180,6 +181,15 @@ def record(places: Places, feed: str, row: CutRow) -> None:
     ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row)])
 
 
+def _listed(places: Places, feed: str, **wanted: Any) -> pa.Table:
+    """Return rows of the list, as `pipelines.ledger.read` does; say what to do about one that is damaged."""
+    try:
+        return ledger.read(places.cuts(feed), SCHEMA, **wanted)
+    except StoreUnavailable as error:
+        advice = "if it stays so, remove that folder: the next build lists the cuts anew, from the tables' own logs"
+        raise StoreUnavailable(f"{error} ({advice})") from error
+
+
 def read_cuts(places: Places, feed: str, *, table: str | None = None, newest: int | None = None) -> list[CutRow]:
     """Return applied cuts, the oldest first. Raises StoreUnavailable.
 
@@ -188,19 +198,18 @@ def read_cuts(places: Places, feed: str, *, table: str | None = None, newest: in
         newest: At most so many, the newest.
     """
     where = None if table is None else f'"table" = {ledger.sql_text(table)}'
-    found = ledger.read(places.cuts(feed), SCHEMA, where=where)
+    found = _listed(places, feed, where=where)
     return _rows(found, newest)
 
 
 def last_cuts(places: Places, feed: str) -> Mapping[str, CutRow]:
     """Return the last cut of each silver table that had one. Raises StoreUnavailable."""
-    place = places.cuts(feed)
-    times = ledger.read(place, SCHEMA, columns=("table", "committed_at"))
+    times = _listed(places, feed, columns=("table", "committed_at"))
     if not times.num_rows:
         return {}
     earliest = pc.min(times.group_by("table").aggregate([("committed_at", "max")])["committed_at_max"])
     where = f"committed_at >= {ledger.sql_text(earliest.as_py().isoformat())}"
-    return {row.table: row for row in _rows(ledger.read(place, SCHEMA, where=where))}
+    return {row.table: row for row in _rows(_listed(places, feed, where=where))}
 
 
 def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
@@ -213,7 +222,7 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
         StoreUnavailable: A table's store cannot be read or written now.
     """
     columns = ("table", "delta_version", "last_position", "committed_at")
-    known = ledger.read(places.cuts(feed), SCHEMA, columns=columns).to_pylist()
+    known = _listed(places, feed, columns=columns).to_pylist()
     missing = _missing(places, feed, tables, {tuple(row.values())[:3]: row["committed_at"] for row in known})
     if missing:
         ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])

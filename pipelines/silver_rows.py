@@ -10,7 +10,6 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from conf.errors import StoreUnavailable
 from connectors.key_span import EVERY_KEY, Key, KeySpan, spans
 from pipelines.places import Place
 from pipelines.store import naming_the_store
@@ -73,11 +72,8 @@ class SilverRows:
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self._schema.field(name) for name in columns])
         with naming_the_store(self.place):
-            try:
-                for batch in pa.RecordBatchReader.from_stream(self.opened.scan(columns=list(columns))):
-                    yield batch.cast(schema)
-            except pa.ArrowException as error:  # which hides what the store said
-                raise StoreUnavailable(f"{self.place}: {error}") from error
+            for batch in pa.RecordBatchReader.from_stream(self.opened.scan(columns=list(columns))):
+                yield batch.cast(schema)
         if self.more is not None:
             yield from _like(self.more, schema).to_batches()
 

@@ -99,11 +99,15 @@ def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, st
 
 @contextmanager
 def naming_the_store(place: Place | str) -> Iterator[None]:
-    """Turn what delta-rs raises inside the block into StoreUnavailable, which names the place."""
+    """Turn what delta-rs and Arrow raise inside the block into StoreUnavailable, which names the place, in one line.
+
+    So a file that is damaged, or gone, is told as a store that does not answer is: neither can be told from the other.
+    """
     try:
         yield
-    except (DeltaError, OSError) as error:
-        raise StoreUnavailable(f"{place}: {error}") from error
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
+        raise StoreUnavailable(f"{place}: {first}") from error
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:

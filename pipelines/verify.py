@@ -37,7 +37,7 @@ from pipelines.held import PASSED_OVER, quarantined
 from pipelines.kept_aside import failing_rows
 from pipelines.places import Places, history_of
 from pipelines.silver_rows import SilverRows
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import open_table
 
 ROWS_AT_ONCE: Final = 500_000
 """Rows of a table that are held in memory at a time, and again as bronze says them: at one to two kilobytes."""
@@ -139,12 +139,11 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         return unknown(table, why, silver, Verdict.DIFFERENT)
     placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
     try:
-        with naming_the_store(landed.bronze):
-            fold = fold_bronze(landed, since=since)
-            other = built_otherwise(places, connector, feed, table, fold.keys)
-            if other is not None:
-                return unknown(table, other, silver)
-            found = _verified(table, fold, silver, placed=placed, reason=_partly(since))
+        fold = fold_bronze(landed, since=since)
+        other = built_otherwise(places, connector, feed, table, fold.keys)
+        if other is not None:
+            return unknown(table, other, silver)
+        found = _verified(table, fold, silver, placed=placed, reason=_partly(since))
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
         return unknown(table, other or str(error), silver)
@@ -176,9 +175,8 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     landed, since = _landed(places, connector, feed, table, history.position), begins_at(places, connector, feed, table)
     begun = history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0
     try:
-        with naming_the_store(landed.bronze):
-            fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
-            return _verified(name, fold, history, reason=_partly(since))
+        fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
+        return _verified(name, fold, history, reason=_partly(since))
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(name, str(error), history)
 

@@ -1,8 +1,10 @@
 """The bronze table: its writer, fencing, compaction, and the readers that need no Spark."""
 
 import contextlib
+import re
 import resource
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from pipelines.bronze import (
     last_position,
     read_frames,
     read_small_columns,
+    read_stream,
 )
 from pipelines.bronze_table import SCHEMA
 from pipelines.frame_sizes import FrameSizes
@@ -255,6 +258,25 @@ def test_files_with_overlapping_ranges_are_read_in_order(place):
     assert positions(place, after=0) == [1, 2, 3, 4, 5]
     assert landing_at(place, 2) == Landing(int(NOON.timestamp()) * 1_000_000 + NOON.microsecond, "s2")
     assert landing_at(place, 6) is None
+
+
+@pytest.mark.parametrize("damage", [b"garbage", b"PAR1", None], ids=["garbage", "cut short", "gone"])
+def test_a_file_that_is_damaged_or_gone_is_told_in_one_line(place, damage):
+    writer(place).append(rows(0, 6))
+    (file,) = Path(place.url).glob("*.parquet")
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage)
+    for reading in (
+        lambda: list(read_small_columns(place)),
+        lambda: list(read_frames(place, kind=Kind.DATA)),
+        lambda: list(read_stream(place, "quotes", first=0, last=5)),
+        lambda: landing_at(place, 2),
+        lambda: writer(place).resume(),
+    ):
+        with pytest.raises(StoreUnavailable, match=re.escape(file.name)) as found:
+            reading()
+        assert len(str(found.value).splitlines()) == 1
 
 
 def test_frames_of_one_kind_come_with_their_bodies(place):

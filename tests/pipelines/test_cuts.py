@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
+from conf.errors import StoreUnavailable
 from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import (
     CutRow,
@@ -87,6 +88,14 @@ def silver_commit(places: Places, table: str, note: str, rows: int) -> None:
 def test_a_feed_without_cuts_has_none(places: Places):
     assert read_cuts(places, "market") == []
     assert last_cuts(places, "market") == {}
+
+
+def test_of_a_damaged_list_it_is_told_that_it_can_be_made_anew(places: Places):
+    record(places, "market", CUT)
+    for entry in Path(places.cuts("market").url).glob("_delta_log/*.json"):
+        entry.write_text("garbage")
+    with pytest.raises(StoreUnavailable, match=r"cuts: .*remove that folder: the next build lists the cuts anew"):
+        last_cuts(places, "market")
 
 
 def test_a_recorded_cut_is_read_back(places: Places):
