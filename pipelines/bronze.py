@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import itemgetter, or_
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -141,7 +141,6 @@ def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None
         StoreUnavailable: They cannot be read now.
     """
     position = pc.field("frame_seq")
-    spans = reduce(or_, ((position >= first) & (position <= last) for first, last in cut.spans))
     first, last = cut.spans[0][0], cut.spans[-1][1]
     with naming_the_store(place):
         if last - first >= _FEW_FRAMES or _bytes_between(place, first, last) > _FEW_BYTES:
@@ -153,8 +152,16 @@ def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None
             if size > _FEW_BYTES_READ:
                 return None  # they take much less in files
         frames = pa.Table.from_batches(batches, pa.schema([SCHEMA.field(name) for name in STREAM_COLUMNS]))
-    wanted = spans & pc.field("kind").isin(CARRYING) & ~position.isin(pa.array(left_out, pa.int64()))
-    return frames.filter(wanted)
+    carries, is_out = pc.field("kind").isin(CARRYING), position.isin(pa.array(left_out, pa.int64()))
+    return frames.filter(inside(position, cut.spans) & carries & ~is_out)
+
+
+def inside(position: Any, ranges: Sequence[tuple[int, int]]) -> Any:
+    """Return the condition that a position, a column in Arrow's words or Spark's, lies in one of some ranges."""
+    found = [(position >= first) & (position <= last) for first, last in ranges]
+    while len(found) > 1:  # a chain as deep as there are ranges would overflow Spark's stack
+        found = [reduce(or_, found[at : at + 2]) for at in range(0, len(found), 2)]
+    return found[0]
 
 
 def files_between(place: Place, first: int, last: int) -> list[str]:

@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from conf.errors import (
     ApplyError,
@@ -40,17 +38,8 @@ from conf.errors import (
     WireError,
 )
 from conf.model import Settings
-from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
-from pipelines.bronze import (
-    CARRYING,
-    files_between,
-    landing_at,
-    last_position,
-    read_cut,
-    read_frames,
-    read_small_columns,
-)
+from pipelines.bronze import landing_at, last_position, read_frames, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.frame_sizes import FrameSizes
@@ -64,9 +53,6 @@ from pipelines.silver import SilverTable
 from pipelines.spark import noticing_its_end
 from pipelines.stops import Stops
 from pipelines.store import naming_the_store
-
-_FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
-"""What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """What a cut cannot be applied for without any of its frames being to blame: fewer of its updates are tried."""
@@ -308,7 +294,7 @@ class FeedBuild:
         table = self.tables[name]
         context = table.decoder.context(frame for frame in self._control if frame.frame_seq <= cut.last)
         cut = replace(cut, left_out=self._quarantine[name].left_out(cut))
-        frames = self._frames(table, cut)
+        frames = table.frames(cut)
         survey = table.surveyed(frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
         try:
             row = table.apply(frames, context, cut, _telling(survey, cut))
@@ -328,17 +314,6 @@ class FeedBuild:
         row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
         record(self._places, self.feed.name, row)
         return row
-
-    def _frames(self, table: SilverTable, cut: Cut) -> ArrowRows:
-        """Return the frames of a cut that are to be decoded; a few are read here, without Spark."""
-        few, session = read_cut(self._bronze, cut, cut.left_out), table.session  # no column is named before it begins
-        if few is not None:
-            return InProcess(session, few)
-        spans = reduce(or_, (F.col("frame_seq").between(first, last) for first, last in cut.spans))
-        files = files_between(self._bronze, cut.spans[0][0], cut.spans[-1][1])
-        frames = session.read.schema(_FRAME).parquet(*files)
-        wanted = F.col("kind").isin(*CARRYING) & (F.col("stream") == cut.stream)
-        return InSpark(frames.where(spans & wanted & ~F.col("frame_seq").isin(*cut.left_out)))
 
     def _failed(self, name: str, plan: Plan, fault: SilverfoldError) -> Step:
         """Stop before what the table cannot take: a frame when it is known, else an update, found by shorter cuts.

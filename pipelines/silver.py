@@ -11,19 +11,24 @@ from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
 from conf.model import Table
-from connectors.arrow_rows import ArrowRows
+from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import Connector, Cut, Decoder, Feed, Survey
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Target
 from pipelines.applying.write import apply_cut
+from pipelines.bronze import CARRYING, files_between, inside, read_cut
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import CutRow, from_commit, from_record, recorded_in
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from transforms.faults import named_errors
+
+_FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
+"""What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
 
 _SMALL_CUT = 10_000
 """Updates up to which adaptive execution costs more than it gives."""
@@ -79,6 +84,23 @@ class SilverTable:
     def position(self) -> int:
         """Return the position the table has reached, read from its log; -1 for none."""
         return self.target.position()
+
+    def frames(self, cut: Cut) -> ArrowRows:
+        """Return the frames of a cut that are to be decoded; a few are read here, without Spark.
+
+        Raises:
+            ApplyError, StoreUnavailable: They cannot be read now.
+        """
+        bronze = self.places.bronze(self.feed.name)
+        few, session = read_cut(bronze, cut, cut.left_out), self.session  # no column is named before it begins
+        if few is not None:
+            return InProcess(session, few)
+        with named_errors(self.name):
+            files = files_between(bronze, cut.spans[0][0], cut.spans[-1][1])
+            frames = session.read.schema(_FRAME).parquet(*files)
+            wanted = F.col("kind").isin(*CARRYING) & (F.col("stream") == cut.stream)
+            left_out = F.col("frame_seq").isin(*cut.left_out)
+            return InSpark(frames.where(inside(F.col("frame_seq"), cut.spans) & wanted & ~left_out))
 
     def needs_survey(self, context: Any, cut: Cut) -> bool:
         """Tell whether the cut must be surveyed before it is applied.

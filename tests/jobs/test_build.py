@@ -86,7 +86,7 @@ def test_a_cut_that_is_not_small_starts_spark_before_anything_else(conf: Path, m
     history.connect()
     history.snapshot("quotes", {1: {"Qty": 1}})
     history.land(places.bronze("market"), "market")
-    monkeypatch.setattr(pipelines.build, "read_cut", lambda *_: None)
+    monkeypatch.setattr("pipelines.silver.read_cut", lambda *_: None)
     connector, feed = Invocation(conf_dir=conf, env="local").feed("market", load_settings(conf, "local", {}))
     building = pipelines.build.FeedBuild(start, load_settings(conf, "local", {}), connector, feed, places=places)
     building.refresh()
