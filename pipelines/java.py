@@ -18,6 +18,9 @@ from conf.errors import SparkUnavailable
 SUPPORTED = (17, 21)
 """Major versions that both Spark 4.2 and its Arrow run on."""
 
+_CHATTER = re.compile(r"Deleted \d+ files? and director|Found \d+ files? ")
+"""What Delta prints of a VACUUM, which tells nothing of which table."""
+
 _INSTALL = "Install Java 17 or 21 and set JAVA_HOME to it, or put its java first on the PATH."
 
 
@@ -76,10 +79,10 @@ class JvmOutput:
     def _read(self, read_end: int) -> None:
         with os.fdopen(read_end, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                if self._passing_on.is_set():
-                    sys.stderr.write(line)
-                else:
+                if not self._passing_on.is_set():
                     self._kept.append(line)
+                elif not _CHATTER.match(line):
+                    sys.stderr.write(line)
 
     def text(self) -> str:
         """Return what was printed so far; all of it once the JVM has ended."""

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from conf.errors import SparkUnavailable
 from conf.model import Settings
 from pipelines.jars import DELTA
-from pipelines.java import check_java
+from pipelines.java import JvmOutput, check_java
 from pipelines.spark import _await_server, _told_by, own_session, start_spark
 from tests.support.waiting import wait_until
 
@@ -117,6 +117,19 @@ def test_an_option_that_spark_refuses_is_told_without_javas_noise():
     done = start_elsewhere("spark.master=local[many]")
     assert done.stdout == "Spark does not start: Could not parse Master URL: 'local[many]'\n"
     assert done.stderr == ""
+
+
+def test_what_a_running_jvm_prints_is_passed_on_but_for_chatter(capsys):
+    output = JvmOutput()
+    with output.open() as pipe:
+        write_end = os.dup(pipe)
+    os.write(write_end, b"Picked up an option\n")
+    wait_until(lambda: output.text() != "", "the first line")
+    output.pass_on()
+    os.write(write_end, b"Deleted 0 files and directories in a total of 1 directories.\nsomething else\n")
+    os.close(write_end)
+    output.text()  # until all is read
+    assert capsys.readouterr().err == "something else\n"
 
 
 def test_an_interrupt_while_the_jvm_starts_leaves_none_behind(tmp_path):
