@@ -16,16 +16,17 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from subprocess import Popen
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, cast
 
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -90,7 +91,7 @@ _RAISED_TOO = (
 """What py4j says above the traceback of an error that it raises."""
 
 _ANSWERS_WITHIN = 30.0
-"""Seconds for a Spark Connect server to answer at all."""
+"""Seconds for a Spark Connect server, or a master, to answer at all."""
 
 
 def start_spark(settings: Settings, *, app: str) -> SparkSession:
@@ -235,6 +236,7 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
     if not submitted:
+        _await_master(options.get("spark.master", ""))
         java = check_java(os.environ)
         options = {**options, **using_archive(options, archive_path(options, java, os.environ))}
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -270,6 +272,21 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
     return session
 
 
+def _await_master(address: str) -> None:
+    """Look whether somebody listens at a standalone master's address: Spark would try for a minute, and not say which.
+
+    Args:
+        address: ``spark://host:port``, or several after commas; of any other master nothing is looked at.
+    """
+    if not address.startswith("spark://"):
+        return
+    for place in address.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        with suppress(OSError, ValueError), socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN):
+            return
+    raise SparkUnavailable(f"no Spark master answers at {address}")
+
+
 def _over_submitted(ours: SparkConf, gateway: JavaGateway) -> SparkConf:
     """Return what spark-submit was told, its master among it, and ours where it was told nothing."""
     told = SparkConf(_jvm=gateway.jvm)
@@ -281,7 +298,7 @@ def _over_submitted(ours: SparkConf, gateway: JavaGateway) -> SparkConf:
 def _told_by(error: Exception) -> str:
     """Return the text of an error that Spark may have raised, for which its JVM is asked."""
     try:
-        return str(error)
+        return str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     except (Py4JError, OSError):
         return "its JVM has ended"
 

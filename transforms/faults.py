@@ -6,6 +6,7 @@ A query can only raise text, so texts raised on purpose begin with a marker; `na
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +29,10 @@ _OVERTAKEN = (
 """How what Delta says begins, or is called, when another commit came first."""
 
 
+_OF_WORKERS = re.compile(r"(?:ModuleNotFoundError|ImportError): .*|Cannot run program \"[^\"]*\"")
+"""What a worker says that cannot begin: no module of ours, or no Python. No value of a row stands there."""
+
+
 @contextmanager
 def named_errors(table: str) -> Iterator[None]:
     """Turn what Spark raises inside the block into the ApplyError of the table that fits."""
@@ -45,6 +50,9 @@ def named_errors(table: str) -> Iterator[None]:
 
 
 def _condition(error: PySparkException | Py4JError) -> str:
+    worker = _OF_WORKERS.search(str(error))
+    if worker is not None:
+        return f"its workers lack what a job needs: {worker[0]}"
     if isinstance(error, PySparkException) and error.getCondition():
         return str(error.getCondition())
     lines = [line.strip() for line in str(error).splitlines()]

@@ -234,6 +234,11 @@ def test_times_of_any_year_are_for_other_readers_what_they_were(spark, tmp_path)
     assert [time.isoformat() for time in sorted(found.to_pylist())] == [f"{year}+00:00" for year in years]
 
 
+def test_a_master_that_is_not_there_is_told_at_once():
+    done = start_elsewhere("spark.master=spark://127.0.0.1:1,127.0.0.1:2")
+    assert done.stdout == "no Spark master answers at spark://127.0.0.1:1,127.0.0.1:2\n"
+
+
 def test_a_connect_server_that_is_not_one_is_told():
     done = start_elsewhere("spark.remote=spark.example")
     assert done.stdout.startswith("no Spark Connect server at spark.example: [INVALID_CONNECT_URL] ")

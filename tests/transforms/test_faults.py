@@ -1,0 +1,30 @@
+"""What is said of an error of Spark's: which it is, and no value of anybody's rows."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError
+
+from conf.errors import ApplyError
+from transforms.faults import named_errors
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        (
+            'Job aborted: lost task: java.io.IOException: Cannot run program "python9": error=2, No such file',
+            'Spark: its workers lack what a job needs: Cannot run program "python9"',
+        ),
+        (
+            "PythonException: Traceback:\n  File x\nModuleNotFoundError: No module named 'connectors'\n",
+            "Spark: its workers lack what a job needs: ModuleNotFoundError: No module named 'connectors'",
+        ),
+        ("boom\njava.lang.IllegalStateException: so\n\tat a.b.C", "Spark: java.lang.IllegalStateException: so"),
+        ("boom", "Spark: Py4JError"),
+    ],
+)
+def test_an_error_is_named_by_what_tells_most(told: str, named: str):
+    with pytest.raises(ApplyError) as raised, named_errors("quotes"):
+        raise Py4JError(told)
+    assert str(raised.value).endswith(named)
