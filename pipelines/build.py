@@ -19,6 +19,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from conf.errors import (
     ApplyError,
@@ -101,6 +102,7 @@ class FeedBuild:
         places: Where tables are; by default where the settings say.
         before: No table takes anything at or after this position; None for no such bound.
         past: A table begins with the first snapshot behind this position; None to begin where it can.
+        later: Columns that its tables are known to get, and their rules may name before: NULL until then.
     """
 
     spark: Callable[[], SparkSession]
@@ -111,13 +113,15 @@ class FeedBuild:
     places: Places | None = None
     before: int | None = None
     past: int | None = None
+    later: StructType = field(default_factory=StructType)
     tables: Mapping[str, SilverTable] = field(init=False)
 
     def __post_init__(self) -> None:
         self._places = self.places or Places(self.settings.warehouse, self.settings.storage())
         self._bronze = self._places.bronze(self.feed.name)
         self.tables = {
-            name: SilverTable(self.spark, self.feed, self.connector, name, self._places) for name in self.feed.tables
+            name: SilverTable(self.spark, self.feed, self.connector, name, self._places, self.later)
+            for name in self.feed.tables
         }
         self._planner = self._new_planner()
         self._lock = threading.Lock()  # a plan sees all of what a look at bronze brings, or nothing

@@ -21,6 +21,7 @@ place; the second takes the first one's files away, and the first fails.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
 from conf.model import Settings
@@ -207,6 +209,23 @@ class Rebuild:
                 advice = "what the table has of them would be lost to it. To begin anew without, remove it"
                 raise PositionGap(feed=self.feed.name, first=first, last=last, advice=advice)
 
+    def _check_passed_over(self) -> None:
+        """Refuse to lose versions of a history: those of updates that the table took, and could not take today."""
+        history = self._places.history(self.feed.name, self.table)
+        if not self._keeps_history or open_table(history) is None:
+            return
+        feed, table = self.feed.name, self.table
+        before = {each.position for each in quarantined(self._places, feed, table) if each.resolution == PASSED_OVER}
+        snapshots = [cut for cut in read_cuts(self._side, feed, table=table) if cut.replaced]
+        for each in quarantined(self._side, feed, table):
+            if each.resolution != PASSED_OVER:
+                continue
+            end = next(cut.last_position for cut in snapshots if cut.last_position > each.position)
+            if not any(each.position <= position <= end for position in before):
+                reason = f"position {each.position} cannot be applied as things are set ({each.reason})"
+                lacks = "its history would lack what came from there to the next snapshot"
+                raise ApplyError(f"{reason}: {lacks}. To begin it anew, remove {history}", table=table)
+
     def _stands_on_another(self) -> bool:
         """Tell whether its position is one of another stream, or of another bronze, as far as it tells."""
         note = newest_note(open_table(self._places.silver(self.feed.name, self.table)))
@@ -244,6 +263,7 @@ class Rebuild:
             raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
+        self._check_passed_over()
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached, begins)
         self._check_bronze()  # frames may have been dropped meanwhile
@@ -319,7 +339,14 @@ class Rebuild:
         """
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
         with FeedBuild(
-            lambda: self.spark, self.settings, self.connector, feed, places=self._side, before=before, past=past
+            lambda: self.spark,
+            self.settings,
+            self.connector,
+            feed,
+            places=self._side,
+            before=before,
+            past=past,
+            later=self._columns(),
         ) as build:
             build.refresh()
             while (step := build.step(self.table)).moved:
@@ -328,6 +355,11 @@ class Rebuild:
         if step.error is not None and not (isinstance(step.error, HOLDING_LATER) and reached >= least):
             raise step.error
         return reached
+
+    def _columns(self) -> StructType:
+        """Return the columns of the table that is there."""
+        opened = open_table(self._places.silver(self.feed.name, self.table))
+        return StructType() if opened is None else StructType.fromJson(json.loads(opened.schema().to_json()))
 
     @cached_property
     def _session(self) -> SparkSession:

@@ -12,6 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
 from conf.model import Table
@@ -43,6 +44,7 @@ class SilverTable:
 
     Args:
         spark: As `Target.start`.
+        later: As `Target.later`.
     """
 
     spark: Callable[[], SparkSession]
@@ -50,11 +52,12 @@ class SilverTable:
     connector: Connector
     name: str
     places: Places
+    later: T.StructType = field(default_factory=T.StructType)
     target: Target = field(init=False)
 
     def __post_init__(self) -> None:
         decoder = self.connector.decoder(self.feed)
-        self.target = Target(self.spark, self.feed, self.connector, decoder, self.name, self.places)
+        self.target = Target(self.spark, self.feed, self.connector, decoder, self.name, self.places, self.later)
 
     @property
     def table(self) -> Table:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -41,6 +42,7 @@ from connectors.base import Connector, Cut, Feed
 from pipelines.beginnings import history_rebuilt
 from pipelines.beside import beside
 from pipelines.bronze import last_position, read_small_columns
+from pipelines.bronze_table import lost_from
 from pipelines.cuts import CutRow, all_cuts, app_id, position_in, standing
 from pipelines.held import holds
 from pipelines.places import Place, Places, history_of
@@ -130,6 +132,11 @@ class _Cuts:
     known: Mapping[str, Sequence[CutRow]]
     rows: Mapping[str, Sequence[CutRow]]
 
+    @cached_property
+    def lost(self) -> Sequence[tuple[int, int]]:
+        """What bronze has lost (`pipelines.bronze_table.lost_from`)."""
+        return lost_from(self.places.bronze(self.feed.name))
+
     @staticmethod
     def of(places: Places, connector: Connector, feed: Feed, moment: datetime | None = None) -> _Cuts:
         cuts = all_cuts(places, feed.name, list(feed.tables))
@@ -218,23 +225,27 @@ class _Cuts:
     def _lacks(self, table: str, row: CutRow, position: int) -> int | None:
         """Return where the first update ends that a build would apply after a cut, had it seen bronze up to a position.
 
-        None when it would apply nothing. Where bronze no longer reaches back, the next cut tells, less exactly.
+        None when it would apply nothing. Where bronze no longer reaches back, or has lost what the next cut took, that
+        cut tells, less exactly.
         """
         if row.last_position == position:
             return None
+        later = next((each for each in self.known[table] if each.last_position > row.last_position), None)
+        since = None if later is None else _first_end(later, after=row.last_position)
+        told = since if since is not None and since <= position else None
+        if later is not None and any(row.last_position < last and first <= position for first, last in self.lost):
+            return told
         try:
             lacking = self._planned(table, row, position)
         except PositionGap:
-            later = [each for each in self.known[table] if each.last_position > row.last_position]
-            if not later:
+            if later is None:
                 raise
-            since = _first_end(later[0], after=row.last_position)
-            return since if since <= position else None
+            return told
         return None if lacking is None else min(lacking.ends)
 
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
         rules = StreamRules.of(self.connector, self.feed, table, Reached(row.last_position))
-        planner = Planner(self.feed.name, {table: rules})
+        planner = Planner(self.feed.name, {table: rules}, lost=self.lost)
         for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))
             planner.advance(batch.slice(0, seen))

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from conf.conditions import functions_for_columns
 from conf.errors import UnusableExpectation
@@ -59,16 +59,18 @@ def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *
             raise UnusableExpectation(f"rule {rule.name}: {kind.simpleString()} is no condition", table=table)
 
 
-def judged(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+def judged(rows: DataFrame, rules: Sequence[Rule], later: Iterable[StructField] = ()) -> DataFrame:
     """Return the rows with the column `FAILED`. Lazy.
 
     Args:
         rows: With the column ``after``: the row as it is after the cut, a struct; NULL for a delete.
+        later: Columns that rows do not have yet, and rules may name: NULL.
     """
     if not rules:
         return rows.withColumn(FAILED, F.array().cast(_NAMES))
-    ours = _unlike(struct_type(rows, "after").names)
-    flat = rows.select(F.struct(*rows.columns).alias(ours), "after.*")
+    absent = {field.name: F.lit(None).cast(field.dataType).alias(field.name) for field in later}
+    ours = _unlike([*struct_type(rows, "after").names, *absent])
+    flat = rows.select(F.struct(*rows.columns).alias(ours), "after.*", *absent.values())
     fails = (F.when(~F.coalesce(F.expr(rule.condition), F.lit(False)), F.lit(rule.name)) for rule in rules)
     named = F.array_compact(F.array(*fails).cast(_NAMES))
     failed = F.when(F.col(f"{ours}.after").isNull(), F.array().cast(_NAMES)).otherwise(named)

@@ -59,7 +59,7 @@ def check_cut(job: CutJob, folded: Folded) -> Checked:
         return Checked(_as_they_are(job, folded), None, folded.notes)
     unjudged = _rows(job, folded)
     try:
-        rows = job.cached(judged(unjudged, job.target.rules))
+        rows = job.cached(judged(unjudged, job.target.rules, job.later))
         failed = {f"failed.{name}": count for name, count in failures(job.target.rules).items()}
         keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
         counts = counted(rows, {**keys, **failed, **_since(job, rows)})
@@ -142,20 +142,20 @@ def _name_the_rule(job: CutJob, unjudged: DataFrame) -> None:
     computed(rows)  # what else is wrong is raised as it is
     positions = sorted(line.position for line in rows.select("position").distinct().collect())
     first = bisect_left(
-        positions, True, key=lambda last: _error(rows.where(F.col("position") <= last), rules) is not None
+        positions, True, key=lambda last: _error(job, rows.where(F.col("position") <= last), rules) is not None
     )
     for rule in rules if first < len(positions) else ():
-        error = _error(rows.where(F.col("position") == positions[first]), [rule])
+        error = _error(job, rows.where(F.col("position") == positions[first]), [rule])
         if error is not None:
             reason = f"rule {rule.name} cannot be judged of a row: {error.getCondition()} (try_cast and such give NULL)"
             since = None if job.target.connector.sequenced else positions[first]
             raise ExpectationFailed(reason, table=job.target.name, since=since) from error
 
 
-def _error(rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
+def _error(job: CutJob, rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
     """Return the error that judging the rows raises, None if it raises none. Runs a Spark job."""
     try:
-        computed(judged(rows, rules))
+        computed(judged(rows, rules, job.later))
     except PySparkException as error:
         return error
     return None

@@ -116,6 +116,12 @@ class CutJob:
         return T.StructType([field for field in self.columns if field.name != POSITION])
 
     @property
+    def later(self) -> list[T.StructField]:
+        """The columns that the table does not have yet, and is known to get: its rules may name them."""
+        have = {folded(field.name) for field in self.columns}
+        return [field for field in self.target.later if folded(field.name) not in have]
+
+    @property
     def rekeyed(self) -> bool:
         """The table has other keys than those by which the source names a row."""
         own = {folded(name) for name in self.key.names} - {folded(name) for name in self.source.names}
@@ -255,9 +261,7 @@ def prepare(
     is_state = target.keeps is Keeps.STATE
     is_small = _is_small(opened, decoded, survey)
     aside = _rows_aside(target, opened.side.counts, columns)
-    rules_of = T.StructType([field for field in columns if field.name != POSITION])
-    check_rules(target.session, rules_of, target.rules, table=target.name)
-    return CutJob(
+    job = CutJob(
         target=target,
         frames=frames,
         context=context,
@@ -276,6 +280,8 @@ def prepare(
         is_small=is_small,
         cache=cache,
     )
+    check_rules(target.session, T.StructType([*job.row, *job.later]), target.rules, table=target.name)
+    return job
 
 
 def without_errors(changes: DataFrame) -> DataFrame:

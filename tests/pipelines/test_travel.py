@@ -20,9 +20,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from conf.errors import QueryFailed
 from conf.model import Table
+from pipelines.bronze_table import note_lost
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import CutRow, record
 from pipelines.places import Place, Places
+from pipelines.store import open_table
 from pipelines.travel import AsOf, as_of_moment, as_of_position, what_is_lost
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
@@ -349,6 +351,20 @@ def test_where_bronze_no_longer_reaches_back_the_cuts_alone_decide(tmp_path: Pat
 
     assert position(places, 5) == AsOf("market", 5, {"quotes": 1, "trades": 0}, notes=(TRADES_BEFORE,))
     assert as_of_moment(places, Snapshots(), FEED, at(30)).position == 6
+
+
+def test_where_bronze_lost_what_the_next_cut_took_that_cut_tells(tmp_path: Path):
+    places = Places(str(tmp_path))
+    land(places, "1 - mark none", "1 quotes snapshot whole", "1 trades snapshot whole", "1 quotes data whole")
+    apply(places, "quotes", QUOTES)
+    apply(places, "trades", TRADES)
+    opened = open_table(places.bronze("market"))
+    assert opened is not None
+    note_lost(opened, 4, 8)
+    land(places, "1 - mark none", start=9)
+
+    assert position(places, 5) == AsOf("market", 5, {"quotes": 1, "trades": 0}, notes=(TRADES_BEFORE,))
+    assert position(places, 9) == AsOf("market", 9, {"quotes": 2, "trades": 2})
 
 
 def test_a_cut_of_a_snapshot_does_not_tell_where_its_table_first_lacked_something(tmp_path: Path):
