@@ -165,9 +165,8 @@ def ask(session: SparkSession, query: str, limit: int, views: Views, *, unsafe: 
     """
     with _one_line(views):
         frame = _frame(session, query.strip().rstrip(";"), unsafe=unsafe)
-        found = (
-            _readable(frame).limit(limit + 1).toArrow()
-        )  # not collect: that turns timestamps into the machine's own zone
+        # not collect: that turns timestamps into the machine's own zone
+        found = _readable(frame).limit(limit + 1).toArrow()
         columns = [column.to_pylist() for column in found.slice(0, limit).columns]
         return Answer(tuple(frame.columns), list(zip(*columns, strict=True)), found.num_rows > limit)
 
