@@ -24,7 +24,6 @@ from pipelines.bronze_table import note_lost
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import CutRow, record
 from pipelines.places import Place, Places
-from pipelines.store import open_table
 from pipelines.travel import AsOf, as_of_moment, as_of_position, what_is_lost
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
@@ -358,11 +357,8 @@ def test_where_bronze_lost_what_the_next_cut_took_that_cut_tells(tmp_path: Path)
     land(places, "1 - mark none", "1 quotes snapshot whole", "1 trades snapshot whole", "1 quotes data whole")
     apply(places, "quotes", QUOTES)
     apply(places, "trades", TRADES)
-    opened = open_table(places.bronze("market"))
-    assert opened is not None
-    note_lost(opened, 4, 8)
+    note_lost(DeltaTable(places.bronze("market").url), 4, 8)
     land(places, "1 - mark none", start=9)
-
     assert position(places, 5) == AsOf("market", 5, {"quotes": 1, "trades": 0}, notes=(TRADES_BEFORE,))
     assert position(places, 9) == AsOf("market", 9, {"quotes": 2, "trades": 2})
 
