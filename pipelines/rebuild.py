@@ -209,8 +209,8 @@ class Rebuild:
                 advice = "what the table has of them would be lost to it. To begin anew without, remove it"
                 raise PositionGap(feed=self.feed.name, first=first, last=last, advice=advice)
 
-    def _check_passed_over(self) -> None:
-        """Refuse to lose versions of a history: those of updates that the table took, and could not take today."""
+    def _check_passed_over(self, goal: int) -> None:
+        """Refuse to lose versions of a history: those of updates up to a position that could not be taken today."""
         history = self._places.history(self.feed.name, self.table)
         if not self._keeps_history or open_table(history) is None:
             return
@@ -218,7 +218,7 @@ class Rebuild:
         before = {each.position for each in quarantined(self._places, feed, table) if each.resolution == PASSED_OVER}
         snapshots = [cut for cut in read_cuts(self._side, feed, table=table) if cut.replaced]
         for each in quarantined(self._side, feed, table):
-            if each.resolution != PASSED_OVER:
+            if each.resolution != PASSED_OVER or each.position > goal:
                 continue
             end = next(cut.last_position for cut in snapshots if cut.last_position > each.position)
             if not any(each.position <= position <= end for position in before):
@@ -263,7 +263,7 @@ class Rebuild:
             raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
-        self._check_passed_over()
+        self._check_passed_over(goal)
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached, begins)
         self._check_bronze()  # frames may have been dropped meanwhile
