@@ -81,7 +81,7 @@ class Resume:
 
     Args:
         epoch: Number of this connection, from 1.
-        source_positions: Per stream, the last landed ``source_position``; only what resumes by position uses it.
+        source_positions: Last ``source_position`` landed per stream, and had by each silver table (``silver/<table>``).
         told: Body of the last control frame that landed for the feed itself, not for a stream; likewise. None for none.
     """
 

@@ -62,7 +62,8 @@ def verify(
     Safe beside everything else. Half a million rows at a time are held in memory, at two to three kilobytes each; all
     of a table at once where `keys` name other columns than the source does, or rows moved from key to key.
 
-    Exit code 1 when a table differs or cannot be verified, 3 when the store or the source is unavailable.
+    Exit code 1 when a table differs, cannot be verified, is held, or is not built though frames of it have landed, 3
+    when the store or the source is unavailable.
     """
     from pipelines.verify import summed_up  # noqa: PLC0415 - --help must not load what jobs run on
 

@@ -59,7 +59,7 @@ def verify_against_source(
     if not connector.has_snapshots(feed.tables[table]):
         return unknown(table, "a table without snapshots cannot be compared with the source")
     if not silver.exists():
-        return unknown(table, None, verdict=Verdict.NOT_BUILT)
+        return unknown(table, "there is nothing to compare with the source", verdict=Verdict.NOT_BUILT)
     until, keys = clock() + patience, feed.tables[table].keys
     other = built_otherwise(places, connector, feed, table, keys)
     if other is not None:

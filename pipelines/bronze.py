@@ -65,16 +65,15 @@ def landing_at(place: Place, position: int) -> Landing | None:
     return None
 
 
-def last_source_positions(table: DeltaTable) -> dict[str, tuple[int, str]]:
-    """Return, per stream, the last landed ``source_position``, behind its frame's position.
+def last_source_positions(table: DeltaTable) -> dict[str, str]:
+    """Return, per stream, the last landed ``source_position``.
 
     Reads three small columns of the whole table.
     """
     columns = ("frame_seq", "stream", "source_position")
-    known: dict[str, tuple[int, str]] = {}
+    known: dict[str, str] = {}
     for batch in _in_order(table, columns, pc.is_valid(ds.field("source_position"))):
-        positions, streams, told = (batch[name].to_pylist() for name in columns)
-        known.update(zip(streams, zip(positions, told, strict=True), strict=True))
+        known.update(zip(batch["stream"].to_pylist(), batch["source_position"].to_pylist(), strict=True))
     return known
 
 

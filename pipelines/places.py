@@ -96,3 +96,47 @@ class Places:
     def _at(self, *parts: str) -> Place:
         root = self.warehouse if "://" in self.warehouse else str(Path(self.warehouse).absolute())
         return Place("/".join((root.rstrip("/"), *parts)), self.storage_options)
+
+
+@dataclass(frozen=True)
+class SidePlaces(Places):
+    """Where a rebuild of one table works: bronze is where it is, all that is written is in a folder of its own.
+
+    Args:
+        table: The table that is rebuilt.
+        token: Unlike any other rebuild's.
+    """
+
+    table: str = ""
+    token: str = ""
+
+    def root(self, feed: str) -> Place:
+        """Return where all rebuilds of the table work."""
+        return self._at("silver", feed, f"{self.table}__rebuild")
+
+    def silver(self, feed: str, table: str) -> Place:
+        """Return the place of the new table."""
+        return self._beside(feed, "table")
+
+    def history(self, feed: str, table: str) -> Place:
+        """Return the place of the new table's past rows."""
+        return self._beside(feed, "history")
+
+    def cuts(self, feed: str) -> Place:
+        """Return the place of the list of cuts that made the new table."""
+        return self._beside(feed, "cuts")
+
+    def quarantine(self, feed: str, table: str) -> Place:
+        """Return the place of what the new table could not take."""
+        return self._beside(feed, "quarantine")
+
+    def tombstones(self, feed: str, table: str) -> Place:
+        """Return the place of the new table's remembered deletes."""
+        return self._beside(feed, "tombstones")
+
+    def aside(self, feed: str, table: str) -> Place:
+        """Return the place of the rows that may not stand in the new table."""
+        return self._beside(feed, "aside")
+
+    def _beside(self, feed: str, part: str) -> Place:
+        return self._at("silver", feed, f"{self.table}__rebuild", self.token, part)

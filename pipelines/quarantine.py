@@ -137,12 +137,16 @@ class Quarantine:
         def resolution(known: Hold) -> str | None:
             if known.position > cut.last or known.position in cut.left_out:
                 return None
+            if known.holds and known.position <= cut.after:  # of an earlier cut, which tells what became of it
+                return None
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
                 return self._passed(known, cut.spans[0][0])
             return self._superseded if known.resolution == SKIPPED and cut.replaces else None
 
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
+        if any(position <= cut.after for position in self.holding):
+            self.catch_up(now=now)
 
     def catch_up(self, *, now: datetime) -> None:
         """Look, and note what an earlier builder or rebuild could not note before it died. Raises StoreUnavailable."""

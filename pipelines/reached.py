@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from connectors.base import Connector, Feed
 from pipelines.cuts import app_id, newest_note, position_in
 from pipelines.held import quarantined
 from pipelines.places import Place, Places
@@ -83,14 +82,13 @@ def farthest(places: Places, feed: str, tables: Mapping[str, Reached]) -> Reache
     return Reached(max(positions), max((each.epoch for each in tables.values()), default=0))
 
 
-def source_positions(connector: Connector, feed: Feed, tables: Mapping[str, Reached]) -> dict[str, tuple[int, str]]:
-    """Return, per stream, position and source position of the last frame that a table has."""
-    told: dict[str, tuple[int, str]] = {}
-    for table, found in tables.items():
-        stream = connector.stream(feed, table)
-        if found.source_position is not None:
-            told[stream] = max(told.get(stream, (-1, "")), (found.position, found.source_position))
-    return told
+def source_positions(tables: Mapping[str, Reached]) -> dict[str, str]:
+    """Return the source position of the last frame that each table has, by ``silver/`` and its name.
+
+    Not by stream: where bronze was lost, positions do not tell whether it or a table is further. The source's do.
+    """
+    known = {f"silver/{table}": found.source_position for table, found in tables.items()}
+    return {name: told for name, told in known.items() if told is not None}
 
 
 def moment(received: int | None) -> datetime | None:

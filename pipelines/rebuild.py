@@ -52,7 +52,7 @@ from pipelines.cuts import (
 )
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.leftovers import remove_tree
-from pipelines.places import Place, Places
+from pipelines.places import Place, Places, SidePlaces
 from pipelines.quarantine import as_rebuilt
 from pipelines.reached import is_of_another
 from pipelines.reached import reached as reached_by
@@ -66,52 +66,10 @@ _ATTEMPTS = 5
 _GONE = ("FileNotFoundException", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 """In what Spark says of a table that somebody has removed, or its files."""
 
+_ANOTHER = "another rebuild of it began meanwhile, which goes on"
+
 _OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
 """What holds a table for good whose columns or keys are not those of the source."""
-
-
-@dataclass(frozen=True)
-class SidePlaces(Places):
-    """Where a rebuild of one table works: bronze is where it is, all that is written is in a folder of its own.
-
-    Args:
-        table: The table that is rebuilt.
-        token: Unlike any other rebuild's.
-    """
-
-    table: str = ""
-    token: str = ""
-
-    def root(self, feed: str) -> Place:
-        """Return where all rebuilds of the table work."""
-        return self._at("silver", feed, f"{self.table}__rebuild")
-
-    def silver(self, feed: str, table: str) -> Place:
-        """Return the place of the new table."""
-        return self._beside(feed, "table")
-
-    def history(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's past rows."""
-        return self._beside(feed, "history")
-
-    def cuts(self, feed: str) -> Place:
-        """Return the place of the list of cuts that made the new table."""
-        return self._beside(feed, "cuts")
-
-    def quarantine(self, feed: str, table: str) -> Place:
-        """Return the place of what the new table could not take."""
-        return self._beside(feed, "quarantine")
-
-    def tombstones(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's remembered deletes."""
-        return self._beside(feed, "tombstones")
-
-    def aside(self, feed: str, table: str) -> Place:
-        """Return the place of the rows that may not stand in the new table."""
-        return self._beside(feed, "aside")
-
-    def _beside(self, feed: str, part: str) -> Place:
-        return self._at("silver", feed, f"{self.table}__rebuild", self.token, part)
 
 
 class Rebuilt(NamedTuple):
@@ -160,11 +118,9 @@ class Rebuild:
                     return self._attempt()
         except (ApplyError, StoreUnavailable) as error:
             lost = (f"{self.table}__rebuild/{self.token}", *_GONE)
-            if (
-                any(told in str(error) for told in lost)
-                and open_table(self._side.silver(self.feed.name, self.table)) is None
-            ):
-                raise Overtaken("another rebuild of it began meanwhile, which goes on", table=self.table) from error
+            is_gone = any(told in str(error) for told in lost)
+            if is_gone and open_table(self._side.silver(self.feed.name, self.table)) is None:
+                raise Overtaken(_ANOTHER, table=self.table) from error
             raise
         finally:
             self._tidy()
@@ -189,7 +145,7 @@ class Rebuild:
         self._check_lost()
         if begins_at(self._places, self.connector, self.feed, self.table) == floor:
             return
-        if not self.connector.has_snapshots(self.feed.tables[self.table]):
+        if not self._has_snapshots:
             raise PositionGap(feed=self.feed.name, first=0, last=floor - 1)
         history = self._places.history(self.feed.name, self.table)
         if floor and self._keeps_history and open_table(history) is not None:
@@ -201,7 +157,8 @@ class Rebuild:
 
     def _check_lost(self) -> None:
         """Refuse to build anew what silver has, and bronze has lost: of a table without snapshots, or a history."""
-        if not self._keeps_history and self.connector.has_snapshots(self.feed.tables[self.table]):
+        begins_anew = self._has_snapshots and not self._keeps_history
+        if begins_anew or self._stands_on_another():  # that one is made anew of what there is
             return
         cuts = standing(all_cuts(self._places, self.feed.name, [self.table]))
         for first, last in lost_from(self._bronze):
@@ -211,20 +168,18 @@ class Rebuild:
 
     def _check_passed_over(self, goal: int) -> None:
         """Refuse to lose versions of a history: those of updates up to a position that could not be taken today."""
-        history = self._places.history(self.feed.name, self.table)
-        if not self._keeps_history or open_table(history) is None:
-            return
         feed, table = self.feed.name, self.table
+        if not self._keeps_history or open_table(history := self._places.history(feed, table)) is None:
+            return
         before = {each.position for each in quarantined(self._places, feed, table) if each.resolution == PASSED_OVER}
         snapshots = [cut for cut in read_cuts(self._side, feed, table=table) if cut.replaced]
-        for each in quarantined(self._side, feed, table):
-            if each.resolution != PASSED_OVER or each.position > goal:
-                continue
+        found = quarantined(self._side, feed, table)
+        for each in (each for each in found if each.resolution == PASSED_OVER and each.position <= goal):
             end = next(cut.last_position for cut in snapshots if cut.last_position > each.position)
             if not any(each.position <= position <= end for position in before):
-                reason = f"position {each.position} cannot be applied as things are set ({each.reason})"
-                lacks = "its history would lack what came from there to the next snapshot"
-                raise ApplyError(f"{reason}: {lacks}. To begin it anew, remove {history}", table=table)
+                reason = f"position {each.position} cannot be applied as things are set ({each.reason}): its history"
+                lacks = f"would lack what came from there to the next snapshot. To begin it anew, remove {history}"
+                raise ApplyError(f"{reason} {lacks}", table=table)
 
     def _stands_on_another(self) -> bool:
         """Tell whether its position is one of another stream, or of another bronze, as far as it tells."""
@@ -241,6 +196,10 @@ class Rebuild:
     @property
     def _bronze(self) -> Place:
         return self._places.bronze(self.feed.name)
+
+    @property
+    def _has_snapshots(self) -> bool:
+        return self.connector.has_snapshots(self.feed.tables[self.table])
 
     @property
     def _keeps_history(self) -> bool:
@@ -297,7 +256,10 @@ class Rebuild:
             TableMoved: A build wrote it at the same moment.
         """
         new, old = (place_beside(places, self.feed.name, self.table, part) for places in (self._side, self._places))
-        built = beside(self._side, self.feed.name, self.table, part).counts
+        found = beside(self._side, self.feed.name, self.table, part)
+        if found.is_gone:
+            raise Overtaken(_ANOTHER, table=self.table)
+        built = found.counts
         if built is None and open_table(old) is None:
             return None
         rows = self._rows_at(old).limit(0) if built is None else self._rows_at(new, built.version())
@@ -325,8 +287,7 @@ class Rebuild:
             except (SchemaDrift, RebuildNeeded):
                 found = holds(self._side, self.feed.name, self.table)
                 begins = min((each.position for each in found if each.error_class in _OUTGROWN), default=0)
-                snapshots = self.connector.has_snapshots(self.feed.tables[self.table])
-                if not self._keeps_history or not snapshots or begins - 1 <= (0 if past is None else past):
+                if not self._keeps_history or not self._has_snapshots or begins - 1 <= (0 if past is None else past):
                     raise
                 past = begins - 1
                 self._tidy()

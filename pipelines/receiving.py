@@ -59,7 +59,7 @@ async def receive(
     writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
     landed = Resume(writer.epoch)
     if connector.continuity == "resume":
-        landed = await asyncio.to_thread(writer.resume, source_positions(connector, feed, tables))
+        landed = await asyncio.to_thread(writer.resume, source_positions(tables))
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         if writer.lost is not None:

@@ -29,11 +29,12 @@ from connectors.base import Connector, Feed, Keeps
 from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from pipelines.beginnings import begins_at, history_begins_at
 from pipelines.beside import beside, beside_opened
+from pipelines.bronze import CARRYING, last_position, read_stream
 from pipelines.compare import Comparison, as_held, compare
 from pipelines.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.expected import BronzeFold, Expected, LandedTable, fold_bronze
 from pipelines.expected_history import HistoryFold, fold_history
-from pipelines.held import PASSED_OVER, quarantined
+from pipelines.held import PASSED_OVER, HoldState, quarantined
 from pipelines.kept_aside import failing_rows
 from pipelines.places import Places, history_of
 from pipelines.silver_rows import SilverRows
@@ -85,7 +86,9 @@ class TableVerification(_Report):
     table: str
     verdict: Verdict
     reason: str | None
-    """Null unless ``verdict`` is ``unknown``, ``different`` for more than ``differences`` show, or of a part only."""
+    """Null unless ``verdict`` is ``unknown``, ``different`` for more than ``differences`` show, or of a part only; and
+    where the table is held, or not built though frames of it have landed.
+    """
     position: int | None
     """Position the table had reached: what was expected is bronze up to and including it."""
     delta_version: int | None
@@ -112,7 +115,7 @@ class Verification(_Report):
     feed: str
     against: Literal["bronze", "source"]
     equal: bool
-    """No table is ``different`` or ``unknown``."""
+    """No table is ``different``, ``unknown``, held, or ``not_built`` though frames of it have landed."""
     tables: tuple[TableVerification, ...]
 
 
@@ -132,7 +135,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     """
     silver = read_silver(places, feed.name, table)
     if silver is None:
-        return _not_built(places, feed.name, table)
+        return _not_built(places, connector, feed, table)
     landed, since = _landed(places, connector, feed, table, silver.position), begins_at(places, connector, feed, table)
     if beside(places, feed.name, table, "aside", at=silver.rows.version).is_gone:
         why = f"the rows that it keeps aside are gone: run `silverfold rebuild {feed.name} {table}`"
@@ -315,16 +318,31 @@ def summed_up(
     places: Places, feed: str, against: Literal["bronze", "source"], tables: Sequence[TableVerification], at: datetime
 ) -> Verification:
     """Return the verdict on a feed."""
-    equal = all(table.verdict in (Verdict.EQUAL, Verdict.NOT_BUILT) for table in tables)
-    return Verification(
-        at=at, warehouse=places.warehouse, feed=feed, against=against, equal=equal, tables=tuple(tables)
-    )
+    holding = [_holding(places, feed, each) for each in tables]
+    told = [
+        each if held is None else each.model_copy(update={"reason": each.reason or held})
+        for each, held in zip(tables, holding, strict=True)
+    ]
+    fine = [each.verdict is Verdict.EQUAL or (each.verdict is Verdict.NOT_BUILT and not each.reason) for each in told]
+    equal = all(fine) and not any(holding)
+    return Verification(at=at, warehouse=places.warehouse, feed=feed, against=against, equal=equal, tables=tuple(told))
 
 
-def _not_built(places: Places, feed: str, table: str) -> TableVerification:
-    cut = last_cuts(places, feed).get(table)
+def _holding(places: Places, feed: str, found: TableVerification) -> str | None:
+    """Return what holds a table, if anything does: it is compared as it stands."""
+    for each in quarantined(places, feed, found.table):
+        if each.state(-1 if found.position is None else found.position) is HoldState.HOLDING:
+            return f"it is held at position {each.position}: {each.error_class}"
+    return None
+
+
+def _not_built(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
+    cut = last_cuts(places, feed.name).get(table)
     if cut is None:
-        return unknown(table, None, verdict=Verdict.NOT_BUILT)
+        stream, bronze = connector.stream(feed, table), places.bronze(feed.name)
+        frames = read_stream(bronze, stream, first=0, last=last_position(bronze, feed.name))
+        landed = any(kind in CARRYING for batch in frames for kind in batch["kind"].to_pylist())
+        return unknown(table, "frames of it have landed" if landed else None, verdict=Verdict.NOT_BUILT)
     gone = f"the table is gone: it had reached position {cut.last_position}"
     return unknown(table, gone, verdict=Verdict.DIFFERENT)
 

@@ -69,17 +69,15 @@ class BronzeWriter:
             self._write(SCHEMA.empty_table(), silver.position)
             self.last = silver.position
 
-    def resume(self, silver: Mapping[str, tuple[int, str]] = MappingProxyType({})) -> Resume:
+    def resume(self, silver: Mapping[str, str] = MappingProxyType({})) -> Resume:
         """Return what had landed before. Reads small columns of all files, and the bodies of control frames.
 
         Args:
-            silver: Per stream, position and source position of the last frame that a table has, which may be lost here.
+            silver: What silver's tables have (`pipelines.reached.source_positions`), which may be lost here.
         """
         from pipelines.bronze import last_source_positions, last_told  # noqa: PLC0415 - pandas; few receivers need it
 
-        known = last_source_positions(self._table)
-        known |= {stream: frame for stream, frame in silver.items() if frame > known.get(stream, (-1, ""))}
-        return Resume(self.epoch, {stream: told for stream, (_, told) in known.items()}, last_told(self._place))
+        return Resume(self.epoch, {**silver, **last_source_positions(self._table)}, last_told(self._place))
 
     def refresh(self) -> None:
         """Read the log anew before the next commit: after a compaction, older log files will be dropped."""

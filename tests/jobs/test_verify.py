@@ -16,6 +16,7 @@ import pytest
 from connectors.registry import CONNECTORS
 from jobs import cli
 from jobs.verify import show
+from pipelines.held import Hold, hold
 from pipelines.places import Places
 from pipelines.verify import Difference, DifferingRange, TableVerification, Verdict, Verification
 from tests.support.landed_history import LandedHistory
@@ -69,6 +70,26 @@ def test_equal_tables_end_with_0(conf: Path, capsys: pytest.CaptureFixture[str])
         ("quotes", "equal"),
         ("trades", "not_built"),
     ]
+
+
+def test_a_table_that_is_held_or_has_landed_and_is_not_built_ends_with_1(
+    conf: Path, capsys: pytest.CaptureFixture[str]
+):
+    places, found_at = Places(str(conf / "lake")), datetime(2024, 5, 1, tzinfo=UTC)
+    bad = Hold(position=9, update_position=9, error_class="UNDECODABLE_FRAME", reason="no", found_at=found_at)
+    hold(places, "market", "quotes", bad)
+    assert exits(conf, "--json", "--table", "quotes") == 1
+    (quotes,) = told(capsys)["tables"]
+    assert (quotes["verdict"], quotes["reason"]) == ("equal", "it is held at position 9: UNDECODABLE_FRAME")
+
+    assert exits(conf, "--table", "trades") == 0
+    history = LandedHistory({"trades": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("trades", {1: {"Qty": 5}})
+    history.land(places.bronze("market"), "market")
+    capsys.readouterr()
+    assert exits(conf, "--table", "trades") == 1
+    assert "trades: not_built: frames of it have landed" in capsys.readouterr().out
 
 
 def test_a_difference_ends_with_1_and_is_named(conf: Path, capsys: pytest.CaptureFixture[str]):

@@ -98,6 +98,8 @@ def test_source_positions_are_read_back_per_stream(place):
     first = writer(place)
     first.append(rows(0, 3))
     assert first.resume().source_positions == {"quotes": "s2"}
+    silver = {"silver/quotes": "s7"}  # which of both is further, the source's own order tells
+    assert first.resume(silver).source_positions == {"quotes": "s2", "silver/quotes": "s7"}
 
 
 def test_another_table_at_the_place_is_a_named_mistake(place):

@@ -298,3 +298,6 @@ def test_a_second_loss_does_not_hide_that_a_table_stands_on_another_bronze(spark
     feed.land(message("more"))
 
     assert feed.build(spark)["said"].error_class == "REPLACED_BRONZE"
+    assert Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "said", "a").run().updates > 0
+    assert feed.build(spark) == {}
+    assert sorted(row["payload"] for row in feed.rows("said")) == ["more", "one", "other"]

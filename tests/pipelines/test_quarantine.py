@@ -195,6 +195,18 @@ def test_which_frames_a_cut_left_out_is_told_by_its_commit_whoever_died_before_n
     assert resolutions(places) == [resolution]
 
 
+def test_of_a_frame_that_another_builder_passed_its_commit_tells_not_the_next_cut(places: Places):
+    skip(places, "market", "quotes", BAD_FRAME, now=NOON)
+    undo_skip(places, "market", "quotes", quarantined(places, "market", "quotes")[0], now=LATER)
+    quarantine = opened(places)
+    applied(places, frames={"17": SKIPPED})  # by one that died before it noted it
+
+    later = replace(THROUGH_IT, after=20, last=22, spans=((21, 22),), begins=(21,), ends=(22,))
+    quarantine.passed(later, now=LATER + (LATER - NOON))
+
+    assert resolutions(places) == [SKIPPED]
+
+
 @pytest.mark.parametrize(
     ("before", "told", "resolution"),
     [

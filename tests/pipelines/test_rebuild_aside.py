@@ -14,8 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pipelines.rebuild
+from conf.errors import Overtaken
 from conf.load import load_settings
 from connectors.base import Feed
+from pipelines.leftovers import remove_tree
 from pipelines.rebuild import Rebuild
 from pipelines.verify import Verdict, verify_table
 from pipelines.views import register_views
@@ -64,6 +66,24 @@ class Warehouse(Told):
 def split(rows: Mapping[int, tuple[str, int]], low: int, high: int) -> list[dict[int, tuple[str, int]]]:
     """Return the rows that meet a rule, and the others."""
     return [{k: row for k, row in rows.items() if (low <= row[1] <= high) is meets} for meets in (True, False)]
+
+
+def test_a_rebuild_whose_rows_aside_another_one_took_away_changes_nothing(spark: SparkSession, warehouse: Path):
+    told = Warehouse(spark, warehouse)
+    before = told.both()
+    note = Rebuild._note
+
+    def taking_away(self: Rebuild, *given: Any) -> Any:
+        remove_tree(self._side.aside(FEED, STREAM))
+        return note(self, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rebuild, "_note", taking_away)
+        with pytest.raises(Overtaken, match="another rebuild of it began meanwhile"):
+            told.rebuild(OLD)
+
+    assert before[1]
+    assert told.both() == before
 
 
 @pytest.mark.nightly

@@ -307,7 +307,7 @@ def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(pl
     first = [(frame.frame_seq, frame.epoch) for frame in landed(places)]
     run(places, script, settings=ours, continuity="resume")  # nothing of the stream has landed since
 
-    assert told == [{"quotes": "77"}, {"quotes": "77"}]
+    assert told == [{"silver/quotes": "77"}, {"silver/quotes": "77"}]
     lost = {"mark": "frames lost", "level": "warning", "first": 0, "last": 9}
     assert marks(places, "frames lost") == [lost, lost]
     assert first == [(10, 4), (11, 4), (12, 5), (13, 5)]
