@@ -160,10 +160,14 @@ class Rebuild:
         begins_anew = self._has_snapshots and not self._keeps_history
         if begins_anew or self._stands_on_another():  # that one is made anew of what there is
             return
+        places, feed = self._places, self.feed.name
+        would_lose = places.history(feed, self.table) if self._has_snapshots else places.silver(feed, self.table)
+        if open_table(would_lose) is None:
+            return
         cuts = standing(all_cuts(self._places, self.feed.name, [self.table]))
         for first, last in lost_from(self._bronze):
             if any(cut.first_position <= last and first <= cut.last_position for cut in cuts):
-                advice = "what the table has of them would be lost to it. To begin anew without, remove it"
+                advice = f"what there is of them would be lost. To begin anew without, remove {would_lose}"
                 raise PositionGap(feed=self.feed.name, first=first, last=last, advice=advice)
 
     def _check_passed_over(self, goal: int) -> None:
