@@ -1,14 +1,18 @@
-"""Removes a whole tree of files from any store: what a rebuild made for itself alone."""
+"""Removes whole trees of files from any store: what a rebuild made for itself alone."""
 
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from pipelines.places import Place
 from pipelines.store import naming_the_store
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def remove_tree(place: Place) -> None:
@@ -19,13 +23,39 @@ def remove_tree(place: Place) -> None:
     """
     with naming_the_store(place):
         if place.local is None:
-            _remove_objects(place)
+            store = _store(place)
+            for found in _found(store):
+                if found.type == fs.FileType.File:
+                    store.delete_file(found.path)
         elif place.local.exists():
             shutil.rmtree(place.local)
 
 
-def _remove_objects(place: Place) -> None:
-    store = fs.PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
-    for found in store.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True)):
-        if found.type == fs.FileType.File:
-            store.delete_file(found.path)
+def remove_unused(place: Place, *, since: datetime) -> None:
+    """Remove each folder below a place in which nothing was written since then, and the place if it is empty.
+
+    Raises:
+        StoreUnavailable: The store does not answer, or does not allow it.
+    """
+    newest: dict[str, datetime] = {}
+    with naming_the_store(place):
+        for found in _found(_store(place)):
+            name = found.path.split("/")[0]
+            newest[name] = max(newest.get(name, _NEVER), found.mtime or _NEVER)
+    for name, written in newest.items():
+        if written < since:
+            remove_tree(Place(f"{place.url}/{name}", place.storage_options))
+    if place.local is not None:
+        with suppress(OSError):  # it is not there, or not empty
+            place.local.rmdir()
+
+
+def _store(place: Place) -> fs.FileSystem:
+    if place.local is not None:
+        return fs.SubTreeFileSystem(str(place.local), fs.LocalFileSystem())
+    return fs.PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
+
+
+def _found(store: fs.FileSystem) -> list[fs.FileInfo]:
+    found: list[fs.FileInfo] = store.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
+    return found

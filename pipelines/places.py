@@ -110,9 +110,13 @@ class SidePlaces(Places):
     table: str = ""
     token: str = ""
 
-    def root(self, feed: str) -> Place:
+    def all_rebuilds(self, feed: str) -> Place:
         """Return where all rebuilds of the table work."""
         return self._at("silver", feed, f"{self.table}__rebuild")
+
+    def own(self, feed: str) -> Place:
+        """Return where this rebuild works."""
+        return self._at("silver", feed, f"{self.table}__rebuild", self.token)
 
     def silver(self, feed: str, table: str) -> Place:
         """Return the place of the new table."""

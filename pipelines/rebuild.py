@@ -15,8 +15,8 @@ counts, and the build that follows takes it back.
 Of a history, what bronze no longer tells cannot be made anew: where frames were dropped, a table whose history is there
 is not rebuilt. Without it (removed by hand) history begins anew with the first whole snapshot that is left.
 
-A rebuild that dies leaves the old table as it was; the next one removes the files it left. Two at once do not share a
-place; the second takes the first one's files away, and the first fails.
+A rebuild that dies leaves the old table as it was; a later one removes the files it left, once they are a day old. Two
+at once do not share a place, and one swaps after the other.
 """
 
 from __future__ import annotations
@@ -24,14 +24,21 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
+from conf.errors import (
+    ApplyError,
+    Overtaken,
+    PositionGap,
+    RebuildNeeded,
+    SchemaDrift,
+    StoreUnavailable,
+)
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
@@ -51,7 +58,7 @@ from pipelines.cuts import (
     standing,
 )
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
-from pipelines.leftovers import remove_tree
+from pipelines.leftovers import remove_tree, remove_unused
 from pipelines.places import Place, Places, SidePlaces
 from pipelines.quarantine import as_rebuilt
 from pipelines.reached import is_of_another
@@ -59,14 +66,13 @@ from pipelines.reached import reached as reached_by
 from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
+from transforms.faults import named_errors
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
 
-_GONE = ("FileNotFoundException", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
-"""In what Spark says of a table that somebody has removed, or its files."""
-
-_ANOTHER = "another rebuild of it began meanwhile, which goes on"
+_UNUSED = timedelta(days=1)
+"""After so long in which it wrote nothing, a rebuild is dead."""
 
 _OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
 """What holds a table for good whose columns or keys are not those of the source."""
@@ -111,19 +117,12 @@ class Rebuild:
             StoreUnavailable: Try again.
         """
         self._check_bronze()
-        self._tidy()
         try:
             for _ in range(_ATTEMPTS):
                 with suppress(TableMoved):
                     return self._attempt()
-        except (ApplyError, StoreUnavailable) as error:
-            lost = (f"{self.table}__rebuild/{self.token}", *_GONE)
-            is_gone = any(told in str(error) for told in lost)
-            if is_gone and open_table(self._side.silver(self.feed.name, self.table)) is None:
-                raise Overtaken(_ANOTHER, table=self.table) from error
-            raise
         finally:
-            self._tidy()
+            self._leave()
             if "_session" in self.__dict__:
                 close_session(self._session)
         raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile; try again", table=self.table)
@@ -136,8 +135,14 @@ class Rebuild:
     def _side(self) -> SidePlaces:
         return SidePlaces(self.settings.warehouse, self.settings.storage(), table=self.table, token=self.token)
 
-    def _tidy(self) -> None:
-        remove_tree(self._side.root(self.feed.name))
+    def _leave(self) -> None:
+        """Remove what was built, and what rebuilds have left that died. What cannot be removed now is, another time."""
+        with suppress(StoreUnavailable):
+            self._begin_again()
+            remove_unused(self._side.all_rebuilds(self.feed.name), since=datetime.now(UTC) - _UNUSED)
+
+    def _begin_again(self) -> None:
+        remove_tree(self._side.own(self.feed.name))
 
     def _check_bronze(self) -> None:
         """Refuse to build from a part what needs the whole: a table without snapshots, and a history that is there."""
@@ -158,14 +163,15 @@ class Rebuild:
     def _check_lost(self) -> None:
         """Refuse to build anew what silver has, and bronze has lost: of a table without snapshots, or a history."""
         begins_anew = self._has_snapshots and not self._keeps_history
-        if begins_anew or self._stands_on_another():  # that one is made anew of what there is
+        lost = [] if begins_anew else lost_from(self._bronze)
+        if not lost or self._stands_on_another():  # that one is made anew of what there is
             return
         places, feed = self._places, self.feed.name
         would_lose = places.history(feed, self.table) if self._has_snapshots else places.silver(feed, self.table)
         if open_table(would_lose) is None:
             return
         cuts = standing(all_cuts(self._places, self.feed.name, [self.table]))
-        for first, last in lost_from(self._bronze):
+        for first, last in lost:
             if any(cut.first_position <= last and first <= cut.last_position for cut in cuts):
                 advice = f"what there is of them would be lost. To begin anew without, remove {would_lose}"
                 raise PositionGap(feed=self.feed.name, first=first, last=last, advice=advice)
@@ -216,7 +222,7 @@ class Rebuild:
         if goal < self._floor() or self._stands_on_another():  # what led there was dropped, or lost, or is not its own
             goal = -1
         if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:
-            self._tidy()  # while there was no table yet, it was built further than builds have come since
+            self._begin_again()  # while there was no table yet, it was built further than builds have come since
         further = goal < 0 or self._is_outgrown()
         reached, begins = self._built(before=None if further else goal + 1, least=max(goal, 0))
         if reached < 0 <= goal and self._floor():
@@ -230,10 +236,10 @@ class Rebuild:
         _copy_skips(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached, begins)
         self._check_bronze()  # frames may have been dropped meanwhile
+        known = quarantined(self._side, self.feed.name, self.table)
         version = self._swap_in(note, live)
-        for each in quarantined(self._side, self.feed.name, self.table):
-            if each.resolution == PASSED_OVER:
-                pass_over(self._places, self.feed.name, self.table, each)
+        for each in (each for each in known if each.resolution == PASSED_OVER):
+            pass_over(self._places, self.feed.name, self.table, each)
         resolve(self._places, self.feed.name, self.table, as_rebuilt(note), now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates, begins)
@@ -262,7 +268,7 @@ class Rebuild:
         new, old = (place_beside(places, self.feed.name, self.table, part) for places in (self._side, self._places))
         found = beside(self._side, self.feed.name, self.table, part)
         if found.is_gone:
-            raise Overtaken(_ANOTHER, table=self.table)
+            raise StoreUnavailable(f"{new}: somebody has removed it")
         built = found.counts
         if built is None and open_table(old) is None:
             return None
@@ -294,7 +300,7 @@ class Rebuild:
                 if not self._keeps_history or not self._has_snapshots or begins - 1 <= (0 if past is None else past):
                     raise
                 past = begins - 1
-                self._tidy()
+                self._begin_again()
 
     def _build(self, *, before: int | None, past: int | None, least: int) -> int:
         """Build the new table as far as it goes; return the position it has reached.
@@ -332,7 +338,8 @@ class Rebuild:
 
     def _rows_at(self, place: Place, version: int | None = None) -> DataFrame:
         reader = self._session.read.format("delta")
-        return (reader if version is None else reader.option("versionAsOf", version)).load(place.url)
+        with named_errors(self.table):
+            return (reader if version is None else reader.option("versionAsOf", version)).load(place.url)
 
     def _note(self, reached: int, begins: int | None) -> CommitNote:
         newest = newest_note(open_table(self._side.silver(self.feed.name, self.table)))

@@ -76,7 +76,7 @@ def replace_beside(rows: DataFrame, place: Place, metadata: str, *, table: str) 
     before = version_of(place)
     with named_errors(table):
         overwrite(rows, place.url, metadata=metadata)
-    if version_of(place) == before:  # no rows have replaced no rows: Delta had nothing to commit
+    if before >= 0 and version_of(place) == before:  # no rows have replaced no rows: Delta had nothing to commit
         return before
     _, version = _committed(place, metadata, table=table)
     return version
@@ -101,10 +101,11 @@ def _committed(place: Place, metadata: str, *, table: str) -> tuple[DeltaTable, 
     """Return the table as it is, and the version that our commit with some ``userMetadata`` made, the newest one.
 
     Raises:
-        Overtaken: It is not among the recent ones: another process was first.
+        Overtaken: It is not among the recent ones, or the table is gone: another process was there.
     """
     newest = open_table(place)
-    assert newest is not None, "it was written"
+    if newest is None:
+        raise Overtaken(f"another process removed {place} meanwhile", table=table)
     with naming_the_store(place):
         commits = newest.history(_RECENT_COMMITS)
     found = next((int(each["version"]) for each in commits if each.get("userMetadata") == metadata), None)

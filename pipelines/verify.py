@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from conf.errors import PositionGap, ProtocolError, WireError
@@ -29,7 +30,7 @@ from connectors.base import Connector, Feed, Keeps
 from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from pipelines.beginnings import begins_at, history_begins_at
 from pipelines.beside import beside, beside_opened
-from pipelines.bronze import CARRYING, last_position, read_stream
+from pipelines.bronze import CARRYING, read_small_columns
 from pipelines.compare import Comparison, as_held, compare
 from pipelines.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.expected import BronzeFold, Expected, LandedTable, fold_bronze
@@ -339,9 +340,10 @@ def _holding(places: Places, feed: str, found: TableVerification) -> str | None:
 def _not_built(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
     cut = last_cuts(places, feed.name).get(table)
     if cut is None:
-        stream, bronze = connector.stream(feed, table), places.bronze(feed.name)
-        frames = read_stream(bronze, stream, first=0, last=last_position(bronze, feed.name))
-        landed = any(kind in CARRYING for batch in frames for kind in batch["kind"].to_pylist())
+        stream = connector.stream(feed, table)
+        found = read_small_columns(places.bronze(feed.name), after=-1)
+        kinds = (batch.filter(pc.field("stream") == stream)["kind"] for batch in found)
+        landed = any(kind in CARRYING for each in kinds for kind in each.unique().to_pylist())
         return unknown(table, "frames of it have landed" if landed else None, verdict=Verdict.NOT_BUILT)
     gone = f"the table is gone: it had reached position {cut.last_position}"
     return unknown(table, gone, verdict=Verdict.DIFFERENT)

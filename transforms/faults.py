@@ -28,9 +28,12 @@ _OVERTAKEN = (
 )
 """How what Delta says begins, or is called, when another commit came first."""
 
-
-_OF_WORKERS = re.compile(r"(?:ModuleNotFoundError|ImportError): .*|Cannot run program \"[^\"]*\"")
-"""What a worker says that cannot begin: no module of ours, or no Python. No value of a row stands there."""
+_OF_WORKERS = re.compile(
+    r"ModuleNotFoundError: No module named '[\w.]+'"
+    r"|ImportError: cannot import name '\w+' from '[\w.]+'"
+    r"|Cannot run program \"[^\"]*\""
+)
+"""What a worker says that cannot begin: no module of ours, or no Python."""
 
 
 @contextmanager

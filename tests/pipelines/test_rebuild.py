@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import pipelines.rebuild
 import pipelines.swap
-from conf.errors import ApplyError, Overtaken, PositionGap
-from conf.load import load_settings
-from connectors.base import Feed
+from conf.errors import ApplyError, PositionGap
 from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions
 from pipelines.beside import Part
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
@@ -153,14 +152,23 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
     for owner, name, after in steps:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(owner, name, dying(getattr(owner, name), after))
-            patch.setattr(Rebuild, "_tidy", lambda self: None)
+            patch.setattr(Rebuild, "_leave", lambda self: None)
             with pytest.raises(Died):
                 market.rebuild(token=name)
         shown.append(market.verdict())
     left_over = market.left_over()
+    market.rebuild()
+    day_old = time.time() - timedelta(days=1, seconds=1).total_seconds()
+    for path in (market.warehouse / "silver" / FEED / "quotes__rebuild").rglob("*"):
+        os.utime(path, (day_old, day_old))
+    running = market.warehouse / "silver" / FEED / "quotes__rebuild" / "begun"
+    running.mkdir()
 
     market.rebuild()
 
+    assert [folder.name for folder in running.parent.iterdir()] == ["begun"]
+    running.rmdir()
+    market.rebuild()
     assert shown == [(Verdict.DIFFERENT, 9), (Verdict.DIFFERENT, 9), (Verdict.EQUAL, 9)]
     assert left_over == ["quotes__rebuild"]
     assert (market.verdict(), market.left_over()) == ((Verdict.EQUAL, 9), [])
@@ -298,14 +306,3 @@ def test_a_table_may_be_empty_before_and_after(
         (Verdict.EQUAL, last),
     )
     assert sorted(market.built.rows("quotes")) == list(after)
-
-
-def test_a_rebuild_whose_files_another_one_has_removed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lose(self: Rebuild) -> Rebuilt:
-        raise ApplyError("Spark: Caused by: java.io.FileNotFoundException: …/_delta_log/0.json", table=self.table)
-
-    monkeypatch.setattr(Rebuild, "_attempt", lose)
-    settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(tmp_path)})
-    feed = Feed(FEED, "deephaven", "unused", DeephavenOptions(), {"quotes": table()})
-    with pytest.raises(Overtaken, match="another rebuild of it began meanwhile"):
-        Rebuild(cast(Any, None), settings, CONNECTOR, feed, "quotes", "a").run()

@@ -7,6 +7,8 @@ each: one is left alone, one updated, one deleted, one written anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pipelines.rebuild
-from conf.errors import Overtaken
+from conf.errors import SilverfoldError, StoreUnavailable
 from conf.load import load_settings
 from connectors.base import Feed
 from pipelines.leftovers import remove_tree
 from pipelines.rebuild import Rebuild
+from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from pipelines.views import register_views
+from tests.support.commits import Commits, Interrupted, counting
 from tests.support.deaths import Died, dying
+from tests.support.kept import rows_of
 from tests.support.telling import Told, change
 from tests.support.told import FEED, STREAM, ToldConnector, ToldOptions, ToldTable
 
 OLD = {"expect": {"old": {"condition": "b < 100", "action": "quarantine"}}}
+HISTORY = {"stored_as_scd_type": 2}
 NEW = {"expect": {"new": {"condition": "b BETWEEN 50 AND 250", "action": "quarantine"}}}
 ROWS = {k: ("x", b) for k, b in enumerate(b for b in (10, 200, 60, 300) for _ in range(4))}
 
@@ -33,19 +39,27 @@ ROWS = {k: ("x", b) for k, b in enumerate(b for b in (10, 200, 60, 300) for _ in
 class Warehouse(Told):
     """A table that has taken a snapshot by the old rule."""
 
-    def __init__(self, spark: SparkSession, warehouse: Path) -> None:
+    def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
         super().__init__(spark, warehouse, ToldConnector())
         self.history.begin_snapshot()
         self.history.snapshot_rows([change("snapshot", k, a=a, b=b) for k, (a, b) in ROWS.items()])
         self.history.end_snapshot()
-        assert self.build(**OLD) == {}
+        assert self.build(**(settings or OLD)) == {}
 
     def feed(self, settings: Mapping[str, Any]) -> Feed:
         return Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: ToldTable(source="T", **settings)})
 
-    def rebuild(self, settings: Mapping[str, Any], token: str = "a") -> None:
+    def rebuilding(self, settings: Mapping[str, Any], token: str = "a") -> Rebuild:
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
-        Rebuild(self.spark, local, self.connector, self.feed(settings), STREAM, token).run()
+        return Rebuild(self.spark, local, self.connector, self.feed(settings), STREAM, token)
+
+    def rebuild(self, settings: Mapping[str, Any], token: str = "a") -> None:
+        self.rebuilding(settings, token).run()
+
+    def versions(self) -> list[tuple[Any, ...]]:
+        """Return what its history has."""
+        place = self.places.history(FEED, STREAM)
+        return rows_of(place, ("k", "a", "b", "__START_AT", "__END_AT")) if open_table(place) else []
 
     def both(self) -> tuple[dict[int, tuple[str, int]], dict[int, tuple[str, int]]]:
         """Return the rows of the table, and those aside."""
@@ -68,7 +82,7 @@ def split(rows: Mapping[int, tuple[str, int]], low: int, high: int) -> list[dict
     return [{k: row for k, row in rows.items() if (low <= row[1] <= high) is meets} for meets in (True, False)]
 
 
-def test_a_rebuild_whose_rows_aside_another_one_took_away_changes_nothing(spark: SparkSession, warehouse: Path):
+def test_a_rebuild_whose_rows_aside_somebody_removes_changes_nothing(spark: SparkSession, warehouse: Path):
     told = Warehouse(spark, warehouse)
     before = told.both()
     note = Rebuild._note
@@ -79,11 +93,55 @@ def test_a_rebuild_whose_rows_aside_another_one_took_away_changes_nothing(spark:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Rebuild, "_note", taking_away)
-        with pytest.raises(Overtaken, match="another rebuild of it began meanwhile"):
+        with pytest.raises(StoreUnavailable, match="somebody has removed it"):
             told.rebuild(OLD)
 
     assert before[1]
     assert told.both() == before
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("settings", [OLD, HISTORY], ids=["aside", "history"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_rebuild_begun_at_any_commit_of_another_one_leaves_both_right(
+    spark: SparkSession, warehouse: Path, settings: Mapping[str, Any], after: bool
+):
+    told = Warehouse(spark, warehouse, **settings)
+    told.history.update([change("update", 0, b=11), change("update", 3, a="w")])
+    assert told.build(**settings) == {}
+    before = told.both(), told.versions()
+    at, commits = 0, Commits(-1, after=True)
+
+    while at <= commits.made:
+        other = partial(told.rebuild, settings, f"other {at}")
+        with counting(Interrupted(at, other, after=after)) as commits:
+            told.rebuild(settings, f"first {at}")
+        assert (told.both(), told.versions(), told.verdict(settings)) == (*before, Verdict.EQUAL)
+        at += 1
+
+    assert at > 5, "a rebuild has at least three commits of what it builds, and as many that swap"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("settings", [OLD, HISTORY], ids=["aside", "history"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_rebuild_whose_files_are_removed_at_any_commit_fails_or_makes_all(
+    spark: SparkSession, warehouse: Path, settings: Mapping[str, Any], after: bool
+):
+    told = Warehouse(spark, warehouse, **settings)
+    told.history.update([change("update", 0, b=11), change("update", 3, a="w")])
+    assert told.build(**settings) == {}
+    before = told.both(), told.versions()
+    at, commits = 0, Commits(-1, after=True)
+
+    while at <= commits.made:
+        first = told.rebuilding(settings, str(at))
+        with counting(Interrupted(at, first._begin_again, after=after)) as commits, suppress(SilverfoldError):
+            first.run()
+        assert (told.both(), told.versions(), told.verdict(settings)) == (*before, Verdict.EQUAL)
+        at += 1
+
+    assert at > 5, "a rebuild has at least three commits of what it builds, and as many that swap"
 
 
 @pytest.mark.nightly

@@ -44,7 +44,7 @@ def rebuild_dying_after(kept: Kept, writes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("replace_beside", "swap_in"):
             patch.setattr(pipelines.rebuild, name, counted(getattr(pipelines.rebuild, name)))
-        patch.setattr(Rebuild, "_tidy", lambda self: None)
+        patch.setattr(Rebuild, "_leave", lambda self: None)
         with pytest.raises(Died):
             kept.rebuild(token=f"dies after {writes}")
 

@@ -86,6 +86,33 @@ class Commits:
         return call
 
 
+class Interrupted(Commits):
+    """Counts commits; at one of them something else happens first, or right behind it.
+
+    Args:
+        other: What happens, once.
+    """
+
+    def __init__(self, at: int, other: Callable[[], object], *, after: bool) -> None:
+        super().__init__(at, after=after)
+        self._other = other
+
+    def begun(self, commit: Callable[..., Any], begin: Callable[..., None]) -> Callable[..., Any]:
+        """Return the commit; what it would begin to write is written."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                is_it, self.made = self.made == self._last, self.made + 1
+            if is_it and not self._after:
+                self._other()
+            found = commit(*args, **kwargs)
+            if is_it and self._after:
+                self._other()
+            return found
+
+        return call
+
+
 def begin_log(table: Path) -> None:
     """Leave in a table's folder what a process does that is killed while it makes the first commit."""
     log = table / "_delta_log"
@@ -97,7 +124,14 @@ def begin_log(table: Path) -> None:
 @contextmanager
 def dying_at_commit(last: int, *, after: bool) -> Iterator[Commits]:
     """Let the process die at its nth commit, from 0, inside the block, if it gets that far."""
-    commits, write = Commits(last, after=after), deltalake.write_deltalake
+    with counting(Commits(last, after=after)) as commits:
+        yield commits
+
+
+@contextmanager
+def counting(commits: Commits) -> Iterator[Commits]:
+    """Let each commit inside the block be counted."""
+    write = deltalake.write_deltalake
     ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] in _OURS]
     writers = [module for module in ours if vars(module).get("write_deltalake") is write]
     changed: list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
