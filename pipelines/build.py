@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField
 
 from conf.errors import (
     ApplyError,
@@ -39,6 +39,7 @@ from conf.errors import (
     WireError,
 )
 from conf.model import Settings
+from conf.names import folded
 from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
 from pipelines.bronze import landing_at, last_position, read_frames, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
@@ -102,7 +103,6 @@ class FeedBuild:
         places: Where tables are; by default where the settings say.
         before: No table takes anything at or after this position; None for no such bound.
         past: A table begins with the first snapshot behind this position; None to begin where it can.
-        later: Columns that its tables are known to get, and their rules may name before: NULL until then.
     """
 
     spark: Callable[[], SparkSession]
@@ -113,15 +113,13 @@ class FeedBuild:
     places: Places | None = None
     before: int | None = None
     past: int | None = None
-    later: StructType = field(default_factory=StructType)
     tables: Mapping[str, SilverTable] = field(init=False)
 
     def __post_init__(self) -> None:
         self._places = self.places or Places(self.settings.warehouse, self.settings.storage())
         self._bronze = self._places.bronze(self.feed.name)
         self.tables = {
-            name: SilverTable(self.spark, self.feed, self.connector, name, self._places, self.later)
-            for name in self.feed.tables
+            name: SilverTable(self.spark, self.feed, self.connector, name, self._places) for name in self.feed.tables
         }
         self._planner = self._new_planner()
         self._lock = threading.Lock()  # a plan sees all of what a look at bronze brings, or nothing
@@ -161,13 +159,22 @@ class FeedBuild:
             for at, batch in enumerate(new):
                 if at == 0 and not self._is_as_seen():
                     self._stops = {name: Stops() for name in self.tables}
-                    return self._look_anew()
+                    self._look_anew()
+                    return
                 self._planner.advance(batch)
                 received = pc.cast(batch["received_at"], pa.int64())
                 self._newest = int(batch["frame_seq"][-1].as_py()), int(received[-1].as_py())
             after = self._control[-1].frame_seq if self._control else -1
-            self._control += read_frames(self._bronze, kind=Kind.CONTROL, after=after)
-        return None
+            told = list(read_frames(self._bronze, kind=Kind.CONTROL, after=after))
+            self._control += told
+        self._let_go({frame.stream for frame in told})
+
+    def _let_go(self, streams: Collection[str | None]) -> None:
+        """Try tables again that were held because a rule names no column of theirs: it may have come to a stream."""
+        for name in self.tables:
+            lacks = isinstance(self._stops[name].fault, UnusableExpectation)
+            if lacks and self.connector.stream(self.feed, name) in streams:
+                self._stops[name] = Stops()
 
     def _look_anew(self) -> None:
         """Forget what was seen and planned, and look at all that tables have yet to take."""
@@ -301,7 +308,7 @@ class FeedBuild:
         frames = table.frames(cut)
         survey = table.surveyed(frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
         try:
-            row = table.apply(frames, context, cut, _telling(survey, cut))
+            row = table.apply(frames, context, cut, _telling(survey, cut), later=self._later(name, cut))
         except ApplyError:
             if survey is NOT_SURVEYED:
                 table.surveyed(frames, context, cut)  # names the frame that is to blame, if one is
@@ -318,6 +325,23 @@ class FeedBuild:
         row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
         record(self._places, self.feed.name, row)
         return row
+
+    def _later(self, name: str, cut: Cut) -> list[StructField]:
+        """Return the columns that control frames tell behind a cut, which rules of the table may name.
+
+        One that the table cannot have as it is told here holds it once it comes.
+        """
+        table, told = self.tables[name], [frame for frame in self._control if frame.stream == cut.stream]
+        behind = [frame for frame in told if frame.frame_seq > cut.last] if table.table.expect else []
+        if not behind:
+            return []
+        context, found = table.decoder.context(self._control), dict[str, StructField]()
+        for frame in behind:
+            then = replace(cut, epoch=frame.epoch, last=frame.frame_seq + 1, settled=None)
+            with suppress(SilverfoldError):
+                row = table.decoder.row_type(context, then, table.table)
+                found = {**{folded(field.name): field for field in row}, **found}
+        return list(found.values())
 
     def _failed(self, name: str, plan: Plan, fault: SilverfoldError) -> Step:
         """Stop before what the table cannot take: a frame when it is known, else an update, found by shorter cuts.

@@ -21,7 +21,6 @@ at once do not share a place, and one swaps after the other.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -29,7 +28,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from conf.errors import (
     ApplyError,
@@ -317,7 +315,6 @@ class Rebuild:
             places=self._side,
             before=before,
             past=past,
-            later=self._columns(),
         ) as build:
             build.refresh()
             while (step := build.step(self.table)).moved:
@@ -326,11 +323,6 @@ class Rebuild:
         if step.error is not None and not (isinstance(step.error, HOLDING_LATER) and reached >= least):
             raise step.error
         return reached
-
-    def _columns(self) -> StructType:
-        """Return the columns of the table that is there."""
-        opened = open_table(self._places.silver(self.feed.name, self.table))
-        return StructType() if opened is None else StructType.fromJson(json.loads(opened.schema().to_json()))
 
     @cached_property
     def _session(self) -> SparkSession:

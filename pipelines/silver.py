@@ -5,7 +5,7 @@ The table's own Delta log holds the position (``txnAppId = apply/<feed>/<table>`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,6 @@ class SilverTable:
 
     Args:
         spark: As `Target.start`.
-        later: As `Target.later`.
     """
 
     spark: Callable[[], SparkSession]
@@ -52,12 +51,11 @@ class SilverTable:
     connector: Connector
     name: str
     places: Places
-    later: T.StructType = field(default_factory=T.StructType)
     target: Target = field(init=False)
 
     def __post_init__(self) -> None:
         decoder = self.connector.decoder(self.feed)
-        self.target = Target(self.spark, self.feed, self.connector, decoder, self.name, self.places, self.later)
+        self.target = Target(self.spark, self.feed, self.connector, decoder, self.name, self.places)
 
     @property
     def table(self) -> Table:
@@ -134,11 +132,14 @@ class SilverTable:
             )
         return found
 
-    def apply(self, frames: ArrowRows, context: Any, cut: Cut, survey: Survey) -> CutRow | None:
+    def apply(
+        self, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, later: Sequence[T.StructField] = ()
+    ) -> CutRow | None:
         """Apply a cut in one commit. Safe to repeat.
 
         Args:
             survey: `connectors.base.NOT_SURVEYED` where none is needed.
+            later: Columns that the source has behind the cut; until then they are NULL to the table's rules.
 
         Returns:
             What the commit did; None when another applier had already gone this far.
@@ -149,7 +150,7 @@ class SilverTable:
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
         with named_errors(self.name):
-            began = apply_cut(self.target, frames, context, cut, survey)
+            began = apply_cut(self.target, frames, context, cut, survey, later=later)
         return self._read_back(cut, began)
 
     def settle(self) -> None:

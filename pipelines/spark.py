@@ -166,7 +166,7 @@ def stop_spark(session: SparkSession) -> None:
 def noticing_its_end() -> Iterator[None]:
     """Say of what is raised inside the block because Spark has ended that this is why.
 
-    A signal to the whole process group, or a lack of memory, ends the JVM before this process.
+    A lack of memory, or somebody, may end the JVM before this process.
 
     Raises:
         SparkUnavailable: Spark was started in this process, and has ended without it.
@@ -247,7 +247,8 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
     output = JvmOutput()
     try:
         with output.open() as pipe:
-            gateway = launch_gateway(spark_conf, {"stdout": pipe, "stderr": pipe})
+            # in a session of its own: a signal to all of a service's processes lets this one end the JVM in order
+            gateway = launch_gateway(spark_conf, {"stdout": pipe, "stderr": pipe, "start_new_session": True})
     except PySparkRuntimeError as error:
         raise _explained(output.text(), str(error)) from error
     except BaseException as interrupt:

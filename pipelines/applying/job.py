@@ -15,7 +15,7 @@ What a table keeps (`connectors.base.Keeps`) says which columns of ours it has b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,6 +79,7 @@ class CutJob:
         known: What the newest cut says; None where no cut counts.
         landing: What bronze says of the cut's last frame.
         is_small: So few rows take part that this process can hold them, whatever the size of the table.
+        later: Columns that the source has behind the cut, and the table not yet: NULL to its rules.
         cache: Holds in Spark's cache what is looked at more than once; closed when the cut is done.
     """
 
@@ -98,6 +99,7 @@ class CutJob:
     known: CommitNote | None
     landing: Landing | None
     is_small: bool
+    later: Sequence[T.StructField]
     cache: ExitStack
 
     @cached_property
@@ -114,12 +116,6 @@ class CutJob:
     def row(self) -> T.StructType:
         """The table's columns without ``_position``: the source's own key first, where its rows do not carry it."""
         return T.StructType([field for field in self.columns if field.name != POSITION])
-
-    @property
-    def later(self) -> list[T.StructField]:
-        """The columns that the table does not have yet, and is known to get: its rules may name them."""
-        have = {folded(field.name) for field in self.columns}
-        return [field for field in self.target.later if folded(field.name) not in have]
 
     @property
     def rekeyed(self) -> bool:
@@ -219,9 +215,19 @@ class CutJob:
 
 
 def prepare(
-    target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, cache: ExitStack
+    target: Target,
+    frames: ArrowRows,
+    context: Any,
+    cut: Cut,
+    survey: Survey,
+    *,
+    later: Sequence[T.StructField],
+    cache: ExitStack,
 ) -> CutJob | None:
     """Look at the table before the cut, and at those beside it. What does not count there is taken back first.
+
+    Args:
+        later: Columns that the source has behind the cut.
 
     Returns:
         None where another process has brought the table as far: its columns may be those of later updates.
@@ -260,6 +266,7 @@ def prepare(
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
     is_small = _is_small(opened, decoded, survey)
+    have = {folded(field.name) for field in columns}
     aside = _rows_aside(target, opened.side.counts, columns)
     job = CutJob(
         target=target,
@@ -278,6 +285,7 @@ def prepare(
         known=known,
         landing=landing,
         is_small=is_small,
+        later=[field for field in later if folded(field.name) not in have],
         cache=cache,
     )
     check_rules(target.session, T.StructType([*job.row, *job.later]), target.rules, table=target.name)

@@ -14,7 +14,6 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from conf.errors import RebuildNeeded
 from conf.model import Table
@@ -36,7 +35,6 @@ class Target:
 
     Args:
         start: Returns a session of the JVM that does the work; not called before there is some.
-        later: Columns that the table is known to get; until then they are NULL to its rules.
         token: Unlike any other builder's: its commits are told by it.
     """
 
@@ -46,7 +44,6 @@ class Target:
     decoder: Decoder
     name: str
     places: Places
-    later: T.StructType = field(default_factory=T.StructType)
     token: str = field(default_factory=lambda: uuid4().hex)
 
     @cached_property

@@ -42,8 +42,13 @@ from transforms.sql import quoted
 from transforms.tombstones import bury
 
 
-def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey) -> int | None:
+def apply_cut(
+    target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, later: Sequence[T.StructField]
+) -> int | None:
     """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
+
+    Args:
+        later: Columns that the source has behind the cut; until then they are NULL to the table's rules.
 
     Returns:
         `CutJob.generation`: where the table's log records a later one by then, the cut did not come to it. None where
@@ -54,7 +59,7 @@ def apply_cut(target: Target, frames: ArrowRows, context: Any, cut: Cut, survey:
             Subclasses say why.
     """
     with ExitStack() as cache:
-        job = prepare(target, frames, context, cut, survey, cache=cache)
+        job = prepare(target, frames, context, cut, survey, later=later, cache=cache)
         if job is None:
             return None
         if target.keeps is Keeps.STATE:

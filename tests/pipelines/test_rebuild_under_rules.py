@@ -63,6 +63,30 @@ def test_a_column_that_came_later_is_null_to_the_rules_of_what_came_before(
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_rule_may_name_a_column_that_is_still_to_come(spark: SparkSession, warehouse: Path, follows: bool):
+    settings = {"mode": "updates_only", "apply": "upsert", "expect": LATE}
+    built, history = Built(spark, warehouse, {"t": table(**settings)}), LandedHistory({"t": {"Q": "Int"}})
+    history.connect()
+    history.update("t", added={1: {"Q": 2}})
+    history.close()
+    running, held = built.start(), {}
+    if follows:
+        built.land(history)
+        running.refresh()
+        held = built.build(running)
+    history.columns = {"t": {"Q": "Int", "N": "Int"}}
+    history.connect()
+    history.update("t", added={2: {"Q": 1, "N": 5}})
+    built.land(history)
+    running.refresh()
+
+    assert [fault.error_class for fault in held.values()] == ["UNUSABLE_EXPECTATION"] * follows
+    assert built.build(running) == {}
+    assert {key: (row["Q"], row["N"]) for key, row in built.rows("t").items()} == {1: (2, None), 2: (1, 5)}
+    assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
+
+
 @pytest.mark.parametrize("how", ["fails", pytest.param("cannot be judged", marks=pytest.mark.nightly)])
 def test_versions_that_could_not_be_applied_today_are_not_lost(spark: SparkSession, warehouse: Path, how: str):
     built, history = Built(spark, warehouse, {"t": table(stored_as_scd_type=2)}), LandedHistory({"t": {"Q": "Int"}})
