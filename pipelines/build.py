@@ -332,13 +332,12 @@ class FeedBuild:
         One that the table cannot have as it is told here holds it once it comes.
         """
         table, told = self.tables[name], [frame for frame in self._control if frame.stream == cut.stream]
-        behind = [frame for frame in told if frame.frame_seq > cut.last] if table.table.expect else []
-        if not behind:
-            return []
-        context, found = table.decoder.context(self._control), dict[str, StructField]()
-        for frame in behind:
+        behind = {frame.body: frame for frame in told if frame.frame_seq > cut.last} if table.table.expect else {}
+        found: dict[str, StructField] = {}
+        for frame in behind.values():  # a receiver that connects again tells what was told
             then = replace(cut, epoch=frame.epoch, last=frame.frame_seq + 1, settled=None)
             with suppress(SilverfoldError):
+                context = table.decoder.context(each for each in self._control if each.frame_seq <= frame.frame_seq)
                 row = table.decoder.row_type(context, then, table.table)
                 found = {**{folded(field.name): field for field in row}, **found}
         return list(found.values())
