@@ -330,12 +330,16 @@ def _one_line(views: Views) -> Iterator[None]:
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - --help must not load Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
+    from transforms.faults import was_interrupted  # noqa: PLC0415 - as above
+
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from error
+        if isinstance(error, Py4JJavaError):  # of a task, when rows come as Arrow
+            raise explained(*task_failure(str(error)), views) from error
         raise explained(error.getCondition(), error.getMessageParameters() or {}, str(error), views) from error
-    except Py4JJavaError as error:  # of a task, when rows come as Arrow
-        raise explained(*task_failure(str(error)), views) from error
 
 
 def task_failure(text: str) -> tuple[str | None, dict[str, str], str]:

@@ -7,12 +7,13 @@ or that another one overtook, counts for nobody. The next cut takes it back (`pi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipelines.beginnings import REBUILT
 from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import app_id, newest_note, position_in
 from pipelines.places import Place, Places, aside_of, history_of, silver_table_of
@@ -37,7 +38,7 @@ class Beside(NamedTuple):
     is_gone: bool = False
     """What counts cannot be read any more."""
     written: int = 0
-    """How many commits of ours came after what counts."""
+    """How many commits of ours came after what counts; that of a rebuild is in the stead of those before it."""
 
 
 NOTHING = Beside(None, None, True)
@@ -147,17 +148,17 @@ def position_of(found: Beside) -> int:
 def _with_same_rows(place: Place, newest: DeltaTable, version: int) -> tuple[set[int], int]:
     """Return the versions that have the rows of one, -1 for none, and how many commits of ours came after the last."""
     same, written = {version}, 0
-    for at, is_ours, back_to in _commits(place, newest, after=version):
-        if (back_to if is_ours else at - 1) in same:
+    for at, is_ours, notes in _commits(place, newest, after=version):
+        if (notes.get(TAKEN_BACK) if is_ours else at - 1) in same:
             same.add(at)
             written = 0
         else:
-            written += is_ours
+            written = 1 if REBUILT in notes else written + is_ours
     return same, written
 
 
-def _commits(place: Place, newest: DeltaTable, *, after: int) -> Iterator[tuple[int, bool, int | None]]:
-    """Yield the commits after a version, the oldest first: version, whether it is ours, and what it took back to.
+def _commits(place: Place, newest: DeltaTable, *, after: int) -> Iterator[tuple[int, bool, Mapping[str, int]]]:
+    """Yield the commits after a version, the oldest first: version, whether it is ours, and its notes.
 
     Ours are told by what they carry; maintenance commits the same rows.
     """
@@ -168,7 +169,7 @@ def _commits(place: Place, newest: DeltaTable, *, after: int) -> Iterator[tuple[
             text = commit.get("userMetadata")
             note = CommitNote.from_json(text)
             is_ours = note is not None or (bool(text) and commit["operation"] == "WRITE")
-            yield int(commit["version"]), is_ours, None if note is None else (note.notes or {}).get(TAKEN_BACK)
+            yield int(commit["version"]), is_ours, (note and note.notes) or {}
 
 
 def _at(place: Place, version: int, newest: int) -> DeltaTable | None:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from subprocess import Popen
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -162,6 +162,15 @@ def stop_spark(session: SparkSession) -> None:
     gateway.proc.wait()
 
 
+def interrupt_jobs(_number: int, _frame: object) -> NoReturn:
+    """End the jobs that run, whose results some calls wait for come what may; then interrupt as Python does."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with suppress(Py4JError, OSError):  # it has ended
+            context.cancelAllJobs()
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def noticing_its_end() -> Iterator[None]:
     """Say of what is raised inside the block because Spark has ended that this is why.
@@ -254,12 +263,12 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
     except BaseException as interrupt:
         _end_half_started(interrupt)
         raise
-    interrupted = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(signal.SIGINT)
     spark_conf.setAll(list(secrets.items()))
     try:
         SparkContext(conf=_over_submitted(spark_conf, gateway) if submitted else spark_conf, gateway=gateway)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupted)  # which Spark has taken for itself
+        if threading.current_thread() is threading.main_thread():  # Spark has taken the signal for itself
+            signal.signal(signal.SIGINT, interrupt_jobs if handler is signal.default_int_handler else handler)
         session = SparkSession.builder.getOrCreate()
         logging4j = gateway.jvm.org.apache.logging.log4j
         for name in _TOLD_TWICE + _TOLD_FOR_NOTHING:

@@ -42,6 +42,8 @@ def named_errors(table: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from error
         quotes = isinstance(error, AnalysisException)  # the statement, markers included: nothing has run
         text = "" if quotes else str(error)
         if NULL_KEY in text:
@@ -50,6 +52,14 @@ def named_errors(table: str) -> Iterator[None]:
         if any(name in condition for name in _OVERTAKEN):
             raise Overtaken("another process has written the table meanwhile; try again", table=table) from error
         raise ApplyError(f"Spark: {condition}", table=table) from error
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Tell whether an error came up while an interrupt was on its way, as that of the job does which it has ended."""
+    found = error.__context__
+    while found is not None and not isinstance(found, KeyboardInterrupt):
+        found = found.__context__
+    return found is not None
 
 
 def _condition(error: PySparkException | Py4JError) -> str:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import pipelines.rebuild
 from conf.errors import RebuildNeeded
 from pipelines.applying import write
+from pipelines.beginnings import REBUILT
 from pipelines.beside import TAKEN_BACK, beside, find_beside
 from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.places import Place
@@ -45,6 +46,8 @@ NOTE = CommitNote(feed=FEED, table=STREAM, epoch=1, first_position=1, last_posit
         (["upkeep", "ours"], None, (None, False, 1)),
         (["upkeep", "ours", "ours"], None, (None, False, 2)),
         (["upkeep", "ours", -1], None, (None, True, 0)),
+        (["rebuilt", "rebuilt"], None, (None, False, 1)),  # two rebuilds have died
+        (["ours", "rebuilt", "ours"], None, (None, False, 2)),
     ],
 )
 def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
@@ -52,9 +55,13 @@ def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
 ) -> None:
     place = Place(str(tmp_path / "history"))
     for commit in commits:
-        note = (
-            NOTE if commit == "ours" else replace(NOTE, notes={TAKEN_BACK: int(commit)}) if commit != "upkeep" else None
-        )
+        match commit:
+            case int():
+                note: CommitNote | None = replace(NOTE, notes={TAKEN_BACK: commit})
+            case "rebuilt":
+                note = replace(NOTE, notes={REBUILT: 1})
+            case _:
+                note = NOTE if commit == "ours" else None
         told = None if note is None else CommitProperties(custom_metadata={"userMetadata": note.to_json()})
         write_deltalake(place.url, pa.table({"k": [1]}), mode="append", commit_properties=told)
 

@@ -16,8 +16,9 @@ from conf.errors import SparkUnavailable
 from conf.model import Settings
 from pipelines.jars import DELTA
 from pipelines.java import JvmOutput, check_java
-from pipelines.spark import _await_server, _told_by, own_session, start_spark
+from pipelines.spark import _await_server, _told_by, interrupt_jobs, own_session, start_spark
 from tests.support.waiting import wait_until
+from transforms.faults import named_errors
 
 START = textwrap.dedent("""
     import sys
@@ -307,3 +308,23 @@ def test_an_error_of_a_jvm_that_is_gone_has_a_text():
             raise ConnectionRefusedError(111, "refused")
 
     assert (_told_by(Unasked()), _told_by(ValueError("so"))) == ("its JVM has ended", "so")
+
+
+def test_an_interrupt_ends_a_query_whose_result_is_waited_for(spark: SparkSession):
+    """`toArrow` waits for its job whatever is raised in it, for as long as that runs."""
+    began = signal.signal(signal.SIGINT, interrupt_jobs)
+    tracker = spark.sparkContext.statusTracker()
+
+    def ask() -> None:
+        wait_until(lambda: len(tracker.getActiveJobsIds()) > 0, "the query")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), named_errors("t"):
+            spark.sql("SELECT count_if(a.id * b.id % 7 = 3) FROM range(1000000000) a, range(1000000000) b").toArrow()
+    finally:
+        asking.join()
+        signal.signal(signal.SIGINT, began)
+    wait_until(lambda: len(tracker.getActiveJobsIds()) == 0, "its end")
