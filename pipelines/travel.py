@@ -282,7 +282,7 @@ class _Cuts:
         later = rows[rows.index(row) + 1].last_position
         return [
             f"table {table} of feed {self.feed.name} is read as of position {row.last_position}: "
-            f"what followed, as far as it counts, came in one commit, up to position {later}"
+            f"what followed came in one commit, up to position {later}"
         ]
 
 

@@ -33,8 +33,7 @@ QUOTES = [(1, 1, 10), (3, 5, 20), (7, 7, 40)]
 TRADES = [(2, 2, 11), (4, 6, 21), (8, 8, 60)]
 """First and last position of each cut, and when it was committed."""
 TRADES_BEFORE = (
-    "table trades of feed market is read as of position 2: "
-    "what followed, as far as it counts, came in one commit, up to position 6"
+    "table trades of feed market is read as of position 2: what followed came in one commit, up to position 6"
 )
 
 
