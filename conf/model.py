@@ -134,9 +134,9 @@ class Table(Strict):
 
     @field_validator("keys")
     @classmethod
-    def _each_key_once(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(map(folded, keys))) < len(keys):
-            raise ValueError("each column once")
+    def _each_key_is_a_column(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(map(folded, keys))) < len(keys) or "" in keys:
+            raise ValueError("names of columns, each once")
         return keys
 
     @field_validator("expect")
@@ -180,9 +180,11 @@ class Settings(Strict):
     @field_validator("warehouse")
     @classmethod
     def _can_be_addressed(cls, warehouse: str) -> str:
-        scheme, said, _ = warehouse.partition("://")
+        scheme, said, rest = warehouse.partition("://")
         if said and scheme not in _SCHEMES:
             raise ValueError(f"a folder, or a URL of {', '.join(_SCHEMES)}")
+        if not warehouse.strip() or (said and not rest):
+            raise ValueError("a folder, or a URL with more than its beginning")
         if not said and (refused := set(warehouse) & set("[]^|\\%")):
             raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
         return warehouse

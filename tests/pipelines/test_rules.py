@@ -161,6 +161,7 @@ def test_a_new_column_of_a_partial_source_waits_for_a_snapshot(spark: SparkSessi
         (ToldTable, {"stored_as_scd_type": 2, "expect": {"r": rule("a > 0", "quarantine")}}, "use warn or fail"),
         (ToldTable, {"expect": {"r": {"condition": "a > > 0 (", "action": "warn"}}}, "a condition in SQL"),
         (ToldTable, {"expect": {"r": {"condition": "max(a) > 0", "action": "warn"}}}, "without queries and aggregates"),
+        (ToldTable, {"expect": {"r": {"condition": "DELETE FROM t", "action": "warn"}}}, "without queries"),
         (ToldTable, {"expect": {"r": {"condition": "a IN (SELECT 1)", "action": "warn"}}}, "without queries"),
         (
             ToldTable,
