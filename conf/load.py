@@ -110,12 +110,8 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
         settings = validated(Settings, layers.raw, file=layers.source_of)
     except ConfigError as error:
         mistakes.insert(0, error)
-    if (
-        not mistakes
-        and "://" not in settings.warehouse
-        and Path(settings.warehouse).exists()
-        and not Path(settings.warehouse).is_dir()
-    ):
+    folder = None if mistakes or "://" in settings.warehouse else Path(settings.warehouse)
+    if folder is not None and folder.exists() and not folder.is_dir():
         source = layers.source_of(("warehouse",))
         mistakes.append(
             ConfigError(file=source, key="warehouse", found=settings.warehouse, allowed="a folder or a URL")

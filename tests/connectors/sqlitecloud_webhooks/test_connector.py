@@ -26,7 +26,7 @@ def test_a_table_is_a_state_without_snapshots_fed_by_the_stream_of_its_database(
         ({"types": {"Title": "string"}}, "AlbumId has none"),
         ({"types": {"AlbumId": "int"}}, "one of bigint, double"),
         ({"types": {"AlbumId": "bigint", "albumid": "string"}}, "in one spelling"),
-        ({"keys": ["AlbumId", "AlbumId"]}, "each column once"),
+        ({"keys": ["AlbumId", "AlbumId"]}, "names of columns, each once"),
     ],
     ids=str,
 )
