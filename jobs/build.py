@@ -36,8 +36,8 @@ def build(
 
     Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
     Spark is started once there is something to apply. Tables take turns, one cut each.
-    Exit code 1 when a table holds because of something it could not take; status says what. A feed whose tables
-    cannot be read is told, and the others are built.
+    Exit code 1 when a table holds because of something it could not take; status says what. 3 when nothing but the
+    store is to blame. A feed whose tables cannot be read is told, and the others are built.
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
@@ -75,14 +75,15 @@ def build(
                 print(f"silverfold: nothing has landed for feed {feed_build.feed.name}: run `silverfold receive`")
         faults = run(builds, stop, follow=follow) if builds else {}
     for (feed_name, table), fault in sorted(faults.items()):
-        print(f"silverfold: {table if len(opened) == 1 else f'{feed_name}.{table}'} holds: {fault}")
+        name = table if len(opened) == 1 else f"{feed_name}.{table}"
+        print(f"silverfold: {name} {'cannot be built now' if fault.retryable else 'holds'}: {fault}")
         position = fault.position if isinstance(fault, UndecodableFrame) else -1
         if way := way_on(fault.error_class, feed=feed_name, table=table, position=position):
             print(f"silverfold: {way}")
     if unread:
         raise unread[0]
     if faults:
-        raise typer.Exit(1)
+        raise typer.Exit(3 if all(fault.retryable for fault in faults.values()) else 1)
 
 
 def _tell_unread(feed: str, error: SilverfoldError) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from conf.errors import ApplyError, NullKey, Overtaken
+from conf.errors import ApplyError, NullKey, Overtaken, StoreUnavailable
 
 NULL_KEY = "SILVERFOLD_NULL_KEY"
 """A row has a NULL in its key."""
@@ -28,6 +28,9 @@ _OVERTAKEN = (
 )
 """How what Delta says begins, or is called, when another commit came first."""
 
+_FULL = ("No space left on device", "Disk quota exceeded")
+"""What a disk says that is full. In Spark's own words a task has failed."""
+
 _OF_WORKERS = re.compile(
     r"ModuleNotFoundError: No module named '[\w.]+'"
     r"|ImportError: cannot import name '\w+' from '[\w.]+'"
@@ -38,7 +41,11 @@ _OF_WORKERS = re.compile(
 
 @contextmanager
 def named_errors(table: str) -> Iterator[None]:
-    """Turn what Spark raises inside the block into the ApplyError of the table that fits."""
+    """Turn what Spark raises inside the block into the ApplyError of the table that fits.
+
+    Raises:
+        StoreUnavailable: The disk is full.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -49,6 +56,8 @@ def named_errors(table: str) -> Iterator[None]:
         if NULL_KEY in text:
             raise NullKey("a row of the source has a NULL key", table=table) from error
         condition = _condition(error)
+        if any(full in condition for full in _FULL):
+            raise StoreUnavailable(f"{table}: {condition}") from error
         if any(name in condition for name in _OVERTAKEN):
             raise Overtaken("another process has written the table meanwhile; try again", table=table) from error
         raise ApplyError(f"Spark: {condition}", table=table) from error

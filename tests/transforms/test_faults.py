@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError
 
-from conf.errors import ApplyError
+from conf.errors import ApplyError, StoreUnavailable
 from transforms.faults import named_errors
 
 
@@ -28,3 +28,9 @@ def test_an_error_is_named_by_what_tells_most(told: str, named: str):
     with pytest.raises(ApplyError) as raised, named_errors("quotes"):
         raise Py4JError(told)
     assert str(raised.value).endswith(named)
+
+
+def test_a_full_disk_is_a_store_that_cannot_be_written():
+    told = "An error occurred\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed\n\tat a.b.C\n"
+    with pytest.raises(StoreUnavailable, match=r"^quotes: .*No space left on device"), named_errors("quotes"):
+        raise Py4JError(f"{told}Caused by: java.io.IOException: No space left on device\n\tat a.b.C")
