@@ -41,11 +41,14 @@ def rebuild(
     from pipelines.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
+    def tell(reached: int, goal: int) -> None:
+        status.update(f"rebuilding {table}: position {reached:,} of {goal:,}")
+
     with Console(stderr=True).status("starting Spark") as status:
         spark = start_spark(settings, app=f"silverfold rebuild {feed} {table}")
         status.update(f"rebuilding {table}")
         try:
-            done = Rebuild(spark, settings, connector, opened, table, token=uuid.uuid4().hex).run()
+            done = Rebuild(spark, settings, connector, opened, table, uuid.uuid4().hex, tell).run()
         except (ApplyError, PositionGap) as error:
             print(f"silverfold: {table} was not rebuilt, it stands as it was: {error}")
             raise typer.Exit(1) from error

@@ -21,6 +21,7 @@ at once do not share a place, and one swaps after the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -96,6 +97,7 @@ class Rebuild:
 
     Args:
         token: Unlike any other rebuild's.
+        tell: Called with the position that the new table has reached, and the one it is built to; in this thread.
     """
 
     spark: SparkSession
@@ -104,6 +106,7 @@ class Rebuild:
     feed: Feed
     table: str
     token: str
+    tell: Callable[[int, int], None] = lambda _reached, _goal: None
 
     def run(self) -> Rebuilt:
         """Build the table anew and swap it in. Runs Spark jobs; safe to repeat, and beside builds and readers.
@@ -317,8 +320,9 @@ class Rebuild:
             past=past,
         ) as build:
             build.refresh()
+            goal = build.landed if before is None else before - 1
             while (step := build.step(self.table)).moved:
-                pass
+                self.tell(build.tables[self.table].position(), goal)
             reached = build.tables[self.table].position()
         if step.error is not None and not (isinstance(step.error, HOLDING_LATER) and reached >= least):
             raise step.error
