@@ -29,8 +29,8 @@ def rebuild(
     Where the oldest frames were dropped, a history that is there cannot be made anew, and nothing is.
 
     Safe to stop at any moment, also by SIGKILL: the table and all beside it are as they were, and builds go on from
-    there, until the commit of the table itself. What is left over below
-    TABLE__rebuild, a rebuild removes a day later.
+    there, until the commit of the table itself. What is left over, below TABLE__rebuild, goes with a rebuild a day
+    later.
 
     Exit code 1 when it could not be rebuilt, such as from a frame that cannot be decoded: the old table stands.
     """
