@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -37,7 +38,8 @@ def build(
     Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
     Spark is started once there is something to apply. Tables take turns, one cut each.
     Exit code 1 when a table holds because of something it could not take; status says what. 3 when nothing but the
-    store is to blame. A feed whose tables cannot be read is told, and the others are built.
+    store is to blame; 130 when `--once` is stopped before its end. A feed whose tables cannot be read is told, and the
+    others are built.
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
@@ -104,6 +106,7 @@ def run(
 
     Raises:
         SparkUnavailable: It does not start, or has ended though nobody has stopped the build.
+        typer.Exit: With 130: ``stop`` was set before it had come to its end, without ``follow``.
     """
     from pipelines.turns import take_turns  # noqa: PLC0415 - as above
 
@@ -124,6 +127,9 @@ def run(
             raise step.error
         name = feed_build.feed.name
         _log(log.bind(feed=name), step, (name, step.table), faults)
+    if not follow and stop is not None and stop.is_set():
+        print("silverfold: interrupted: what had landed may not all be built", file=sys.stderr)
+        raise typer.Exit(130)
     return faults
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
@@ -182,6 +184,22 @@ def test_a_table_that_is_tried_by_halves_goes_on_only_when_something_is_applied(
 
     assert faults == {("market", "quotes"): shorter}
     assert [entry["event"] for entry in logged] == ["table holds"]
+
+
+def test_a_build_that_is_stopped_before_its_end_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    stop = threading.Event()
+    steps = [Step("quotes", None, moved=True), Step("quotes", None)]
+
+    class Stopped(ScriptedBuild):
+        def step(self, _: str) -> Step:
+            stop.set()
+            return self.steps.pop(0)
+
+    with pytest.raises(typer.Exit) as ended:
+        run([Stopped(steps)], stop)  # type: ignore[list-item]  # scripted
+
+    assert (ended.value.exit_code, len(steps)) == (130, 1)
+    assert capsys.readouterr().err == "silverfold: interrupted: what had landed may not all be built\n"
 
 
 @pytest.mark.parametrize(
