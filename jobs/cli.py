@@ -153,6 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"silverfold: {each}", file=sys.stderr)
         sys.exit(exit_code(error))
     except Exception:  # the line between an answer and a bug: a script must not take the one for the other
+        spark = sys.modules.get("pipelines.spark")
+        if spark is not None and spark.has_ended():
+            print(f"silverfold: {spark.ENDED}", file=sys.stderr)
+            sys.exit(3)
         traceback.print_exc()
         sys.exit(70)
 

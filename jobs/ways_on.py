@@ -17,7 +17,7 @@ _WAYS_ON: Final = {
     "DUPLICATE_KEY": _KEY,
     "NULL_KEY": _KEY,
     "EXPECTATION_FAILED": "it goes on once the source has mended the row, or with another rule",
-    "UNUSABLE_EXPECTATION": "it goes on with another rule",
+    "UNUSABLE_EXPECTATION": "it goes on with another rule, or once a frame tells the column that it names",
     "UNUSABLE_KEY": "name other `keys` and run `silverfold rebuild {feed} {table}`",
     "UNEXPLAINED": 'on_unexplained = "count" lets such changes pass; so does the next snapshot, where there is one',
     "SNAPSHOT_NEEDED": "let `silverfold receive {feed}` connect anew",

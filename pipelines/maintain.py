@@ -37,7 +37,7 @@ from pipelines.retention import (
     plan_retention,
     remove_doubles,
 )
-from pipelines.spark import close_session, own_session
+from pipelines.spark import close_session, noticing_its_end, own_session
 from pipelines.store import naming_the_store, open_table
 from pipelines.writer import compact
 from transforms.faults import named_errors
@@ -111,7 +111,8 @@ class Maintenance:
             try:
                 if open_table(place) is None:
                     return
-                told = step(place)
+                with noticing_its_end():
+                    told = step(place)
             except (StoreUnavailable, ApplyError) as error:
                 yield Done(self._name(place), f"left for the next run: {error}", failed=True)
             else:

@@ -90,6 +90,9 @@ _RAISED_TOO = (
 )
 """What py4j says above the traceback of an error that it raises."""
 
+ENDED = "Spark has ended before its work was done. Start again: what was not committed is done anew"
+"""What is said of it."""
+
 _ANSWERS_WITHIN = 30.0
 """Seconds for a Spark Connect server, or a master, to answer at all."""
 
@@ -183,13 +186,13 @@ def noticing_its_end() -> Iterator[None]:
     try:
         yield
     except (ApplyError, Py4JError, OSError) as error:
-        if _has_ended():
-            reason = "Spark has ended before its work was done. Start again: what was not committed is done anew"
-            raise SparkUnavailable(reason) from error
+        if has_ended():
+            raise SparkUnavailable(ENDED) from error
         raise
 
 
-def _has_ended() -> bool:
+def has_ended() -> bool:
+    """Tell whether Spark was started in this process, and has ended without it."""
     context = SparkContext._active_spark_context
     try:
         return context is not None and bool(cast(Any, context)._jsc.sc().isStopped())
