@@ -166,7 +166,7 @@ def test_a_spark_that_ends_first_holds_no_table(spark: SparkSession, warehouse: 
 
 
 def raising(error: Exception) -> Callable[..., Any]:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_more: object) -> None:
         raise error
 
     return fail

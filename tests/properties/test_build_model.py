@@ -164,10 +164,10 @@ def tell(model: ModelTable, step: Step) -> None:
 class AppliedTwice(SilverTable):
     """Applies every cut a second time, which must change nothing and say the same."""
 
-    def apply(self, *cut: Any) -> Any:
-        first = super().apply(*cut)
+    def apply(self, *cut: Any, **more: Any) -> Any:
+        first = super().apply(*cut, **more)
         version = version_of(self)
-        again = super().apply(*cut)
+        again = super().apply(*cut, **more)
         assert (again, version_of(self)) == (first, version)
         return first
 
