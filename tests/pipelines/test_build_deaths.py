@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -160,7 +161,9 @@ def test_a_spark_that_ends_first_holds_no_table(spark: SparkSession, warehouse: 
             run([built.start()], stopped)
         stop_first = built.start()
         patch.setattr(FeedBuild, "step", stopping(stopped, FeedBuild.step))
-        assert run([stop_first], stopped) == {}
+        with pytest.raises(typer.Exit) as ended:  # not that Spark has ended
+            run([stop_first], stopped)
+    assert ended.value.exit_code == 130
     assert quarantined(built.places, FEED, "quotes") == []
     assert built.build() == {}
 
