@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
@@ -76,12 +76,7 @@ def build(
             if feed_build.landed < 0:
                 print(f"silverfold: nothing has landed for feed {feed_build.feed.name}: run `silverfold receive`")
         faults = run(builds, stop, follow=follow) if builds else {}
-    for (feed_name, table), fault in sorted(faults.items()):
-        name = table if len(opened) == 1 else f"{feed_name}.{table}"
-        print(f"silverfold: {name} {'cannot be built now' if fault.retryable else 'holds'}: {fault}")
-        position = fault.position if isinstance(fault, UndecodableFrame) else -1
-        if way := way_on(fault.error_class, feed=feed_name, table=table, position=position):
-            print(f"silverfold: {way}")
+    _tell_held(faults, of_several=len(opened) > 1)
     if unread:
         raise unread[0]
     if faults:
@@ -91,6 +86,16 @@ def build(
 def _tell_unread(feed: str, error: SilverfoldError) -> None:
     log = structlog.get_logger("build")
     log.error("feed cannot be read", feed=feed, error_class=error.error_class, reason=str(error))
+
+
+def _tell_held(faults: Mapping[tuple[str, str], SilverfoldError], *, of_several: bool) -> None:
+    """Print what holds which table, and the way on."""
+    for (feed, table), fault in sorted(faults.items()):
+        name = f"{feed}.{table}" if of_several else table
+        print(f"silverfold: {name} {'cannot be built now' if fault.retryable else 'holds'}: {fault}")
+        position = fault.position if isinstance(fault, UndecodableFrame) else -1
+        if way := way_on(fault.error_class, feed=feed, table=table, position=position):
+            print(f"silverfold: {way}")
 
 
 def run(

@@ -6,11 +6,10 @@ import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from pipelines.places import Place
-from pipelines.store import naming_the_store
+from pipelines.store import files_of, naming_the_store
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -23,7 +22,7 @@ def remove_tree(place: Place) -> None:
     """
     with naming_the_store(place):
         if place.local is None:
-            store = _store(place)
+            store = files_of(place)
             for found in _found(store):
                 if found.type == fs.FileType.File:
                     store.delete_file(found.path)
@@ -39,7 +38,7 @@ def remove_unused(place: Place, *, since: datetime) -> None:
     """
     newest: dict[str, datetime] = {}
     with naming_the_store(place):
-        for found in _found(_store(place)):
+        for found in _found(files_of(place)):
             name = found.path.split("/")[0]
             newest[name] = max(newest.get(name, _NEVER), found.mtime or _NEVER)
     for name, written in newest.items():
@@ -48,12 +47,6 @@ def remove_unused(place: Place, *, since: datetime) -> None:
     if place.local is not None:
         with suppress(OSError):  # it is not there, or not empty
             place.local.rmdir()
-
-
-def _store(place: Place) -> fs.FileSystem:
-    if place.local is not None:
-        return fs.SubTreeFileSystem(str(place.local), fs.LocalFileSystem())
-    return fs.PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
 
 
 def _found(store: fs.FileSystem) -> list[fs.FileInfo]:

@@ -18,8 +18,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 from pyspark.sql import Row, SparkSession
 
@@ -38,7 +37,7 @@ from pipelines.retention import (
     remove_doubles,
 )
 from pipelines.spark import close_session, noticing_its_end, own_session
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import files_of, naming_the_store, open_table
 from pipelines.writer import compact
 from transforms.faults import named_errors
 from transforms.sql import path_table
@@ -220,12 +219,12 @@ def _has_int96(place: Place) -> bool:
         return False
     files = pa.table(opened.get_add_actions()).sort_by("modification_time")["path"].to_pylist()
     with naming_the_store(place):
-        store = PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
+        store = files_of(place)
         forms = (_time_forms(store, unquote(path)) for path in files[:_FOOTERS])
         return "INT96" in next(filter(None, forms), set())
 
 
-def _time_forms(store: PyFileSystem, path: str) -> set[str]:
+def _time_forms(store: FileSystem, path: str) -> set[str]:
     """Return the physical types in which a Parquet file has timestamps."""
     with ParquetFile(store.open_input_file(path)) as file:
         columns = [file.schema.column(at) for at in range(len(file.schema))]

@@ -116,7 +116,7 @@ class SidePlaces(Places):
 
     def own(self, feed: str) -> Place:
         """Return where this rebuild works."""
-        return self._at("silver", feed, f"{self.table}__rebuild", self.token)
+        return self._beside(feed)
 
     def silver(self, feed: str, table: str) -> Place:
         """Return the place of the new table."""
@@ -142,5 +142,5 @@ class SidePlaces(Places):
         """Return the place of the rows that may not stand in the new table."""
         return self._beside(feed, "aside")
 
-    def _beside(self, feed: str, part: str) -> Place:
-        return self._at("silver", feed, f"{self.table}__rebuild", self.token, part)
+    def _beside(self, feed: str, *part: str) -> Place:
+        return self._at("silver", feed, f"{self.table}__rebuild", self.token, *part)

@@ -30,14 +30,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.errors import (
-    ApplyError,
-    Overtaken,
-    PositionGap,
-    RebuildNeeded,
-    SchemaDrift,
-    StoreUnavailable,
-)
+from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
@@ -139,10 +132,10 @@ class Rebuild:
     def _leave(self) -> None:
         """Remove what was built, and what rebuilds have left that died. What cannot be removed now is, another time."""
         with suppress(StoreUnavailable):
-            self._begin_again()
+            self._discard()
             remove_unused(self._side.all_rebuilds(self.feed.name), since=datetime.now(UTC) - _UNUSED)
 
-    def _begin_again(self) -> None:
+    def _discard(self) -> None:
         remove_tree(self._side.own(self.feed.name))
 
     def _check_bronze(self) -> None:
@@ -223,7 +216,7 @@ class Rebuild:
         if goal < self._floor() or self._stands_on_another():  # what led there was dropped, or lost, or is not its own
             goal = -1
         if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:
-            self._begin_again()  # while there was no table yet, it was built further than builds have come since
+            self._discard()  # while there was no table yet, it was built further than builds have come since
         further = goal < 0 or self._is_outgrown()
         reached, begins = self._built(before=None if further else goal + 1, least=max(goal, 0))
         if reached < 0 <= goal and self._floor():
@@ -301,7 +294,7 @@ class Rebuild:
                 if not self._keeps_history or not self._has_snapshots or begins - 1 <= (0 if past is None else past):
                     raise
                 past = begins - 1
-                self._begin_again()
+                self._discard()
 
     def _build(self, *, before: int | None, past: int | None, least: int) -> int:
         """Build the new table as far as it goes; return the position it has reached.
@@ -322,7 +315,8 @@ class Rebuild:
             build.refresh()
             goal = build.landed if before is None else before - 1
             while (step := build.step(self.table)).moved:
-                self.tell(build.tables[self.table].position(), goal)
+                if step.applied is not None:
+                    self.tell(step.applied.last_position, goal)
             reached = build.tables[self.table].position()
         if step.error is not None and not (isinstance(step.error, HOLDING_LATER) and reached >= least):
             raise step.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from conf.errors import StoreUnavailable
 from pipelines.places import Place
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 _T = TypeVar("_T")
 
@@ -30,6 +33,16 @@ def open_table(place: Place) -> DeltaTable | None:
             return DeltaTable(place.url, storage_options=dict(place.storage_options))
         except TableNotFoundError:
             return None
+
+
+def files_of(place: Place) -> FileSystem:
+    """Return the files below a place, by their paths from there. Each call raises what Arrow or delta-rs do."""
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - receivers need not load it
+    from pyarrow import fs  # noqa: PLC0415 - as above
+
+    if place.local is not None:
+        return fs.SubTreeFileSystem(str(place.local), fs.LocalFileSystem())
+    return fs.PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
 
 
 def count_rows(table: DeltaTable) -> int | None:

@@ -242,12 +242,7 @@ def prepare(
     before = position_in(opened.table, target.app_id)
     if before >= cut.last:
         return None
-    if before != cut.after:  # other updates than it lacks: a row may have moved since, or be gone
-        reason = f"another process brought the table to position {before}, or back there; try again"
-        raise Overtaken(reason, table=target.name)
-    landing = landing_at(target.places.bronze(target.feed.name), cut.last)
-    if cut.received is not None and (landing is None or landing.received != cut.received):
-        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=target.name)
+    landing = _as_planned(target, cut, before)
     source = target.decoder.row_type(context, cut, target.table)
     check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
     decoded = target.decoder.changes(frames, context, cut, target.table)
@@ -266,7 +261,6 @@ def prepare(
     columns = wanted if change is None else change.columns
     is_state = target.keeps is Keeps.STATE
     is_small = _is_small(opened, decoded, survey)
-    have = {folded(field.name) for field in columns}
     aside = _rows_aside(target, opened.side.counts, columns)
     job = CutJob(
         target=target,
@@ -285,11 +279,27 @@ def prepare(
         known=known,
         landing=landing,
         is_small=is_small,
-        later=[field for field in later if folded(field.name) not in have],
+        later=_lacked(columns, later),
         cache=cache,
     )
     check_rules(target.session, T.StructType([*job.row, *job.later]), target.rules, table=target.name)
     return job
+
+
+def _as_planned(target: Target, cut: Cut, before: int) -> Landing | None:
+    """Return what bronze says of a cut's last frame. Raises Overtaken where table or bronze are not as planned with."""
+    if before != cut.after:  # other updates than it lacks: a row may have moved since, or be gone
+        reason = f"another process brought the table to position {before}, or back there; try again"
+        raise Overtaken(reason, table=target.name)
+    landing = landing_at(target.places.bronze(target.feed.name), cut.last)
+    if cut.received is not None and (landing is None or landing.received != cut.received):
+        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=target.name)
+    return landing
+
+
+def _lacked(columns: T.StructType, later: Sequence[T.StructField]) -> list[T.StructField]:
+    have = {folded(field.name) for field in columns}
+    return [field for field in later if folded(field.name) not in have]
 
 
 def without_errors(changes: DataFrame) -> DataFrame:

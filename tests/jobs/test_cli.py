@@ -122,6 +122,17 @@ def test_a_bug_is_not_taken_for_an_answer(monkeypatch, capsys):
     assert "ZeroDivisionError: here" in capsys.readouterr().err
 
 
+def test_a_spark_that_has_ended_is_no_bug(monkeypatch, capsys):
+    def broken(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("jobs.context.Invocation.feeds", broken)
+    monkeypatch.setattr("pipelines.spark.has_ended", lambda: True)
+    assert exits(["config", "check"]) == 3
+    said = "silverfold: Spark has ended before its work was done. Start again: what was not committed is done anew\n"
+    assert capsys.readouterr().err == said
+
+
 def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

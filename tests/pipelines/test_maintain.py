@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import pipelines.maintain
 import pipelines.retention
+from conf.errors import ApplyError, SparkUnavailable
 from conf.model import Maintain
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.bronze_table import retained_from
@@ -102,6 +103,17 @@ def test_everything_goes_on_after_a_round(market: Market):
     assert market.verdicts() == {Verdict.EQUAL}
     market.update(30)
     assert (market.verdicts(), market.built.rows("quotes")[1]["Qty"]) == ({Verdict.EQUAL}, 30)
+
+
+def test_a_round_under_which_spark_ends_tells_that_and_ends(market: Market, monkeypatch: pytest.MonkeyPatch):
+    def lost(*_: object) -> str:
+        raise ApplyError("Spark: Error while sending or receiving", table="quotes")
+
+    monkeypatch.setattr(Maintenance, "_optimize", lost)
+    monkeypatch.setattr("pipelines.spark.has_ended", lambda: True)
+
+    with pytest.raises(SparkUnavailable, match="Spark has ended before its work was done"):
+        market.maintain()
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_would_be(market: Market):

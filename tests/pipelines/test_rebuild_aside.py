@@ -115,7 +115,7 @@ def test_whatever_happens_at_any_commit_of_a_rebuild_leaves_the_table_right(
 
     while at <= commits.made:
         first = told.rebuilding(settings, f"first {at}")
-        other = partial(told.rebuild, settings, f"other {at}") if what == "another one" else first._begin_again
+        other = partial(told.rebuild, settings, f"other {at}") if what == "another one" else first._discard
         may_fail = nullcontext() if what == "another one" else suppress(SilverfoldError)
         with counting(Interrupted(at, other, after=after)) as commits, may_fail:
             first.run()
