@@ -170,10 +170,10 @@ class FeedBuild:
         self._let_go({frame.stream for frame in told})
 
     def _let_go(self, streams: Collection[str | None]) -> None:
-        """Try tables again that were held because a rule names no column of theirs: it may have come to a stream."""
+        """Try tables again whose rules name a column they lack: these streams, or all (None), got some."""
         for name in self.tables:
             lacks = isinstance(self._stops[name].fault, UnusableExpectation)
-            if lacks and self.connector.stream(self.feed, name) in streams:
+            if lacks and not {None, self.connector.stream(self.feed, name)}.isdisjoint(streams):
                 self._stops[name] = Stops()
 
     def _look_anew(self) -> None:
@@ -331,7 +331,7 @@ class FeedBuild:
 
         One that the table cannot have as it is told here holds it once it comes.
         """
-        table, told = self.tables[name], [frame for frame in self._control if frame.stream == cut.stream]
+        table, told = self.tables[name], [frame for frame in self._control if frame.stream in {None, cut.stream}]
         behind = {frame.body: frame for frame in told if frame.frame_seq > cut.last} if table.table.expect else {}
         found: dict[str, StructField] = {}
         for frame in behind.values():  # a receiver that connects again tells what was told

@@ -350,3 +350,33 @@ def test_what_a_vendor_posts_is_in_silver_whatever_came_twice(
     assert expected
     assert silver(places, "orders") == expected
     assert verify_table(places, CONNECTOR, shop, "orders").verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_rule_may_name_a_column_that_is_still_to_come(spark: SparkSession, warehouse: Path, follows: bool) -> None:
+    """The control frame that tells it has no stream: it is for all tables."""
+    rules = {
+        "small": {"condition": "AlbumId < 100", "action": "fail"},
+        "covered": {"condition": "`the cover` <> ''", "action": "warn"},
+    }
+    places, shop = Places(str(warehouse)), feed(tables={"albums": table(expect=rules, stored_as_scd_type=2)})
+    running = started(spark, places, shop)
+    land(places, shop, webhook("insert", AlbumId=1), webhook("insert", AlbumId=500))
+    running.refresh()
+    if follows:
+        assert running.step("albums").error is not None
+    land(places, shop, webhook("insert", AlbumId=2, **{"the cover": "red"}), epoch=2)
+    running.refresh()
+
+    def settle() -> str | None:
+        while (step := running.step("albums")).moved:
+            pass
+        return None if step.error is None else step.error.error_class
+
+    assert settle() == "EXPECTATION_FAILED"
+    assert [row["AlbumId"] for row in silver(places, "albums")] == [1]
+    land(places, shop, webhook("delete", AlbumId=500), epoch=3)
+    running.refresh()
+    assert settle() is None
+    assert [(row["AlbumId"], row["the cover"]) for row in silver(places, "albums")] == [(1, None), (2, "red")]
+    assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
