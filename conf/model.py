@@ -170,6 +170,7 @@ class Settings(Strict):
     warehouse: str
     storage_options: dict[str, str | Secret] = Field(default_factory=dict, repr=False)
     spark: dict[str, str | Secret] = Field(default_factory=dict)
+    lease: bool = True
     build: Build = Build()
     maintain: Maintain = Maintain()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -188,6 +189,16 @@ class Settings(Strict):
         if not said and (refused := set(warehouse) & set("[]^|\\%")):
             raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
         return warehouse
+
+    @property
+    def needs_leases(self) -> bool:
+        """Two commits of Spark to one table could replace each other."""
+        return self.lease and self.is_on_s3
+
+    @property
+    def is_on_s3(self) -> bool:
+        """The warehouse is in an S3 store, Amazon's or another's."""
+        return self.warehouse.startswith(("s3://", "s3a://"))
 
     @property
     def spark_options(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from conf.model import Settings
 from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
 from jobs.context import Invocation, invocation
+from pipelines.places import places_of
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -51,7 +52,7 @@ def _tell_change(run: Invocation, settings: Settings, connector: Connector, feed
     from pipelines.bronze import last_told  # noqa: PLC0415 - few feeds have anything to be asked of the store
 
     try:
-        told = last_told(run.places(settings).bronze(feed.name))
+        told = last_told(places_of(settings).bronze(feed.name))
     except SilverfoldError as error:
         typer.echo(f"  what landed cannot be looked at: {error}")
         return False

@@ -18,7 +18,6 @@ from conf.errors import ConfigError
 from conf.load import load_settings
 from conf.validate import together
 from jobs.logs import start_logs
-from pipelines.places import Places
 
 if TYPE_CHECKING:
     from conf.model import Settings
@@ -84,10 +83,6 @@ class Invocation:
         if not opened:
             raise ConfigError(file="command line", key="--all", found="no feeds", allowed="files feeds/FEED.toml")
         return opened
-
-    def places(self, settings: Settings) -> Places:
-        """Return where the tables are, with the store's secrets revealed. Raises ConfigError."""
-        return Places(settings.warehouse, settings.storage())
 
 
 def invocation(ctx: typer.Context) -> Invocation:

@@ -27,7 +27,7 @@ from jobs.logs import start_logs
 from jobs.sql import Format, ask, write
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
-from pipelines.places import Places
+from pipelines.places import Places, places_of
 from pipelines.spark import start_spark, stop_spark
 from pipelines.status import FeedStatus, read_status
 from pipelines.views import register_views
@@ -60,7 +60,7 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     ours = write_conf(run, home, source.address)
     settings = ours.settings()
     connector, feed = ours.feed(FEED, settings)
-    places = ours.places(settings)
+    places = places_of(settings)
     start_logs(settings.log_level, log)
     receiver = cleanup.enter_context(_receive(ours, home, seconds))
     look = partial(_status, places, connector, feed)

@@ -25,6 +25,7 @@ from jobs.console import console_on
 from jobs.context import invocation
 from jobs.status import positions
 from jobs.stopping import stopped_by_signals
+from pipelines.places import places_of
 
 if TYPE_CHECKING:
     from conf.model import Settings
@@ -75,7 +76,7 @@ def listed(
     run = invocation(ctx)
     settings = run.settings()
     _, opened = run.feed(feed, settings)
-    found = read_quarantine(run.places(settings), feed, opened.tables)
+    found = read_quarantine(places_of(settings), feed, opened.tables)
     wanted = [row for row in found if resolved or not row.is_over]
     show(wanted, sys.stdout, as_json=as_json)
 
@@ -96,7 +97,7 @@ def retry(
     run = invocation(ctx)
     settings = run.settings()
     connector, opened = run.feed(feed, settings)
-    places, asked = run.places(settings), only(opened, [table] if table else list(opened.tables))
+    places, asked = places_of(settings), only(opened, [table] if table else list(opened.tables))
     before = read_quarantine(places, feed, asked.tables)
     names = list(dict.fromkeys(row.table for row in before if row.ahead))
     if not names:
@@ -130,7 +131,7 @@ def skip(
     run = invocation(ctx)
     settings = run.settings()
     _, opened = run.feed(feed, settings)
-    places, now = run.places(settings), datetime.now(UTC)
+    places, now = places_of(settings), datetime.now(UTC)
     found = read_quarantine(places, feed, only(opened, [table]).tables)
     if undo:
         skipped = undoable(found, table, position)

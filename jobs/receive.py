@@ -18,7 +18,7 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
-from pipelines.places import Places
+from pipelines.places import places_of
 from pipelines.receiving import receive as receive_feed
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -73,7 +73,7 @@ async def until_stopped(
     ended: list[SilverfoldError] = []
 
     async def received(connector: Connector, feed: Feed) -> None:
-        places = Places(settings.warehouse, settings.storage())
+        places = places_of(settings)
         try:
             await receive_feed(feed, connector, places, stop=stop, clock=_microseconds, rng=SystemRandom(), log=log)
         except SilverfoldError as error:

@@ -26,6 +26,7 @@ from conf.errors import ConfigError, QueryFailed
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
+from pipelines.places import places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +92,7 @@ def sql(
     """
     run = invocation(ctx)
     settings, then = run.settings(), None if at is None else moment_or_position(at, datetime.now(UTC))
-    chosen, places = chosen_feeds(list(settings.feeds), feed, then), run.places(settings)
+    chosen, places = chosen_feeds(list(settings.feeds), feed, then), places_of(settings)
     opened = [run.feed(name, settings) for name in chosen] if then is not None or feed is not None else []
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
     from pipelines.views import register_views  # noqa: PLC0415 - as above

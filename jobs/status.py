@@ -20,6 +20,7 @@ from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
 from jobs.ways_on import way_on
+from pipelines.places import places_of
 
 if TYPE_CHECKING:
     from pipelines.status import FeedStatus, ReceiverStatus, Status, TableStatus
@@ -46,12 +47,11 @@ def status(
 
     A table is *degraded* when it went on without frames that cannot be decoded, until a snapshot passes them.
     """
-    from pipelines.places import Places  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.status import Status, read_status  # noqa: PLC0415 - as above
+    from pipelines.status import Status, read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
-    places = Places(settings.warehouse, settings.storage())
+    places = places_of(settings)
     opened = [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)]
     found = Status(
         at=now,

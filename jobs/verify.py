@@ -22,6 +22,7 @@ from conf.errors import ConfigError, RemoteProtocolError, SourceRefused
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
+from pipelines.places import places_of
 
 if TYPE_CHECKING:
     from connectors.base import Connector, Feed
@@ -71,7 +72,7 @@ def verify(
     settings, now = run.settings(), datetime.now(UTC)
     connector, opened = run.feed(feed, settings)
     tables = _chosen(opened, table or ())
-    places = run.places(settings)
+    places = places_of(settings)
     each = _verified(places, connector, opened, tables, patience if against_source else None)
     found = summed_up(places, feed, "source" if against_source else "bronze", list(each), now)
     if as_json:

@@ -46,7 +46,7 @@ from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.frame_sizes import FrameSizes
 from pipelines.held import Hold
-from pipelines.places import Places
+from pipelines.places import Places, places_of
 from pipelines.plan import Plan, Planner
 from pipelines.quarantine import Quarantine
 from pipelines.reached import moment, reached, stands_on_another
@@ -116,7 +116,7 @@ class FeedBuild:
     tables: Mapping[str, SilverTable] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._places = self.places or Places(self.settings.warehouse, self.settings.storage())
+        self._places = self.places or places_of(self.settings)
         self._bronze = self._places.bronze(self.feed.name)
         self.tables = {
             name: SilverTable(self.spark, self.feed, self.connector, name, self._places) for name in self.feed.tables

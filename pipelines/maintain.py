@@ -27,7 +27,8 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines import ledger
 from pipelines.beside import Part, beside, place_beside
-from pipelines.places import Place, Places
+from pipelines.lease import sole_writer
+from pipelines.places import Place, Places, places_of
 from pipelines.retention import (
     Retention,
     describe,
@@ -98,7 +99,7 @@ class Maintenance:
 
     @property
     def _places(self) -> Places:
-        return Places(self.settings.warehouse, self.settings.storage())
+        return places_of(self.settings)
 
     def _ledgers(self) -> Iterator[Place]:
         yield self._places.cuts(self.feed.name)
@@ -162,7 +163,8 @@ class Maintenance:
     def _optimize(self, name: str, silver: Place) -> str:
         if self.dry_run:
             return f"{_files(silver)} files{self._old_times(name, silver)}"
-        (row,) = self._sql(silver, f"OPTIMIZE {path_table(silver.url)}")
+        with sole_writer(self._places, self.feed.name, name):
+            (row,) = self._sql(silver, f"OPTIMIZE {path_table(silver.url)}")
         metrics = row["metrics"]
         joined = f"{metrics['numFilesRemoved']} files joined to {metrics['numFilesAdded']}"
         return f"{joined}{self._old_times(name, silver)}"

@@ -6,7 +6,7 @@
     <warehouse>/silver/<feed>/<table>
     <warehouse>/silver/<feed>/<table>__history
     <warehouse>/silver/<feed>/<table>__aside
-    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table>
+    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | lease/<table>
 
 A place is known before its table exists. Nothing here touches storage.
 """
@@ -16,6 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conf.model import Settings
 
 
 def history_of(table: str) -> str:
@@ -60,10 +64,12 @@ class Places:
 
     Args:
         warehouse: A local path (a relative one is taken from the working directory) or a URL.
+        needs_leases: Spark writes a table only while it holds a lease on it (`pipelines.lease`).
     """
 
     warehouse: str
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    needs_leases: bool = False
 
     def bronze(self, feed: str) -> Place:
         """Return the place of the feed's landed frames."""
@@ -93,9 +99,18 @@ class Places:
         """Return the place of the rows that may not stand in a table (`pipelines.kept_aside`)."""
         return self._at("silver", feed, aside_of(table))
 
+    def lease(self, feed: str, table: str) -> str:
+        """Return the name, below the warehouse, of the object that says who may write a table with Spark."""
+        return f"_silverfold/{feed}/lease/{table}"
+
     def _at(self, *parts: str) -> Place:
         root = self.warehouse if "://" in self.warehouse else str(Path(self.warehouse).absolute())
         return Place("/".join((root.rstrip("/"), *parts)), self.storage_options)
+
+
+def places_of(settings: Settings) -> Places:
+    """Return where the tables are, with the store's secrets revealed. Raises ConfigError."""
+    return Places(settings.warehouse, settings.storage(), settings.needs_leases)
 
 
 @dataclass(frozen=True)

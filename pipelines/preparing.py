@@ -17,7 +17,7 @@ from conf.errors import StoreUnavailable
 from pipelines.class_archive import archive_path, making_archive, using_archive
 from pipelines.jars import CLASS_PATH, jar_options
 from pipelines.java import check_java
-from pipelines.spark import SESSION, own_session, start_spark, stop_spark
+from pipelines.spark import own_session, start_spark, stop_spark, wanted
 from transforms.changes import from_arrow
 from transforms.merge import AT_HAND, OP, POSITION, Recorded, append, merge
 from transforms.sql import path_table
@@ -50,7 +50,7 @@ def prepare(settings: Settings) -> Prepared:
         SparkUnavailable: Spark does not start, without the archive or with it.
         StoreUnavailable: The archive cannot be written.
     """
-    options = {**SESSION, **settings.spark_options}
+    options = wanted(settings)
     if CLASS_PATH not in jar_options(options):
         _started(settings, {})
     options |= jar_options(options)

@@ -21,8 +21,8 @@ at once do not share a place, and one swaps after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -50,8 +50,9 @@ from pipelines.cuts import (
     standing,
 )
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
+from pipelines.lease import sole_writer
 from pipelines.leftovers import remove_tree, remove_unused
-from pipelines.places import Place, Places, SidePlaces
+from pipelines.places import Place, Places, SidePlaces, places_of
 from pipelines.quarantine import as_rebuilt
 from pipelines.reached import is_of_another
 from pipelines.reached import reached as reached_by
@@ -82,6 +83,16 @@ class Rebuilt(NamedTuple):
     """Whole updates it was built from."""
     begins: int | None
     """Position from which its history was made, where it lacks what was before; else None."""
+
+
+@contextmanager
+def _writing_alone(places: Places, feed: str, table: str) -> Iterator[None]:
+    """Let the block write the table with no other Spark beside. Raises TableMoved where others do so just now."""
+    try:
+        with sole_writer(places, feed, table):
+            yield
+    except Overtaken as error:
+        raise TableMoved from error
 
 
 @dataclass(frozen=True)
@@ -123,7 +134,7 @@ class Rebuild:
 
     @property
     def _places(self) -> Places:
-        return Places(self.settings.warehouse, self.settings.storage())
+        return places_of(self.settings)
 
     @property
     def _side(self) -> SidePlaces:
@@ -231,7 +242,8 @@ class Rebuild:
         note = self._note(reached, begins)
         self._check_bronze()  # frames may have been dropped meanwhile
         known = quarantined(self._side, self.feed.name, self.table)
-        version = self._swap_in(note, live)
+        with _writing_alone(self._places, self.feed.name, self.table):
+            version = self._swap_in(note, live)
         for each in (each for each in known if each.resolution == PASSED_OVER):
             pass_over(self._places, self.feed.name, self.table, each)
         resolve(self._places, self.feed.name, self.table, as_rebuilt(note), now=datetime.now(UTC))

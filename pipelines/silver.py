@@ -24,6 +24,7 @@ from pipelines.applying.write import apply_cut
 from pipelines.bronze import CARRYING, files_between, inside, read_cut
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import CutRow, from_commit, from_record, recorded_in
+from pipelines.lease import sole_writer
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from transforms.faults import named_errors
@@ -149,13 +150,13 @@ class SilverTable:
                 surveyed it may be a frame that cannot be decoded: its survey names it.
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
-        with named_errors(self.name):
+        with sole_writer(self.places, self.feed.name, self.name), named_errors(self.name):
             began = apply_cut(self.target, frames, context, cut, survey, later=later)
         return self._read_back(cut, began)
 
     def settle(self) -> None:
         """Take back what was written beside the table by what never came to it. As `pipelines.applying.settle`."""
-        with named_errors(self.name):
+        with sole_writer(self.places, self.feed.name, self.name), named_errors(self.name):
             settle(self.target)
 
     def _read_back(self, cut: Cut, began: int | None) -> CutRow | None:

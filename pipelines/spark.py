@@ -34,6 +34,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
 
 from conf.errors import ApplyError, SparkUnavailable
+from pipelines import s3
 from pipelines.class_archive import archive_path, using_archive
 from pipelines.jars import DELTA, jar_options
 from pipelines.java import JvmOutput, check_java
@@ -113,7 +114,7 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
             that Spark refuses, or no Connect server in reach. The message says what to do.
         ConfigError: A secret of the ``spark`` table is not where its reference says.
     """
-    options, secrets = {**SESSION, **settings.spark_options}, settings.spark_secrets()
+    options, secrets = wanted(settings), {**s3.spark_secrets(settings), **settings.spark_secrets()}
     try:
         running = SparkSession.active()
     except PySparkRuntimeError:
@@ -121,6 +122,12 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
             return _connect({**options, **secrets})
         return _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
     return _adapted(own_session(running), {**options, **secrets})
+
+
+def wanted(settings: Settings) -> dict[str, str]:
+    """Return the options of Spark that are no secrets, without those that bring Delta's JARs."""
+    options = {**SESSION, **settings.spark_options}
+    return {**options, **s3.spark_options(settings, options)}
 
 
 def own_session(session: SparkSession) -> SparkSession:

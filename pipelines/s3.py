@@ -1,0 +1,57 @@
+"""How Spark reaches a warehouse on S3: by the ``storage_options`` that delta-rs has, through Hadoop's client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conf.model import Settings
+from pipelines.jars import CLASS_PATH
+
+HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
+"""Maven coordinate of Hadoop's client for S3 that fits the Hadoop of the pinned pyspark. Fetched once, some 600 MB."""
+
+_HADOOP_NAMES = {
+    "access_key_id": "access.key",
+    "secret_access_key": "secret.key",
+    "session_token": "session.token",
+    "region": "endpoint.region",
+    "default_region": "endpoint.region",
+    "endpoint": "endpoint",
+    "endpoint_url": "endpoint",
+}
+
+_KNOWN = (*_HADOOP_NAMES, "allow_http", "virtual_hosted_style_request", "skip_signature")
+
+
+def reaching(storage_options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options that say how to reach S3, in small letters and without ``aws_`` before them.
+
+    delta-rs has others besides, which no other client knows.
+    """
+    options = {name.lower().removeprefix("aws_"): value for name, value in storage_options.items()}
+    return {name: value for name, value in options.items() if name in _KNOWN}
+
+
+def spark_options(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that Spark needs besides those given; none where the warehouse is not on S3."""
+    if not settings.is_on_s3:
+        return {}
+    packages = given.get("spark.jars.packages", "")
+    options = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    if "hadoop-aws" not in packages + given.get("spark.jars", "") + given.get(CLASS_PATH, ""):
+        options["spark.jars.packages"] = ",".join(filter(None, [packages, HADOOP_AWS]))
+        # an older one than Spark's own, which it would hide
+        options["spark.jars.excludes"] = ",".join(filter(None, [given.get("spark.jars.excludes"), "org.slf4j:*"]))
+    return options
+
+
+def spark_secrets(settings: Settings) -> dict[str, str]:
+    """Return the options, some of them secret, by which Spark reaches S3 as delta-rs does. Raises ConfigError."""
+    if not settings.is_on_s3:
+        return {}
+    options = reaching(settings.storage())
+    found = {f"spark.hadoop.fs.s3a.{_HADOOP_NAMES[name]}": options[name] for name in _HADOOP_NAMES if name in options}
+    if "endpoint" in options or "endpoint_url" in options:
+        hosted = options.get("virtual_hosted_style_request", "false")
+        found["spark.hadoop.fs.s3a.path.style.access"] = "false" if hosted == "true" else "true"
+    return {name: value for name, value in found.items() if name not in settings.spark}
