@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,12 +16,14 @@ from rich.console import Console
 from conf.errors import SilverfoldError, SparkUnavailable, UndecodableFrame
 from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
+from jobs.source_change import change_since_landed
 from jobs.stopping import stopped_by_signals
 from jobs.ways_on import way_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from conf.model import Settings
     from pipelines.build import FeedBuild, Step
 
 
@@ -73,14 +75,33 @@ def build(
             else:
                 builds.append(feed_build)
         for feed_build in builds:
+            _tell_misread(settings, feed_build)
             if feed_build.landed < 0:
-                print(f"silverfold: nothing has landed for feed {feed_build.feed.name}: run `silverfold receive`")
+                print(f"silverfold: {_nothing(feed_build)}: run `silverfold receive`")
         faults = run(builds, stop, follow=follow) if builds else {}
     _tell_held(faults, of_several=len(opened) > 1)
     if unread:
         raise unread[0]
     if faults:
         raise typer.Exit(3 if all(fault.retryable for fault in faults.values()) else 1)
+
+
+def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:
+    """Warn where the settings say of frames that landed what they do not mean."""
+    feed = feed_build.feed
+    with suppress(SilverfoldError):  # told otherwise
+        change = change_since_landed(settings, feed_build.connector, feed)
+        if change is not None and change.breaks:
+            advice = "`silverfold config check` names what changed"
+            structlog.get_logger("build").warning(change.summary, feed=feed.name, advice=advice)
+
+
+def _nothing(feed_build: FeedBuild) -> str:
+    """Say that there is nothing to build from, or nothing new."""
+    name = feed_build.feed.name
+    if all(table.position() < 0 for table in feed_build.tables.values()):
+        return f"nothing has landed for feed {name}"
+    return f"bronze of feed {name} ends before the position that its tables have reached"
 
 
 def _tell_unread(feed: str, error: SilverfoldError) -> None:

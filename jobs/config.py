@@ -8,8 +8,8 @@ from conf.errors import SilverfoldError, without_secrets
 from conf.model import Settings
 from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
-from jobs.context import Invocation, invocation
-from pipelines.places import places_of
+from jobs.context import invocation
+from jobs.source_change import change_since_landed
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -34,7 +34,7 @@ def check(ctx: typer.Context) -> None:
     breaks = False
     for connector, feed in run.feeds(settings):
         typer.echo(_described(connector, feed))
-        breaks |= _tell_change(run, settings, connector, feed)
+        breaks |= _tell_change(settings, connector, feed)
     count = len(settings.feeds)
     found = "what landed would be misread" if breaks else "no mistakes"
     typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: {found}")
@@ -45,18 +45,13 @@ def check(ctx: typer.Context) -> None:
 _KEPT = {Keeps.STATE: "keys: {keys}", Keeps.CHANGES: "every change", Keeps.ROWS: "every row as it came"}
 
 
-def _tell_change(run: Invocation, settings: Settings, connector: Connector, feed: Feed) -> bool:
+def _tell_change(settings: Settings, connector: Connector, feed: Feed) -> bool:
     """Print what changed since frames landed, if anything; return whether that breaks what landed."""
-    if connector.continuity != "resume":
-        return False
-    from pipelines.bronze import last_told  # noqa: PLC0415 - few feeds have anything to be asked of the store
-
     try:
-        told = last_told(places_of(settings).bronze(feed.name))
+        change = change_since_landed(settings, connector, feed)
     except SilverfoldError as error:
         typer.echo(f"  what landed cannot be looked at: {error}")
         return False
-    change = None if told is None else connector.changed(feed, told)
     if change is None:
         return False
     typer.echo("\n    ".join((f"  {change.summary}", *change.changes)))

@@ -11,6 +11,7 @@ from rich.console import Console
 from conf.errors import ApplyError, ConfigError, PositionGap
 from jobs.cli import main_of
 from jobs.context import invocation
+from jobs.source_change import change_since_landed
 
 
 def rebuild(
@@ -39,6 +40,13 @@ def rebuild(
     connector, opened = run.feed(feed, settings)
     if table not in opened.tables:
         raise ConfigError(file="command line", key="TABLE", found=table, allowed=", ".join(sorted(opened.tables)))
+    change = change_since_landed(settings, connector, opened)
+    if change is not None and change.breaks:
+        known = (
+            "`silverfold config check` names what changed; where it is right, let `silverfold receive` land it first"
+        )
+        print(f"silverfold: {table} was not rebuilt, it stands as it was: {change.summary}: {known}")
+        raise typer.Exit(1)
     from pipelines.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 

@@ -66,13 +66,15 @@ def status(
 
 def show(status: Status, out: TextIO) -> None:
     """Print the status for people: per feed two lines, a table, and what is wrong."""
+    from pipelines.losses import named  # noqa: PLC0415 - --help must not load what jobs run on
+
     console = console_on(out)
     if not status.feeds:
         console.print("no feeds are configured: see `silverfold config check`", markup=False)
     for feed in status.feeds:
         console.print(_heading(feed, status.at))
         for first, last in feed.lost_positions:
-            lost = f"bronze lost positions {first} to {last}: a table that had not taken them lacks what they said"
+            lost = f"bronze lost positions {first} to {last}"
             console.print(Text(lost, "yellow"))
         console.print(_tables(feed, status.at))
         for table in feed.tables:
@@ -88,6 +90,9 @@ def show(status: Status, out: TextIO) -> None:
             if table.begins_at_position is not None:
                 begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
                 console.print(Text(begins, "yellow"))
+            if table.lacks_positions:
+                lacks = f"{table.table}: lacks what positions {named(table.lacks_positions)} said of it, if anything"
+                console.print(Text(lacks, "yellow"))
             if table.built_otherwise is not None:
                 otherwise = f"{table.table}: its next cut holds: {table.built_otherwise}"
                 console.print(Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow"))

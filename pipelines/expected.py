@@ -14,7 +14,7 @@ Rows are folded a span of keys at a time (`BronzeFold.expected`): each is held i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ from connectors.base import Connector, ControlFrame, Feed, Keeps, Kind, PlainCha
 from connectors.key_span import EVERY_KEY, KeySpan
 from pipelines.bronze import read_frames
 from pipelines.landed_updates import Body, Landed, LandedUpdates, landed_updates, last_state, taking_effect
+from pipelines.losses import Losses
 from pipelines.places import Place
 from pipelines.table_fold import LogFold, Row, TableFold
 
@@ -74,6 +75,7 @@ class LandedTable:
 
     Args:
         left_out: Positions of frames that are skipped.
+        losses: What of bronze's losses the table has, and lacks.
     """
 
     bronze: Place
@@ -82,6 +84,7 @@ class LandedTable:
     table: str
     through: int
     left_out: Collection[int] = ()
+    losses: Losses = field(default_factory=Losses)
 
     @property
     def settings(self) -> Table:
@@ -95,7 +98,7 @@ class LandedTable:
 
     def updates(self) -> LandedUpdates:
         """Return the whole updates of the stream. Raises StoreUnavailable."""
-        return landed_updates(self.bronze, self.feed.name, self.stream, self.through)
+        return landed_updates(self.bronze, self.feed.name, self.stream, self.through, lost=self.losses.untouched)
 
     def told(self, order: Sequence[Landed]) -> Told:
         """Return what reads updates that take effect in an order, with all that was told before the first."""

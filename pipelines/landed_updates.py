@@ -89,14 +89,25 @@ class LandedUpdates:
             raise DoubledPositions(feed=self.feed, first=twice[0], last=twice[-1])
 
 
-def landed_updates(bronze: Place, feed: str, stream: str, through: int) -> LandedUpdates:
-    """Return the whole updates up to and including a position. Raises StoreUnavailable."""
+def landed_updates(
+    bronze: Place, feed: str, stream: str, through: int, *, lost: Sequence[tuple[int, int]] = ()
+) -> LandedUpdates:
+    """Return the whole updates up to and including a position. Raises StoreUnavailable.
+
+    Args:
+        lost: Ranges of positions that are not missed.
+    """
     floor = retained_from(bronze, feed)
     seen = _Dense(floor)
     batches = seen.watched(_through(read_small_columns(bronze, after=floor - 1), through))
     updates = list(whole_updates(batches, stream))
     dropped = [(0, floor - 1)] if floor else []
-    return LandedUpdates(feed, updates, floor, [*dropped, *seen.holes, *seen.end(through)], seen.doubled)
+    missing = [hole for hole in (*seen.holes, *seen.end(through)) if not _is_inside(hole, lost)]
+    return LandedUpdates(feed, updates, floor, [*dropped, *missing], seen.doubled)
+
+
+def _is_inside(hole: tuple[int, int], ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= hole[0] and hole[1] <= last for first, last in ranges)
 
 
 class _Dense:

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from conf.errors import RebuildNeeded, SchemaDrift
+from conf.errors import RebuildNeeded, SchemaDrift, UndecodableFrame
 from connectors.base import Cut
 from pipelines.beginnings import REBUILT
 from pipelines.commit_note import CommitNote
@@ -106,7 +106,7 @@ class Quarantine:
 
     def left_out(self, cut: Cut) -> tuple[int, ...]:
         """Return the positions of the cut's frames that are not to be decoded."""
-        return tuple(at for at in sorted(self._left_out) if any(first <= at <= last for first, last in cut.spans))
+        return tuple(at for at in sorted(self._left_out) if _has(cut, at))
 
     def take(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
         """Note what the table could not take; return whether it may go on without it.
@@ -139,6 +139,8 @@ class Quarantine:
                 return None
             if known.holds and known.position <= cut.after:  # of an earlier cut, which tells what became of it
                 return None
+            if known.position > cut.after and not cut.replaces and not _has(cut, known.position):
+                return self._without_it(known)
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
                 return self._passed(known, cut.spans[0][0])
             return self._superseded if known.resolution == SKIPPED and cut.replaces else None
@@ -183,6 +185,13 @@ class Quarantine:
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
 
+    @staticmethod
+    def _without_it(known: Hold) -> str | None:
+        """Return the resolution of what a cut went beyond without it, for bronze has lost it."""
+        if known.error_class != UndecodableFrame.error_class:
+            return PASSED if known.holds else None
+        return SKIPPED if known.holds else None
+
     def _passed(self, known: Hold, begins: int) -> str:
         """Return the resolution of what a cut has passed that begins at a position."""
         return PASSED_OVER if self.keeps_history and known.holds and known.update_position < begins else PASSED
@@ -218,6 +227,10 @@ def as_rebuilt(note: CommitNote) -> Callable[[Hold], str | None]:
         return PASSED if known.holds and (asked or outgrown) else None
 
     return resolution
+
+
+def _has(cut: Cut, position: int) -> bool:
+    return any(first <= position <= last for first, last in cut.spans)
 
 
 def _cut_with(position: int, notes: Sequence[CommitNote]) -> CommitNote | None:

@@ -39,7 +39,6 @@ from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import (
-    all_cuts,
     app_id,
     from_record,
     newest_note,
@@ -47,11 +46,11 @@ from pipelines.cuts import (
     read_cuts,
     recorded_in,
     restore,
-    standing,
 )
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.lease import sole_writer
 from pipelines.leftovers import remove_tree, remove_unused
+from pipelines.losses import losses_of
 from pipelines.places import Place, Places, SidePlaces, places_of
 from pipelines.quarantine import as_rebuilt
 from pipelines.reached import is_of_another
@@ -168,18 +167,15 @@ class Rebuild:
     def _check_lost(self) -> None:
         """Refuse to build anew what silver has, and bronze has lost: of a table without snapshots, or a history."""
         begins_anew = self._has_snapshots and not self._keeps_history
-        lost = [] if begins_anew else lost_from(self._bronze)
-        if not lost or self._stands_on_another():  # that one is made anew of what there is
+        if begins_anew or not lost_from(self._bronze) or self._stands_on_another():  # it is made anew of what there is
             return
         places, feed = self._places, self.feed.name
         would_lose = places.history(feed, self.table) if self._has_snapshots else places.silver(feed, self.table)
         if open_table(would_lose) is None:
             return
-        cuts = standing(all_cuts(self._places, self.feed.name, [self.table]))
-        for first, last in lost:
-            if any(cut.first_position <= last and first <= cut.last_position for cut in cuts):
-                advice = f"what there is of them would be lost. To begin anew without, remove {would_lose}"
-                raise PositionGap(feed=self.feed.name, first=first, last=last, advice=advice)
+        for first, last in losses_of(places, self.connector, self.feed, self.table).taken:
+            advice = f"what there is of them would be lost. To begin anew without, remove {would_lose}, and rebuild"
+            raise PositionGap(feed=feed, first=first, last=last, advice=advice)
 
     def _check_passed_over(self, goal: int) -> None:
         """Refuse to lose versions of a history: those of updates up to a position that could not be taken today."""
@@ -234,7 +230,10 @@ class Rebuild:
             reason = f"frames before position {self._floor()} were dropped while it was not in the feed"
             raise ApplyError(f"{reason}, its last snapshot among them: the next one makes it whole", table=self.table)
         if reached < goal or (reached > goal and not further):
-            raise ApplyError(f"bronze leads to position {reached}, the table stands at {goal}", table=self.table)
+            behind = "" if reached > goal else ": run `silverfold receive`, which goes on behind the table"
+            raise ApplyError(
+                f"bronze leads to position {reached}, the table stands at {goal}{behind}", table=self.table
+            )
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
         self._check_passed_over(goal)

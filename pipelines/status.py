@@ -22,6 +22,7 @@ from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, built_otherwise, last_cuts, newest_note
 from pipelines.held import Hold, HoldState, quarantined
+from pipelines.losses import losses_of
 from pipelines.marks import CLOSED, Mark, epoch_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
@@ -111,6 +112,9 @@ class TableStatus(_Report):
     begins_at_position: int | None = None
     """Position from which on the table has what landed: it was added when older frames had been dropped, and no
     snapshot makes up for them. Null when it lacks nothing."""
+    lacks_positions: tuple[tuple[int, int], ...] = ()
+    """First and last of each range of positions that bronze lost before the table took them, and no snapshot has made
+    up for. They may have been of other streams."""
     built_otherwise: str | None = None
     """Which setting says something else today than when the table was built: its next cut holds, or, without a history,
     waits for a snapshot that makes it right. Null when none does."""
@@ -178,6 +182,7 @@ class Built:
         versions: In its history.
         begins_at: `pipelines.beginnings.begins_at`.
         otherwise: `TableStatus.built_otherwise`.
+        lacking: `pipelines.losses.Losses.lacking`.
     """
 
     exists: bool = False
@@ -191,6 +196,7 @@ class Built:
     aside: int | None = 0
     begins_at: int = 0
     otherwise: str | None = None
+    lacking: Sequence[tuple[int, int]] = ()
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
@@ -265,6 +271,7 @@ def read_built(
             aside=0 if aside is None else count_rows(aside),
             begins_at=begins,
             otherwise=_otherwise(places, connector, feed, table, opened),
+            lacking=losses_of(places, connector, feed, table).lacking,
         )
 
 
@@ -311,6 +318,7 @@ def table_status(
         tombstones=built.tombstones,
         begins_at_position=built.begins_at or None,
         rows_aside=built.aside,
+        lacks_positions=tuple(built.lacking),
         built_otherwise=built.otherwise,
         warning=None if newest is None else newest.warning,
     )

@@ -37,6 +37,7 @@ from pipelines.expected import BronzeFold, Expected, LandedTable, fold_bronze
 from pipelines.expected_history import HistoryFold, fold_history
 from pipelines.held import PASSED_OVER, HoldState, quarantined
 from pipelines.kept_aside import failing_rows
+from pipelines.losses import Losses, Range, losses_of, named
 from pipelines.places import Places, history_of
 from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table
@@ -147,10 +148,10 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         other = built_otherwise(places, connector, feed, table, fold.keys)
         if other is not None:
             return unknown(table, other, silver)
-        found = _verified(table, fold, silver, placed=placed, reason=_partly(since))
+        found = _verified(table, fold, silver, placed=placed, reason=_partly(since, landed.losses.lacking))
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
-        return unknown(table, other or str(error), silver)
+        return unknown(table, other or _why(error, landed.losses), silver)
     late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
     return found if late is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": late})
 
@@ -180,14 +181,20 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     begun = history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0
     try:
         fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
-        return _verified(name, fold, history, reason=_partly(since))
+        return _verified(name, fold, history, reason=_partly(since, landed.losses.untouched))
     except (PositionGap, WireError, ProtocolError) as error:
-        return unknown(name, str(error), history)
+        return unknown(name, _why(error, landed.losses), history)
 
 
 def _landed(places: Places, connector: Connector, feed: Feed, table: str, through: int) -> LandedTable:
     left_out = {each.position for each in quarantined(places, feed.name, table) if each.is_left_out}
-    return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out)
+    losses = losses_of(places, connector, feed, table)
+    return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out, losses)
+
+
+def _why(error: Exception, losses: Losses) -> str:
+    gap = (error.first, error.last) if isinstance(error, PositionGap) else ()
+    return f"{error}: what silver has of them has nothing to be compared with" if gap in losses.taken else str(error)
 
 
 def _verified(
@@ -203,9 +210,11 @@ def _verified(
         return compared(table, fold.expected, silver, placed=placed, reason=reason)
 
 
-def _partly(since: int) -> str | None:
-    """Say what a comparison cannot mean: a table that begins in the middle lacks what was dropped before."""
-    return f"begins at position {since}, what landed before was dropped and is not compared" if since else None
+def _partly(since: int, lost: Sequence[Range]) -> str | None:
+    """Say what a comparison cannot mean: a table may lack what was dropped, or lost, before it was built."""
+    dropped = f"begins at position {since}, what landed before was dropped and is not compared" if since else ""
+    lacking = f"lacks positions {named(lost)}, which bronze has lost" if lost else ""
+    return "; ".join(filter(None, [dropped, lacking])) or None
 
 
 def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:

@@ -149,7 +149,8 @@ class BronzeWriter:
     def _reload(self) -> DeltaTable:
         table = open_table(self._place)
         if table is None:
-            raise StoreUnavailable(f"{self._place}: the bronze table is gone")
+            gone = "the bronze table is gone; to begin it anew behind what silver has, start this receiver again"
+            raise StoreUnavailable(f"{self._place}: {gone}")
         return table
 
     def _wrote(self, last: int) -> bool:

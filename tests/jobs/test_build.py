@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from jobs import cli
 from jobs.build import run
 from jobs.context import Invocation
 from pipelines.build import Step
+from pipelines.leftovers import remove_tree
 from pipelines.places import Places
 from tests.support.landed_history import LandedHistory
 
@@ -107,6 +109,24 @@ def test_a_build_says_that_nothing_has_landed(
 
     said = "silverfold: nothing has landed for feed market: run `silverfold receive`\n"
     assert (ended.value.code, capsys.readouterr().out) == (0, said)
+
+
+def test_a_build_says_that_bronze_ends_before_its_tables(
+    spark: SparkSession, conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
+    land(conf, "market", "Qty")
+    with suppress(SystemExit):
+        cli.main(["--conf", str(conf), "build", "market"])
+    capsys.readouterr()
+    remove_tree(Places(str(conf / "lake")).bronze("market"))
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), "build", "market"])
+
+    said = capsys.readouterr().out
+    assert ended.value.code == 1
+    assert "market ends before the position that its tables have reached: run `silverfold receive`" in said
 
 
 def land(conf: Path, feed: str, *columns: str) -> None:

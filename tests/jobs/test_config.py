@@ -56,8 +56,12 @@ def check(capsys: pytest.CaptureFixture[str], tmp_path: Path, **feeds: str) -> t
     (tmp_path / "feeds").mkdir()
     for name, text in feeds.items():
         (tmp_path / "feeds" / f"{name}.toml").write_text(text)
+    return run(capsys, tmp_path, "config", "check")
+
+
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *command: str) -> tuple[object, str, str]:
     with pytest.raises(SystemExit) as left:
-        main(["--conf", str(tmp_path), "config", "check"])
+        main(["--conf", str(tmp_path), *command])
     shown = capsys.readouterr()
     return left.value.code, shown.out, shown.err
 
@@ -233,6 +237,13 @@ def test_a_schema_that_misreads_what_landed_is_no_right_answer(capsys, tmp_path)
     code, out, _ = check(capsys, tmp_path, stream=orders(retyped))
     assert "\n  schema changed since it landed, and misreads what landed: version 1 → 1\n    schema: version not" in out
     assert out.endswith(f"1 feed, warehouse {tmp_path}/lake: what landed would be misread\n")
+    assert code == 1
+
+    code, out, err = run(capsys, tmp_path, "build", "stream")
+    assert "schema changed since it landed, and misreads what landed: version 1 → 1" in out + err
+    assert code == 0
+    code, out, err = run(capsys, tmp_path, "rebuild", "stream", "Order")
+    assert out.startswith("silverfold: Order was not rebuilt, it stands as it was: schema changed since it landed, ")
     assert code == 1
 
 

@@ -18,6 +18,7 @@ from connectors.sqlitecloud.connector import CONNECTOR
 from pipelines.batch import Batch
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import FeedBuild
+from pipelines.held import quarantined, skip
 from pipelines.leftovers import remove_tree
 from pipelines.places import Places
 from pipelines.plan import Planner
@@ -182,6 +183,9 @@ def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSes
     assert silver_of(feed.places, []) == NOTHING
 
 
+LACKS = "lacks positions 7 to 7, which bronze has lost"
+
+
 def test_a_table_that_lags_takes_what_is_left_and_one_that_cannot_be_made_again_is_not(
     spark: SparkSession, tmp_path: Path
 ):
@@ -204,13 +208,19 @@ def test_a_table_that_lags_takes_what_is_left_and_one_that_cannot_be_made_again_
     assert sorted(row["id"] for row in feed.rows("foo")) == [1, 5]
     assert sorted(row["payload"] for row in feed.rows("said")) == ["one", "three", "two"]
     assert feed.verify("foo").verdict is Verdict.EQUAL
-    assert verify_history(feed.places, CONNECTOR, feed.feed, "foo").verdict is Verdict.UNKNOWN
+    found = verify_history(feed.places, CONNECTOR, feed.feed, "foo")
+    assert (found.verdict, found.reason) == (Verdict.EQUAL, LACKS), "it had not taken what is lost"
+    found = feed.verify("said")
+    assert (found.verdict, "nothing to be compared with" in str(found.reason)) == (Verdict.UNKNOWN, True)
     rebuild, place = Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "said", "a"), feed.places.silver(FEED, "said")
     with pytest.raises(PositionGap, match=f"would be lost. To begin anew without, remove {place}"):
         rebuild.run()
     remove_tree(place)  # as told
     assert rebuild.run().updates == 2
     assert sorted(row["payload"] for row in feed.rows("said")) == ["one", "three"]
+    found = feed.verify("said")
+    assert (found.verdict, found.reason) == (Verdict.EQUAL, LACKS), "to what bronze has"
+    assert rebuild.run().updates == 2, "nothing of what is lost is in it any more"
 
 
 def test_a_skip_is_not_of_a_frame_that_comes_in_the_stead_of_a_lost_one(spark: SparkSession, tmp_path: Path):
@@ -226,6 +236,30 @@ def test_a_skip_is_not_of_a_frame_that_comes_in_the_stead_of_a_lost_one(spark: S
     writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
 
     assert (found.position, writer.lost) == (bad, (bad, bad))
+
+
+@pytest.mark.parametrize("skipped", [True, False])
+def test_a_bad_frame_that_bronze_lost_is_one_that_the_table_lacks(spark: SparkSession, tmp_path: Path, skipped: bool):
+    tables = {"said": {"channel": "c"}}
+    feed = SqliteCloudFeed(tmp_path, tables)
+    feed.connect(message("one"))
+    bad = feed.land(message("")._replace(body=b"no notification"))
+    assert feed.build(spark).keys() == {"said"}
+    (found,) = quarantined(feed.places, FEED, "said")
+    if skipped:
+        skip(feed.places, FEED, "said", found, now=datetime.now(UTC))
+    lose(feed, 1)
+
+    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, tables))
+    feed.epoch = writer.epoch
+    feed.connect(message("two"))
+    assert feed.build(spark) == {}
+
+    now = datetime.fromtimestamp(feed.received_at / SECOND, UTC)
+    (status,) = read_status(feed.places, CONNECTOR, feed.feed, now=now).tables
+    assert (status.skipped_positions, status.lacks_positions) == ((bad,), ((bad, bad),))
+    assert sorted(row["payload"] for row in feed.rows("said")) == ["one", "two"]
+    assert feed.verify("said").verdict is Verdict.EQUAL
 
 
 def test_a_running_build_notices_that_bronze_is_another(spark: SparkSession, tmp_path: Path):
@@ -285,7 +319,9 @@ def test_a_table_that_never_had_what_is_lost_is_rebuilt_and_status_says_what_is_
     assert feed.build(spark) == {}
 
     assert Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "foo", "a").run().begins is None
-    assert read_status(feed.places, CONNECTOR, feed.feed, now=now).lost_positions == ((2, 2),)
+    told = read_status(feed.places, CONNECTOR, feed.feed, now=now)
+    assert told.lost_positions == ((2, 2),)
+    assert {table.table: table.lacks_positions for table in told.tables} == {"said": (), "foo": ()}
 
 
 def test_a_second_loss_does_not_hide_that_a_table_stands_on_another_bronze(spark: SparkSession, tmp_path: Path):

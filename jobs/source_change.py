@@ -1,0 +1,26 @@
+"""What became of a source since its frames landed: what its connector says of a schema that is another one now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.places import places_of
+
+if TYPE_CHECKING:
+    from conf.model import Settings
+    from connectors.base import Connector, Feed, SourceChange
+
+
+def change_since_landed(settings: Settings, connector: Connector, feed: Feed) -> SourceChange | None:
+    """Return what is said otherwise now than by the newest control frame of the feed; None where nothing is.
+
+    Raises:
+        StoreUnavailable: What landed cannot be looked at.
+        SchemaError: What is said now cannot be read.
+    """
+    if connector.continuity != "resume":
+        return None
+    from pipelines.bronze import last_told  # noqa: PLC0415 - few feeds have anything to be asked of the store
+
+    told = last_told(places_of(settings).bronze(feed.name))
+    return None if told is None else connector.changed(feed, told)

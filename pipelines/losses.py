@@ -1,0 +1,53 @@
+"""What a silver table has, and what it lacks, of the frames that bronze lost (`pipelines.bronze_table.lost_from`).
+
+A cut that ends at a lost position was made while its frame was there. No later cut has any: a receiver notes a loss
+before it lands what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from connectors.base import Connector, Feed
+from pipelines.bronze_table import lost_from
+from pipelines.cuts import all_cuts, standing
+from pipelines.places import Places
+
+Range: TypeAlias = tuple[int, int]
+"""First and last position, both inclusive."""
+
+
+class Losses(NamedTuple):
+    """What became of the positions that bronze lost, in one table."""
+
+    taken: Sequence[Range] = ()
+    """Ranges of which the table has taken frames: nobody can make it anew, or tell whether it is right."""
+    untouched: Sequence[Range] = ()
+    """The other ranges."""
+    lacking: Sequence[Range] = ()
+    """Ranges, and parts of them, that it had not taken, and no snapshot has made up for."""
+
+
+def losses_of(places: Places, connector: Connector, feed: Feed, table: str) -> Losses:
+    """Return what a table has and lacks of what bronze lost. Raises StoreUnavailable."""
+    lost = lost_from(places.bronze(feed.name))
+    if not lost:
+        return Losses()
+    cuts = standing(all_cuts(places, feed.name, [table]))
+    snapshots = connector.has_snapshots(feed.tables[table])
+    newest = max((cut.first_position for cut in cuts if cut.replaced and snapshots), default=-1)
+    taken: list[Range] = []
+    untouched: list[Range] = []
+    lacking: list[Range] = []
+    for first, last in lost:
+        reached = max((cut.last_position for cut in cuts if first <= cut.last_position <= last), default=first - 1)
+        (taken if reached >= first else untouched).append((first, last))
+        if reached < last and newest <= last:
+            lacking.append((reached + 1, last))
+    return Losses(taken, untouched, lacking)
+
+
+def named(ranges: Sequence[Range]) -> str:
+    """Name ranges of positions."""
+    return ", ".join(f"{first} to {last}" for first, last in ranges)
