@@ -42,9 +42,7 @@ def rebuild(
         raise ConfigError(file="command line", key="TABLE", found=table, allowed=", ".join(sorted(opened.tables)))
     change = change_since_landed(settings, connector, opened)
     if change is not None and change.breaks:
-        known = (
-            "`silverfold config check` names what changed; where it is right, let `silverfold receive` land it first"
-        )
+        known = "`silverfold config check` names it; if that is right, let `silverfold receive` land the schema first"
         print(f"silverfold: {table} was not rebuilt, it stands as it was: {change.summary}: {known}")
         raise typer.Exit(1)
     from pipelines.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
