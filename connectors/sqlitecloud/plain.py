@@ -107,6 +107,8 @@ class SqliteCloudPlainReader:
 
     def _of_entry(self, position: int, entry: Any, names: Sequence[str]) -> Iterator[PlainChange]:
         op, old_values, columns = _taken_apart(entry)
+        if op == "INSERT":  # whose row has no old key, whatever is sent as such
+            old_values = None
         if old_values is not None and (len(old_values) != len(names) or None in old_values):
             _refuse("no_key")
         old = None if old_values is None else dict(zip(names, old_values, strict=True))

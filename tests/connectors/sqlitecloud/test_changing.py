@@ -116,6 +116,17 @@ def test_the_plain_reader_ends_there_too(vector: dict[str, Any]) -> None:
     assert sorted([[row[name] for name in plain.columns] for row in fold.all_rows()], key=repr) == vector["at_end"]
 
 
+@pytest.mark.parametrize("old", [[None], ["x"], [7]])
+def test_what_an_insert_carries_as_an_old_key_is_passed_by(old: list[Any]) -> None:
+    frame = (0, "data", told(("INSERT", old, {"id": 15, "a": "x", "b": "y"})))
+    (change,) = changes_of(rows_of(reader(), frame))
+    plain = SqliteCloudPlainReader("foo", SqliteCloudTable.model_validate({}), SqliteCloudOptions())
+    plain.control(control(FOO))
+    (expected,) = plain.changes(1, [(0, frame[2])])
+    assert (change.op, change.key, change.old_key) == (expected.op, expected.key, expected.old_key)
+    assert expected.old_key is None
+
+
 def test_a_full_row_that_moves_in_the_overlay_is_there_even_if_the_old_one_is_not() -> None:
     moved = {"id": 15, "a": "x", "b": "y"}
     frames = [(0, "data", told(("UPDATE", [20], moved))), (1, "snapshot", rowset(FOO.names, []))]
