@@ -19,6 +19,7 @@ from jobs.context import Every, Names, invocation
 from jobs.source_change import change_since_landed
 from jobs.stopping import stopped_by_signals
 from jobs.ways_on import way_on
+from pipelines.places import places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +78,7 @@ def build(
         for feed_build in builds:
             _tell_misread(settings, feed_build)
             if feed_build.landed < 0:
-                print(f"silverfold: {_nothing(feed_build)}: run `silverfold receive`")
+                print(f"silverfold: {_nothing(settings, feed_build)}: run `silverfold receive`")
         faults = run(builds, stop, follow=follow) if builds else {}
     _tell_held(faults, of_several=len(opened) > 1)
     if unread:
@@ -96,11 +97,11 @@ def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:
             structlog.get_logger("build").warning(change.summary, feed=feed.name, advice=advice)
 
 
-def _nothing(feed_build: FeedBuild) -> str:
+def _nothing(settings: Settings, feed_build: FeedBuild) -> str:
     """Say that there is nothing to build from, or nothing new."""
     name = feed_build.feed.name
     if all(table.position() < 0 for table in feed_build.tables.values()):
-        return f"nothing has landed for feed {name}"
+        return f"nothing has landed for feed {name} in {places_of(settings).bronze(name)}"
     return f"bronze of feed {name} ends before the position that its tables have reached"
 
 

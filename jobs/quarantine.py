@@ -142,7 +142,10 @@ def skip(
         print(f"silverfold: {table}: frame {position} holds it again")
     else:
         held.skip(places, feed, table, skippable(found, table, position), now=now)
-        print(f"silverfold: {table}: the build goes on without frame {position}; degraded until a snapshot passes it")
+        print(f"silverfold: {table}: the build goes on without frame {position}: {_DEGRADED}")
+
+
+_DEGRADED = "what it carried is missing, or NULL, until a snapshot passes it"
 
 
 def only(feed: Feed, tables: Sequence[str]) -> Feed:

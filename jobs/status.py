@@ -21,6 +21,7 @@ from jobs.console import console_on
 from jobs.context import invocation
 from jobs.ways_on import way_on
 from pipelines.places import places_of
+from pipelines.ranges import named
 
 if TYPE_CHECKING:
     from pipelines.status import FeedStatus, ReceiverStatus, Status, TableStatus
@@ -66,8 +67,6 @@ def status(
 
 def show(status: Status, out: TextIO) -> None:
     """Print the status for people: per feed two lines, a table, and what is wrong."""
-    from pipelines.losses import named  # noqa: PLC0415 - --help must not load what jobs run on
-
     console = console_on(out)
     if not status.feeds:
         console.print("no feeds are configured: see `silverfold config check`", markup=False)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conf.errors import ConfigError, RemoteProtocolError, SourceRefused
+from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, WireError
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
@@ -83,6 +83,9 @@ def verify(
         raise typer.Exit(1)
 
 
+_OF_ONE_TABLE = (SourceRefused, RemoteProtocolError, WireError)
+
+
 def show(found: Verification, out: TextIO) -> None:
     """Print what was found for people: a line a table, and the first differences."""
     console = console_on(out)
@@ -110,7 +113,7 @@ def _verified(
             if patience is not None:
                 try:
                     yield verify_against_source(places, connector, feed, name, patience=patience)
-                except (SourceRefused, RemoteProtocolError) as error:  # of one table: the others are asked all the same
+                except _OF_ONE_TABLE as error:  # the others are asked all the same
                     yield unknown(name, str(error))
                 continue
             yield verify_table(places, connector, feed, name)

@@ -179,6 +179,7 @@ class FeedBuild:
     def _look_anew(self) -> None:
         """Forget what was seen and planned, and look at all that tables have yet to take."""
         self._planner, self._control, self._newest = self._new_planner(), [], None
+        self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
         self._look()
 
     def _is_as_seen(self) -> bool:
@@ -382,7 +383,7 @@ class FeedBuild:
     def _opened_quarantine(self, name: str) -> Quarantine:
         table = self.feed.tables[name]
         opened = Quarantine(self._places, self.feed.name, name, table.on_bad_frame == "skip", table.keeps_history)
-        opened.catch_up(now=self._now())
+        opened.catch_up(now=self._now(), lost=self._lost)
         return opened
 
     def _now(self) -> datetime:

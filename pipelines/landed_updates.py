@@ -15,6 +15,7 @@ from connectors.base import Boundary, Kind
 from pipelines.bronze import read_small_columns, read_stream
 from pipelines.bronze_table import retained_from
 from pipelines.places import Place
+from pipelines.ranges import Range, is_inside
 
 Body: TypeAlias = tuple[int, bytes]
 """Position and body of a frame."""
@@ -89,9 +90,7 @@ class LandedUpdates:
             raise DoubledPositions(feed=self.feed, first=twice[0], last=twice[-1])
 
 
-def landed_updates(
-    bronze: Place, feed: str, stream: str, through: int, *, lost: Sequence[tuple[int, int]] = ()
-) -> LandedUpdates:
+def landed_updates(bronze: Place, feed: str, stream: str, through: int, *, lost: Sequence[Range] = ()) -> LandedUpdates:
     """Return the whole updates up to and including a position. Raises StoreUnavailable.
 
     Args:
@@ -102,12 +101,8 @@ def landed_updates(
     batches = seen.watched(_through(read_small_columns(bronze, after=floor - 1), through))
     updates = list(whole_updates(batches, stream))
     dropped = [(0, floor - 1)] if floor else []
-    missing = [hole for hole in (*seen.holes, *seen.end(through)) if not _is_inside(hole, lost)]
+    missing = [hole for hole in (*seen.holes, *seen.end(through)) if not is_inside(hole, lost)]
     return LandedUpdates(feed, updates, floor, [*dropped, *missing], seen.doubled)
-
-
-def _is_inside(hole: tuple[int, int], ranges: Sequence[tuple[int, int]]) -> bool:
-    return any(first <= hole[0] and hole[1] <= last for first, last in ranges)
 
 
 class _Dense:

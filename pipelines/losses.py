@@ -7,15 +7,13 @@ before it lands what follows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import lost_from
 from pipelines.cuts import all_cuts, standing
 from pipelines.places import Places
-
-Range: TypeAlias = tuple[int, int]
-"""First and last position, both inclusive."""
+from pipelines.ranges import Range
 
 
 class Losses(NamedTuple):
@@ -46,8 +44,3 @@ def losses_of(places: Places, connector: Connector, feed: Feed, table: str) -> L
         if reached < last and newest <= last:
             lacking.append((reached + 1, last))
     return Losses(taken, untouched, lacking)
-
-
-def named(ranges: Sequence[Range]) -> str:
-    """Name ranges of positions."""
-    return ", ".join(f"{first} to {last}" for first, last in ranges)

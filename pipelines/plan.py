@@ -37,6 +37,7 @@ from conf.model import CutLimits
 from connectors.base import Cut
 from pipelines.choice import Choice, TableStream
 from pipelines.frame_sizes import FrameSizes
+from pipelines.ranges import is_inside
 from pipelines.rules import StreamRules
 from pipelines.updates import Frames, Updates, by_stream, read_frames, spans_of
 
@@ -213,7 +214,7 @@ class Planner:
         assert steps.min() >= 0, "rows of bronze must come in position order"
         for at in np.flatnonzero(steps > 1).tolist():
             first, last = int(positions[at]) + 1, int(positions[at + 1]) - 1
-            if not any(begin <= first and last <= end for begin, end in self._lost):
+            if not is_inside((first, last), self._lost):
                 self._holes.append((first, last))
         twice = frames["position"][steps == 0]
         self._doubled += zip(twice[:1].tolist(), twice[-1:].tolist(), strict=True)
@@ -250,7 +251,7 @@ def _how_to_begin(rules: StreamRules, rebuild: str, floor: int) -> str:
     """Say what can be done for a table that lacks what was dropped."""
     if not rules.has_snapshots:
         return f"they were dropped while the table was not in the feed. To begin anew at position {floor}, remove it"
-    return f"the history lacks what was dropped. To begin it anew at position {floor}, remove it and run {rebuild}"
+    return f"its history lacks what was dropped. To begin that anew at position {floor}, remove it and run {rebuild}"
 
 
 def _time(microseconds: int) -> datetime:

@@ -31,6 +31,7 @@ from pipelines.held import (
     version,
 )
 from pipelines.places import Places
+from pipelines.ranges import Range, is_inside
 from pipelines.store import open_table
 
 _RECENT_CUTS = 100
@@ -106,7 +107,7 @@ class Quarantine:
 
     def left_out(self, cut: Cut) -> tuple[int, ...]:
         """Return the positions of the cut's frames that are not to be decoded."""
-        return tuple(at for at in sorted(self._left_out) if _has(cut, at))
+        return tuple(at for at in sorted(self._left_out) if is_inside((at, at), cut.spans))
 
     def take(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
         """Note what the table could not take; return whether it may go on without it.
@@ -135,12 +136,13 @@ class Quarantine:
             skip(self.places, self.feed, self.table, self._left_out[position], now=now)
 
         def resolution(known: Hold) -> str | None:
-            if known.position > cut.last or known.position in cut.left_out:
+            at = known.position
+            if at > cut.last or known.position in cut.left_out:
                 return None
             if known.holds and known.position <= cut.after:  # of an earlier cut, which tells what became of it
                 return None
-            if known.position > cut.after and not cut.replaces and not _has(cut, known.position):
-                return self._without_it(known)
+            if known.resolution == SKIPPED and not cut.replaces and not is_inside((at, at), cut.spans):
+                return None  # bronze has lost the frame
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
                 return self._passed(known, cut.spans[0][0])
             return self._superseded if known.resolution == SKIPPED and cut.replaces else None
@@ -150,8 +152,12 @@ class Quarantine:
         if any(position <= cut.after for position in self.holding):
             self.catch_up(now=now)
 
-    def catch_up(self, *, now: datetime) -> None:
-        """Look, and note what an earlier builder or rebuild could not note before it died. Raises StoreUnavailable."""
+    def catch_up(self, *, now: datetime, lost: Sequence[Range] = ()) -> None:
+        """Look, and note what an earlier builder or rebuild could not note before it died. Raises StoreUnavailable.
+
+        Args:
+            lost: What bronze has lost (`pipelines.bronze_table.lost_from`): the table goes on without.
+        """
         self.look()
         if self._seen < 0:  # nothing was ever quarantined
             return
@@ -163,6 +169,8 @@ class Quarantine:
             and last.frames is not None
             and resolve(self.places, self.feed, self.table, as_rebuilt(last), now=now)
         ):
+            self._read()
+        if resolve(self.places, self.feed, self.table, as_lost(lost), now=now):
             self._read()
         if not self.holding and not any(known.resolution == SKIPPED for known in self._left_out.values()):
             return
@@ -184,13 +192,6 @@ class Quarantine:
 
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
-
-    @staticmethod
-    def _without_it(known: Hold) -> str | None:
-        """Return the resolution of what a cut went beyond without it, for bronze has lost it."""
-        if known.error_class != UndecodableFrame.error_class:
-            return PASSED if known.holds else None
-        return SKIPPED if known.holds else None
 
     def _passed(self, known: Hold, begins: int) -> str:
         """Return the resolution of what a cut has passed that begins at a position."""
@@ -229,8 +230,15 @@ def as_rebuilt(note: CommitNote) -> Callable[[Hold], str | None]:
     return resolution
 
 
-def _has(cut: Cut, position: int) -> bool:
-    return any(first <= position <= last for first, last in cut.spans)
+def as_lost(lost: Sequence[Range]) -> Callable[[Hold], str | None]:
+    """Return what gives a position that holds, and that bronze has lost, its resolution."""
+
+    def resolution(known: Hold) -> str | None:
+        if not known.holds or not is_inside((known.position, known.position), lost):
+            return None
+        return SKIPPED if known.error_class == UndecodableFrame.error_class else PASSED
+
+    return resolution
 
 
 def _cut_with(position: int, notes: Sequence[CommitNote]) -> CommitNote | None:

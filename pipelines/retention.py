@@ -32,6 +32,7 @@ from connectors.base import Boundary, Connector, Feed, Kind
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import SCHEMA, lost_from, retained_from, retention_id
 from pipelines.compaction import claim
+from pipelines.cuts import last_cuts
 from pipelines.places import Place, Places
 from pipelines.reached import all_reached, is_of_another
 from pipelines.rules import StreamRules
@@ -108,8 +109,15 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     needed = min((need.first for need in needs), default=young)
     floor = max(dropped_to, _sound(min(young, needed), needs))
     reasons = [f"{need.table} {need.reason}" for need in needs if need.first == needed]
+    cuts = last_cuts(places, feed.name)
+    left_out = {name: cut.last_position for name, cut in cuts.items() if name not in feed.tables}
     if young <= needed:
         reasons = [f"frames are kept since {keep_since:%Y-%m-%d %H:%M} UTC"]
+    reasons += [
+        f"{name}, which is not in the settings, stands at {position}: put back, it lacks what is dropped"
+        for name, position in left_out.items()
+        if dropped_to <= position + 1 < floor and open_table(places.silver(feed.name, name)) is not None
+    ]
     return Retention(dropped_to, floor, seen.epoch_of(floor), tuple(reasons))
 
 

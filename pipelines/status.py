@@ -26,6 +26,7 @@ from pipelines.losses import losses_of
 from pipelines.marks import CLOSED, Mark, epoch_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
+from pipelines.ranges import is_inside
 from pipelines.reached import NOTHING, Reached, reached, stands_on_another
 from pipelines.rules import StreamRules
 from pipelines.store import count_rows, naming_the_store, open_table
@@ -250,7 +251,8 @@ def read_built(
     Raises:
         StoreUnavailable: A table cannot be read now.
     """
-    held = quarantined(places, feed.name, table)
+    known = quarantined(places, feed.name, table)
+    held = [each for each in known if not (each.holds and is_inside((each.position, each.position), lost))]
     place = places.silver(feed.name, table)
     opened, begins = open_table(place), begins_at(places, connector, feed, table)
     if opened is None:

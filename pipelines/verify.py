@@ -37,8 +37,9 @@ from pipelines.expected import BronzeFold, Expected, LandedTable, fold_bronze
 from pipelines.expected_history import HistoryFold, fold_history
 from pipelines.held import PASSED_OVER, HoldState, quarantined
 from pipelines.kept_aside import failing_rows
-from pipelines.losses import Losses, Range, losses_of, named
+from pipelines.losses import Losses, losses_of
 from pipelines.places import Places, history_of
+from pipelines.ranges import Range, named
 from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table
 

@@ -103,7 +103,8 @@ class ChangeReader:
 
     def _meaning(self, op: Op, names: Sequence[str], known: Sequence[str]) -> tuple[Op, list[str] | None]:
         """Return what is done to the row by whatever stood there, and which columns are sent; None for all."""
-        if op == "delete" or len(names) == len(known):
+        whole = known if op == "insert" else self.columns  # of a column told later an update says nothing
+        if op == "delete" or len(names) == len(whole):
             return op, None
         if op == "insert" and self.insert_absent == "error":
             absent = sorted({*known} - {*names})

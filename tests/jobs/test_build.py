@@ -107,7 +107,7 @@ def test_a_build_says_that_nothing_has_landed(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    said = "silverfold: nothing has landed for feed market: run `silverfold receive`\n"
+    said = f"silverfold: nothing has landed for feed market in {conf}/lake/bronze/market: run `silverfold receive`\n"
     assert (ended.value.code, capsys.readouterr().out) == (0, said)
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from conf.errors import InvalidValue
 from connectors.registry import CONNECTORS
 from jobs import cli
 from jobs.verify import show
 from pipelines.held import Hold, hold
 from pipelines.places import Places
-from pipelines.verify import Difference, DifferingRange, TableVerification, Verdict, Verification
+from pipelines.verify import Difference, DifferingRange, TableVerification, Verdict, Verification, unknown
 from tests.support.landed_history import LandedHistory
 from tests.support.told import put
 from tests.support.written_history import WrittenHistory
@@ -150,6 +151,22 @@ def test_a_store_that_cannot_be_read_ends_with_3(conf: Path, capsys: pytest.Capt
 def test_a_source_that_cannot_be_reached_ends_with_3(conf: Path, capsys: pytest.CaptureFixture[str]):
     assert exits(conf, "--against-source") == 3
     assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_table_whose_source_sends_what_cannot_be_read_keeps_no_other_from_being_asked(
+    conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def watched(*given: object, **_: object) -> TableVerification:
+        if given[-1] == "quotes":
+            raise InvalidValue("value is not utf-8", reason="not_utf8")
+        return unknown(str(given[-1]), None, verdict=Verdict.NOT_BUILT)
+
+    monkeypatch.setattr("pipelines.against.verify_against_source", watched)
+    assert exits(conf, "--against-source", "--json") == 1
+    assert [(table["verdict"], table["reason"]) for table in told(capsys)["tables"]] == [
+        ("unknown", "value is not utf-8"),
+        ("not_built", None),
+    ]
 
 
 def test_the_command_never_loads_spark(conf: Path):

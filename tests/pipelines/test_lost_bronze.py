@@ -252,6 +252,8 @@ def test_a_bad_frame_that_bronze_lost_is_one_that_the_table_lacks(spark: SparkSe
 
     writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, tables))
     feed.epoch = writer.epoch
+    now = datetime.fromtimestamp(feed.received_at / SECOND, UTC)
+    assert read_status(feed.places, CONNECTOR, feed.feed, now=now).tables[0].fault is None, "what is lost holds nothing"
     feed.connect(message("two"))
     assert feed.build(spark) == {}
 

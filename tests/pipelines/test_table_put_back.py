@@ -16,7 +16,7 @@ from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
 from pipelines.bronze_table import retained_from
 from pipelines.rebuild import Rebuild
-from pipelines.retention import drop_frames, plan_retention
+from pipelines.retention import Retention, drop_frames, plan_retention
 from pipelines.status import TableState, TableStatus, read_status
 from pipelines.verify import TableVerification, Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
@@ -50,11 +50,12 @@ class Market:
     def with_trades(self) -> None:
         self.built.feed = replace(self.built.feed, tables={"quotes": table(), "trades": self.trades})
 
+    def retention(self) -> Retention:
+        return plan_retention(self.built.places, CONNECTOR, self.built.feed, keep_since=LATER)
+
     def drop(self) -> int:
         """Drop what no table of the feed needs; return where bronze begins then."""
-        given = (self.built.places, CONNECTOR, self.built.feed)
-        retention = plan_retention(*given, keep_since=LATER)
-        drop_frames(self.built.places.bronze(FEED), FEED, retention)
+        drop_frames(self.built.places.bronze(FEED), FEED, self.retention())
         return retained_from(self.built.places.bronze(FEED), FEED)
 
     def rebuild(self) -> None:
@@ -76,6 +77,8 @@ def put_back(spark: SparkSession, warehouse: Path, **settings: Any) -> tuple[Mar
     market.tell(2)
     market.tell(3)
     assert market.built.build() == {}
+    (left_out,) = (reason for reason in market.retention().reasons if reason.startswith("trades"))
+    assert "is not in the settings" in left_out
     floor = market.drop()
     market.with_trades()
     return market, floor

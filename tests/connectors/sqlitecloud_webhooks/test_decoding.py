@@ -154,7 +154,7 @@ def test_a_webhook_is_read_with_the_columns_told_before_it() -> None:
     batches = reading.read([5, 6, 8, 9, 4], [early, partial, late, partial, soon])
 
     told = {row["frame_seq"]: row for batch in batches for row in batch.to_pylist()}
-    assert [told[at]["present"] for at in (5, 6, 8, 9)] == [None, None, None, ["AlbumId", "Cover"]]
+    assert [told[at]["present"] for at in (5, 6, 8, 9)] == [None, partly := ["AlbumId", "Cover"], None, partly]
     assert told[5]["row"] == {"AlbumId": 1, "Cover": "a", "Label": None}
     assert told[4]["error"]["reason"].startswith("unknown_column: column 'Label' was not told before")
 

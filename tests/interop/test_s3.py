@@ -1,0 +1,116 @@
+"""A warehouse on S3: what lands by delta-rs is built by two Sparks at once, kept small, and verified."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.sqlitecloud_webhooks.landing import Landing
+from pipelines.batch import Batch
+from pipelines.places import Places
+from pipelines.writer import BronzeWriter
+from tests.support.waiting import tries
+from tests.support.webhooks import FEED, free_port, webhook
+
+pytestmark = pytest.mark.interop
+
+pytest.importorskip("moto", reason="the store comes with the extra interop")
+
+FEED_FILE = """
+connector = "sqlitecloud_webhooks"
+address = "127.0.0.1:8090"
+[options]
+database = "chinook.sqlite"
+insecure = true
+[tables.albums]
+keys = ["AlbumId"]
+types = { AlbumId = "bigint" }
+stored_as_scd_type = 2
+"""
+CUTS = 8
+PER_CUT = 10
+SPARK_WITHIN = 500
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    """Return the URL of an S3 store that has one bucket."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            for _ in tries("the store"):
+                if is_made(f"{url}/lake"):
+                    break
+            yield url
+        finally:
+            running.kill()
+
+
+def is_made(bucket: str) -> bool:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(bucket, method="PUT"), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def options(store: str) -> dict[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": "somebody",
+        "AWS_SECRET_ACCESS_KEY": "sesame",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": store,
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+def configure(folder: Path, store: str) -> None:
+    (folder / "feeds").mkdir()
+    (folder / f"feeds/{FEED}.toml").write_text(FEED_FILE)
+    secret = {"AWS_SECRET_ACCESS_KEY": '{ env = "LAKE_SECRET" }'}
+    lines = [f"{name} = {secret.get(name, json.dumps(value))}" for name, value in options(store).items()]
+    cut = f"[build.cut]\nmax_frames = {PER_CUT}\n"
+    (folder / "settings.toml").write_text("\n".join(['warehouse = "s3://lake/w"', "[storage_options]", *lines, cut]))
+
+
+def command(folder: Path, *words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "LAKE_SECRET": "sesame", "PYSPARK_PYTHON": sys.executable}
+    line = [sys.executable, "-m", "jobs.cli", "--conf", str(folder), *words]
+    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(running: subprocess.Popen[str]) -> tuple[str, str]:
+    out, log = running.communicate(timeout=SPARK_WITHIN)
+    assert running.returncode == 0, out + log
+    assert "sesame" not in out + log
+    return out, log
+
+
+def test_two_builds_at_once_and_maintenance_on_s3(tmp_path: Path, store: str) -> None:
+    configure(tmp_path, store)
+    writer = BronzeWriter(Places("s3://lake/w", options(store)).bronze(FEED), FEED, token="test")
+    batch = Batch(writer.last + 1)
+    bodies = [webhook("insert" if n < 5 else "update", AlbumId=n % 5, Title=f"t{n}") for n in range(CUTS * PER_CUT)]
+    landing = Landing(["chinook.sqlite/albums"])
+    batch.add([frame for body in bodies for frame in landing.frames(body)], 1, 1_700_000_000)
+    writer.append(batch.prepare().table)
+
+    builds = [command(tmp_path, "build", FEED), command(tmp_path, "build", FEED)]
+    applied = [ended(build)[1].count('"cut applied"') for build in builds]
+    assert sum(applied) == CUTS, "each cut once, by one of the two"
+    assert "joined" in ended(command(tmp_path, "maintain", FEED))[0]
+
+    found = json.loads(ended(command(tmp_path, "verify", FEED, "--json"))[0])
+    assert [(table["table"], table["verdict"]) for table in found["tables"]] == [
+        ("albums", "equal"),
+        ("albums__history", "equal"),
+    ]
+    assert found["tables"][1]["found_rows"] == CUTS * PER_CUT
