@@ -164,7 +164,7 @@ def test_a_table_whose_source_sends_what_cannot_be_read_keeps_no_other_from_bein
     monkeypatch.setattr("pipelines.against.verify_against_source", watched)
     assert exits(conf, "--against-source", "--json") == 1
     assert [(table["verdict"], table["reason"]) for table in told(capsys)["tables"]] == [
-        ("unknown", "value is not utf-8"),
+        ("unknown", "not_utf8: value is not utf-8"),
         ("not_built", None),
     ]
 

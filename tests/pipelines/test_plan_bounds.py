@@ -293,7 +293,7 @@ def test_a_snapshot_of_which_bronze_no_longer_tells_whether_it_was_the_first_is_
         ),
         (
             HISTORY,
-            "the history lacks what was dropped. To begin it anew at position 40, remove it and run "
+            "its history lacks what was dropped. To begin that anew at position 40, remove it and run "
             "`silverfold rebuild market quotes`",
         ),
     ],

@@ -112,7 +112,7 @@ def test_a_history_that_is_put_back_stops_and_says_what_to_do_and_that_does_it(s
     market.rebuild()
 
     assert str(fault).endswith(
-        f"the history lacks what was dropped. To begin it anew at position {floor}, remove it and run "
+        f"its history lacks what was dropped. To begin that anew at position {floor}, remove it and run "
         "`silverfold rebuild market trades`"
     )
     assert market.built.build() == {}
