@@ -68,7 +68,9 @@ class Landing:
             return []
         frames = [Frame(text, Kind.CONTROL)]
         if before is not None:
-            frames.append(mark("schema changed", stream=None, **what_changed(before, self._schema)))
+            changed = what_changed(before, self._schema)
+            level = {"level": "warning"} if changed["breaks"] else {}
+            frames.append(mark("schema changed", stream=None, **level, **changed))
         return frames
 
     def receive(self, chunk: bytes) -> list[Frame]:

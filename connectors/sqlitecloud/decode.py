@@ -57,9 +57,8 @@ class SqliteCloudDecoder(UnfoldedDecoder):
             raise SchemaDrift(f"the source lacks column {unknown[0]}, whose type is set", table=cut.stream)
         if settings.keys and set(settings.keys) != set(described.keys):
             told = ", ".join(described.keys)
-            raise SchemaDrift(
-                f"rows are named by {told} at the source, by other keys in the settings", table=cut.stream
-            )
+            way = "start `silverfold receive` again, which reads the table by those"
+            raise SchemaDrift(f"rows landed by their {told}, the settings have other keys: {way}", table=cut.stream)
         return ChangeReader(described, settings, options, cut.settled)
 
 

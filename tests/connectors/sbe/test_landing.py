@@ -273,3 +273,10 @@ def test_part_of_a_message_is_wrong_at_the_end_of_a_connection_and_right_at_that
         assert file.receive(part) == []
         assert shown(file.receive_end_of_file()) == expected
         assert file.error is None
+
+
+def test_a_schema_that_misreads_what_landed_is_a_warning():
+    schema = load_schema(TEXTS[0].replace(b'id="2" type="uint16"', b'id="2" type="int16"'), file="x")
+    _, changed = landing(schema).begin(b"", TEXTS[0])
+    told = json.loads(changed.body)
+    assert (told["breaks"], told["level"]) == (True, "warning")
