@@ -381,9 +381,9 @@ class FeedBuild:
         return quarantine.take(found, now=self._now(), is_frame=is_frame)
 
     def _opened_quarantine(self, name: str) -> Quarantine:
-        table = self.feed.tables[name]
-        opened = Quarantine(self._places, self.feed.name, name, table.on_bad_frame == "skip", table.keeps_history)
-        opened.catch_up(now=self._now(), lost=self._lost)
+        feed, table = self.feed.name, self.feed.tables[name]
+        opened = Quarantine(self._places, feed, name, table.on_bad_frame == "skip", table.keeps_history, self._lost)
+        opened.catch_up(now=self._now())
         return opened
 
     def _now(self) -> datetime:

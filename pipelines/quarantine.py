@@ -84,6 +84,7 @@ class Quarantine:
     Args:
         skips: A frame that cannot be decoded is left out at once: setting ``on_bad_frame``.
         keeps_history: A skipped frame stays left out of the table's history, whatever snapshot comes later.
+        lost: What bronze has lost (`pipelines.bronze_table.lost_from`): the table goes on without.
     """
 
     places: Places
@@ -91,6 +92,7 @@ class Quarantine:
     table: str
     skips: bool
     keeps_history: bool = False
+    lost: Sequence[Range] = ()
     holding: frozenset[int] = field(init=False, default=frozenset())
     """Positions that hold the table."""
     _left_out: dict[int, Hold] = field(init=False, default_factory=dict)
@@ -144,13 +146,12 @@ class Quarantine:
             skip(self.places, self.feed, self.table, self._left_out[position], now=now)
 
         def resolution(known: Hold) -> str | None:
-            at = known.position
-            if at > cut.last or known.position in cut.left_out:
+            if known.position > cut.last or known.position in cut.left_out:
                 return None
             if known.holds and known.position <= cut.after:  # of an earlier cut, which tells what became of it
                 return None
-            if known.resolution == SKIPPED and not cut.replaces and not is_inside((at, at), cut.spans):
-                return None  # bronze has lost the frame
+            if known.resolution == SKIPPED and not cut.replaces and self._is_lost(known):
+                return None
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
                 return self._passed(known, cut.spans[0][0])
             return self._superseded if known.resolution == SKIPPED and cut.replaces else None
@@ -160,11 +161,11 @@ class Quarantine:
         if any(position <= cut.after for position in self.holding):
             self.catch_up(now=now)
 
-    def catch_up(self, *, now: datetime, lost: Sequence[Range] = ()) -> None:
-        """Look, and note what an earlier builder or rebuild could not note before it died. Raises StoreUnavailable.
+    def catch_up(self, *, now: datetime) -> None:
+        """Look, and note what an earlier builder or rebuild could not note before it died; and what is lost.
 
-        Args:
-            lost: What bronze has lost (`pipelines.bronze_table.lost_from`): the table goes on without.
+        Raises:
+            StoreUnavailable: The quarantine, or what it is of, cannot be read or written now.
         """
         self.look()
         if self._seen < 0:  # nothing was ever quarantined
@@ -178,8 +179,6 @@ class Quarantine:
             and resolve(self.places, self.feed, self.table, as_rebuilt(last), now=now)
         ):
             self._read()
-        if resolve(self.places, self.feed, self.table, as_lost(lost), now=now):
-            self._read()
         if not self.holding and not any(known.resolution == SKIPPED for known in self._left_out.values()):
             return
         notes = list(islice(newest_notes(silver), _RECENT_CUTS))
@@ -192,14 +191,18 @@ class Quarantine:
             taken = _cut_with(known.position, notes)
             was_left_out = None if taken is None or taken.frames is None else str(known.position) in taken.frames
             if known.resolution == SKIPPED:
-                return PASSED if was_left_out is False else self._superseded if known.position < newest else None
+                read = was_left_out is False and not self._is_lost(known)
+                return PASSED if read else self._superseded if known.position < newest else None
             passing = next((cut for cut in cuts if cut.last_position >= known.position), None)
             if passing is None:
-                return None
+                return _without_it(known) if self._is_lost(known) else None
             return SKIPPED if was_left_out else self._passed(known, passing.first_position)
 
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
+
+    def _is_lost(self, known: Hold) -> bool:
+        return is_inside((known.position, known.position), self.lost)
 
     def _passed(self, known: Hold, begins: int) -> str:
         """Return the resolution of what a cut has passed that begins at a position."""
@@ -238,15 +241,9 @@ def as_rebuilt(note: CommitNote) -> Callable[[Hold], str | None]:
     return resolution
 
 
-def as_lost(lost: Sequence[Range]) -> Callable[[Hold], str | None]:
-    """Return what gives a position that holds, and that bronze has lost, its resolution."""
-
-    def resolution(known: Hold) -> str | None:
-        if not known.holds or not is_inside((known.position, known.position), lost):
-            return None
-        return SKIPPED if known.error_class == UndecodableFrame.error_class else PASSED
-
-    return resolution
+def _without_it(known: Hold) -> str:
+    """Return the resolution of what holds a table and is lost: the table goes on without a frame."""
+    return SKIPPED if known.error_class == UndecodableFrame.error_class else PASSED
 
 
 def _cut_with(position: int, notes: Sequence[CommitNote]) -> CommitNote | None:

@@ -256,8 +256,8 @@ def test_a_bad_frame_that_bronze_lost_is_one_that_the_table_lacks(spark: SparkSe
     assert read_status(feed.places, CONNECTOR, feed.feed, now=now).tables[0].fault is None, "what is lost holds nothing"
     feed.connect(message("two"))
     assert feed.build(spark) == {}
+    assert feed.build(spark) == {}, "nor does the next process take it for read"
 
-    now = datetime.fromtimestamp(feed.received_at / SECOND, UTC)
     (status,) = read_status(feed.places, CONNECTOR, feed.feed, now=now).tables
     assert (status.skipped_positions, status.lacks_positions) == ((bad,), ((bad, bad),))
     assert sorted(row["payload"] for row in feed.rows("said")) == ["one", "two"]
