@@ -86,8 +86,7 @@ def _texts(raw: Texts) -> pa.Array:
     try:
         return _octets(raw).cast(pa.string())
     except pa.ArrowInvalid:
-        _decoded(raw)  # says which one
-        raise
+        return pa.array(_decoded(raw), pa.string())  # says which one, or replaces what is wrong
 
 
 def _octets(raw: Texts) -> pa.Array:

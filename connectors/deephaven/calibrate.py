@@ -60,7 +60,7 @@ class Calibration:
         schema = roles.schema
         if (schema.byte_order, schema.id) == (self.byte_order, self.schema_id):
             return roles
-        return bind(replace(with_byte_order(schema, self.byte_order), id=self.schema_id))
+        return bind(replace(with_byte_order(schema, self.byte_order), id=self.schema_id), text=roles.text)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,11 @@ def _prefix_counts(roles: Roles, prefix: int, block: _Block, received: bytes) ->
 
 def _read(roles: Roles, body: bytes, block: _Block, counts: PrefixCounts, prefix: int) -> Calibration:
     schema = roles.schema
-    own = roles if schema.byte_order == block.byte_order else bind(with_byte_order(schema, block.byte_order))
+    own = (
+        roles
+        if schema.byte_order == block.byte_order
+        else bind(with_byte_order(schema, block.byte_order), text=roles.text)
+    )
     _, template_id, schema_id, version = own.header.read(body, 0)
     message = own.connection.message
     if template_id != message.id:

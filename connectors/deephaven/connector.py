@@ -85,7 +85,8 @@ class DeephavenConnector:
         """Return a reader of the landed frames of one table's stream."""
         from connectors.deephaven.plain import DeephavenPlainReader  # noqa: PLC0415 - only what verifies needs it
 
-        return DeephavenPlainReader(table, _values(feed, table), load_roles(_options(feed).schema_))
+        options = _options(feed)
+        return DeephavenPlainReader(table, _values(feed, table), load_roles(options.schema_, options.text))
 
     def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
         """Subscribe to a table as its settings say, until the block ends. Raises SourceUnavailable."""

@@ -119,7 +119,7 @@ class DeephavenDecoder:
 
     @cached_property
     def _roles(self) -> Roles:
-        return load_roles(self._options.schema_)
+        return load_roles(self._options.schema_, self._options.text)
 
     @property
     def _options(self) -> DeephavenOptions:

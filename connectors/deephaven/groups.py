@@ -15,7 +15,7 @@ import codecs
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,9 @@ class Opened(NamedTuple):
     version: int
 
 
+TextErrors: TypeAlias = Literal["strict", "replace"]
+
+
 @dataclass(frozen=True)
 class Text:
     """Variable-length data that hold text or bytes."""
@@ -44,6 +47,8 @@ class Text:
     """Of the length, for `struct`."""
     codec: str
     """UTF-8 where the schema names no charset."""
+    wrong: TextErrors = "strict"
+    """What becomes of bytes that are no text in it: `decode` raises, or U+FFFD."""
 
     @property
     def name(self) -> str:
@@ -65,9 +70,9 @@ class Text:
         return self.decode(opened.body[start:end], start)
 
     def decode(self, octets: bytes, at: int) -> str:
-        """Return bytes found at ``at`` as text. Raises InvalidValue ``charset`` when they are none."""
+        """Return bytes found at ``at`` as text. Raises InvalidValue ``charset`` when they are none, and must be."""
         try:
-            return octets.decode(self.codec)
+            return octets.decode(self.codec, self.wrong)
         except UnicodeDecodeError as error:
             shown = octets[max(error.start - 8, 0) : error.start + 8].hex()
             detail = f"{self.name} is not {self.codec}: {error.reason} among {shown}"

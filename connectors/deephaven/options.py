@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from conf.model import Strict, Table
 from connectors.deephaven.frames import PrefixCounts
+from connectors.deephaven.groups import TextErrors
 from connectors.deephaven.messages import SubscribeMode
 
 _ONLY_WITH = {"every": SubscribeMode.SNAPSHOT_ONLY, "apply": SubscribeMode.UPDATES_ONLY}
@@ -22,6 +23,8 @@ class DeephavenOptions(Strict):
         prefix_counts: What the length before a message counts; None learns it from the first frame.
         byte_order: Of the schema; None learns it from the first frame.
         accept_schema_id: Read a server whose schema id is not the schema's.
+        text: Bytes in a cell that are no text in their charset: ``strict`` cannot decode the frame, ``replace`` writes
+            U+FFFD for them.
         date_times: ``timestamp`` keeps microseconds and counts what lost more; ``nanoseconds`` keeps a long.
     """
 
@@ -29,6 +32,7 @@ class DeephavenOptions(Strict):
     prefix_counts: PrefixCounts | None = None
     byte_order: Literal["littleEndian", "bigEndian"] | None = None
     accept_schema_id: bool = False
+    text: TextErrors = "strict"
     date_times: Literal["timestamp", "nanoseconds"] = "timestamp"
 
 

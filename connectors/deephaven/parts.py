@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from conf.errors import InvalidValue, TruncatedMessage
-from connectors.deephaven.groups import Entries, Opened, Tail, Text
+from connectors.deephaven.groups import Entries, Opened, Tail, Text, TextErrors
 from connectors.deephaven.layouts import Blanks, Flag, Ints, Number
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.types import ColumnType
@@ -159,6 +159,8 @@ class Roles:
     unsubscribe: Subscribed | None = None
     unsubscribed: Subscribed | None = None
     refusal: Refusal | None = None
+    text: TextErrors = "strict"
+    """What becomes of bytes in a cell that are no text."""
 
     def read_header(self, body: bytes) -> Header:
         """Read the header and check that the root block is there.

@@ -38,7 +38,7 @@ class DeephavenReceiver:
         assert isinstance(feed.options, DeephavenOptions)
         self._feed, self._rng, self._clock = feed, rng, clock
         self._address = parse_address(feed.address)
-        self._roles = load_roles(feed.options.schema_)
+        self._roles = load_roles(feed.options.schema_, feed.options.text)
         self._expected = Expected(
             prefix_counts=feed.options.prefix_counts,
             byte_order=feed.options.byte_order,

@@ -8,6 +8,7 @@ nothing outside the XML knows a template id, an offset or an enum number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from conf.errors import SchemaError
@@ -44,23 +45,27 @@ _Part = TypeVar("_Part", Field, Group, Data)
 _Role = TypeVar("_Role")
 
 
-def bind(schema: Schema) -> Roles:
+def bind(schema: Schema, *, text: groups.TextErrors = "strict") -> Roles:
     """Return the roles of a schema.
+
+    Args:
+        text: What becomes of bytes in a cell that are no text.
 
     Raises:
         SchemaError: A part that must be there is not; says what was looked for and what the message has.
     """
-    return _Binding(schema).roles()
+    return _Binding(schema, text).roles()
 
 
 class _Binding:
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: Schema, text: groups.TextErrors) -> None:
+        self._schema, self._wrong = schema, text
 
     def roles(self) -> Roles:
         columns = self._columns()
         return Roles(
             schema=self._schema,
+            text=self._wrong,
             header=layouts.structure_ints(self._schema, self._schema.header, *_HEADER),
             connection=self._connection(self._message("ConnectionResponse")),
             subscribe=self._subscribe(self._message("TableSubscribe")),
@@ -216,7 +221,7 @@ class _Binding:
             return Values(kind, entries, is_null=self._flag(group, "isNull"), elements=elements, alone=alone)
         alone = not group.groups and len(group.data) == 1
         if kind.shape is Shape.STRING:
-            found = self._text(group, "value")
+            found = replace(self._text(group, "value"), wrong=self._wrong)
             return Values(kind, entries, is_null=self._flag(group, "isNull"), text=found, alone=alone)
         return Values(
             kind,

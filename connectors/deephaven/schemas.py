@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from connectors.deephaven.groups import TextErrors
 from connectors.deephaven.parts import Roles
 from connectors.deephaven.roles import bind
 from connectors.wire.sbe.model import Schema
@@ -20,9 +21,13 @@ def load_transport_schema(schema: str = BUILTIN) -> Schema:
     return _builtin() if schema == BUILTIN else load_schema(Path(schema))
 
 
-def load_roles(schema: str = BUILTIN) -> Roles:
-    """Return the roles of a schema, in its own byte order. Raises SchemaError as above, and for missing parts."""
-    return _builtin_roles() if schema == BUILTIN else bind(load_schema(Path(schema)))
+def load_roles(schema: str = BUILTIN, text: TextErrors = "strict") -> Roles:
+    """Return the roles of a schema, in its own byte order. Raises SchemaError as above, and for missing parts.
+
+    Args:
+        text: What becomes of bytes in a cell that are no text.
+    """
+    return _builtin_roles(text) if schema == BUILTIN else bind(load_schema(Path(schema)), text=text)
 
 
 @cache
@@ -31,5 +36,5 @@ def _builtin() -> Schema:
 
 
 @cache
-def _builtin_roles() -> Roles:
-    return bind(_builtin())
+def _builtin_roles(text: TextErrors) -> Roles:
+    return bind(_builtin(), text=text)

@@ -47,7 +47,7 @@ class DeephavenWatch(Listener):
             address.host,
             address.port,
             self,
-            roles=load_roles(options.schema_),
+            roles=load_roles(options.schema_, options.text),
             expected=expected,
             timeout=self._feed.reconnect.connect_timeout,
         )

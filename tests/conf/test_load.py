@@ -123,7 +123,7 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
         f"{tmp_path}/settings.toml: build.cut.max_frames: found True, allowed: a valid integer",
         f"{tmp_path}/settings.toml: log_level: found 'loud', allowed: 'debug', 'info', 'warning' or 'error'",
         f"{tmp_path}/settings.toml: warehuse: found 'x', allowed: no such key, did you mean warehouse? "
-        "Known here: build, feeds, log_level, maintain, spark, storage_options, warehouse",
+        "Known here: build, feeds, lease, log_level, maintain, spark, storage_options, warehouse",
         f"{tmp_path}/feeds/market.toml: commit.interval_ms: found 0, allowed: greater than or equal to 1",
         f"{tmp_path}/feeds/other.toml: tables: found nothing, allowed: a value: this setting has no default",
     ]

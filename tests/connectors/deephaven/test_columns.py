@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 from conf.errors import InvalidValue, RemoteProtocolError, TruncatedMessage, UnknownTemplate
+from connectors.deephaven.calibrate import Calibration
 from connectors.deephaven.columns import check_column, decode_column, decode_removed, read_column
+from connectors.deephaven.frames import PrefixCounts
 from connectors.deephaven.messages import ColumnInfo
 from connectors.deephaven.parts import Roles
 from connectors.deephaven.roles import bind
+from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.types import TYPES
+from connectors.wire.sbe.model import ByteOrder
 from connectors.wire.sbe.schema import load_schema, with_byte_order
 from tests.support.deephaven_columns import CASES, encoded, readable, written
 from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
@@ -251,6 +255,23 @@ def test_a_bad_text_among_many_is_found() -> None:
         decode_column(builtin_roles(), broken)
 
     assert caught.value.offset == len(body) - 4
+
+
+@pytest.mark.parametrize("rows", [1, 500])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_bad_text_is_replaced_where_it_may_be(rows: int, order: ByteOrder) -> None:
+    roles = load_roles(text="replace")
+    server = Calibration(
+        byte_order=order,
+        prefix_counts=PrefixCounts.MESSAGE,
+        prefix=0,
+        message_buffer_size=1,
+        schema_id=roles.schema.id,
+        version=0,
+    )
+    told = server.adapt(roles)
+    (body,) = encoded(told, "String", ["fine"] * rows)
+    assert decode_column(told, body[:-4] + b"\xc3(fi").values.to_pylist() == ["fine"] * (rows - 1) + ["\ufffd(fi"]
 
 
 def test_many_texts_are_the_same_as_few() -> None:
