@@ -113,15 +113,15 @@ class TableStatus(_Report):
     begins_at_position: int | None = None
     """Position from which on the table has what landed: it was added when older frames had been dropped, and no
     snapshot makes up for them. Null when it lacks nothing."""
-    lacks_positions: tuple[tuple[int, int], ...] = ()
-    """First and last of each range of positions that bronze lost before the table took them, and no snapshot has made
-    up for. They may have been of other streams."""
     built_otherwise: str | None = None
     """Which setting says something else today than when the table was built: its next cut holds, or, without a history,
     waits for a snapshot that makes it right. Null when none does."""
     warning: str | None = None
     """What its receiver said last of its stream in the newest epoch, if that is a warning: why nothing comes, or no
     snapshot. Null when there is none."""
+    lacks_positions: tuple[tuple[int, int], ...] = ()
+    """First and last of each range of positions that bronze lost before the table took them, and no snapshot has made
+    up for. They may have been of other streams."""
 
 
 class ReceiverState(StrEnum):
@@ -320,9 +320,9 @@ def table_status(
         tombstones=built.tombstones,
         begins_at_position=built.begins_at or None,
         rows_aside=built.aside,
-        lacks_positions=tuple(built.lacking),
         built_otherwise=built.otherwise,
         warning=None if newest is None else newest.warning,
+        lacks_positions=tuple(built.lacking),
     )
 
 

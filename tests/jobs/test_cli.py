@@ -97,7 +97,7 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2():
         "allowed: 'debug', 'info', 'warning' or 'error'\n"
         "silverfold: environment variable SILVERFOLD__WAREHOSE: warehose: found 'x', "
         "allowed: no such key, did you mean warehouse? "
-        "Known here: build, feeds, log_level, maintain, spark, storage_options, warehouse\n"
+        "Known here: build, feeds, lease, log_level, maintain, spark, storage_options, warehouse\n"
     )
     assert done.returncode == 2
 

@@ -147,6 +147,7 @@ def test_the_keys_for_scripts_stay():
         "begins_at_position",
         "built_otherwise",
         "warning",
+        "lacks_positions",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [
