@@ -9,6 +9,7 @@ rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``. `pi
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,14 +54,26 @@ def retention_id(feed: str) -> str:
     return f"retain/{feed}"
 
 
+def each_lost(place: Place) -> list[tuple[int, int]]:
+    """Return first and last of the positions that were lost each time, the earliest first; those lost twice once.
+
+    Raises StoreUnavailable.
+    """
+    table, apart, end = open_table(place), [], -1
+    for first, last in sorted(_lost_in(table), key=itemgetter(1)) if table is not None else []:
+        if last > end:
+            apart.append((max(first, end + 1), last))
+            end = last
+    return apart
+
+
 def lost_from(place: Place) -> list[tuple[int, int]]:
     """Return the positions that bronze lost and nobody will have again, as first and last of each range, ascending.
 
     Ranges do not touch. Raises StoreUnavailable.
     """
-    table = open_table(place)
     joined: list[tuple[int, int]] = []
-    for first, last in sorted(_lost_in(table)) if table is not None else []:
+    for first, last in each_lost(place):
         begun, ended = joined[-1] if joined else (first, -2)
         if first <= ended + 1:
             joined[-1] = begun, max(ended, last)

@@ -1,7 +1,7 @@
 """What a silver table has, and what it lacks, of the frames that bronze lost (`pipelines.bronze_table.lost_from`).
 
-A cut that ends at a lost position was made while its frame was there. No later cut has any: a receiver notes a loss
-before it lands what follows.
+A cut that ends at a lost position was made while its frame was there, and none that ends behind a loss has any of it: a
+receiver notes a loss before it lands what follows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from connectors.base import Connector, Feed
-from pipelines.bronze_table import lost_from
+from pipelines.bronze_table import each_lost, lost_from
 from pipelines.cuts import all_cuts, standing
 from pipelines.places import Places
 from pipelines.ranges import Range
@@ -29,18 +29,19 @@ class Losses(NamedTuple):
 
 def losses_of(places: Places, connector: Connector, feed: Feed, table: str) -> Losses:
     """Return what a table has and lacks of what bronze lost. Raises StoreUnavailable."""
-    lost = lost_from(places.bronze(feed.name))
+    bronze = places.bronze(feed.name)
+    lost = lost_from(bronze)
     if not lost:
         return Losses()
     cuts = standing(all_cuts(places, feed.name, [table]))
     snapshots = connector.has_snapshots(feed.tables[table])
     newest = max((cut.first_position for cut in cuts if cut.replaced and snapshots), default=-1)
-    taken: list[Range] = []
-    untouched: list[Range] = []
+    ends = [cut.last_position for cut in cuts]
+    taken = [(first, last) for first, last in lost if any(first <= end <= last for end in ends)]
+    untouched = [each for each in lost if each not in taken]
     lacking: list[Range] = []
-    for first, last in lost:
-        reached = max((cut.last_position for cut in cuts if first <= cut.last_position <= last), default=first - 1)
-        (taken if reached >= first else untouched).append((first, last))
+    for first, last in each_lost(bronze):
+        reached = max((end for end in ends if first <= end <= last), default=first - 1)
         if reached < last and newest <= last:
             lacking.append((reached + 1, last))
     return Losses(taken, untouched, lacking)

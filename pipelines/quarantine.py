@@ -114,8 +114,6 @@ class Quarantine:
     def take(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
         """Note what the table could not take; return whether it may go on without it.
 
-        What is noted of a whole cut is so in the stead of what was noted of another one: the table is before both.
-
         Args:
             is_frame: It is a frame that cannot be decoded. Nothing else can be left out.
 
@@ -128,12 +126,6 @@ class Quarantine:
             self._read()
             return True
         hold(self.places, self.feed, self.table, found)
-
-        def resolution(known: Hold) -> str | None:
-            is_old = known.holds and known.position != found.position
-            return PASSED if is_old and known.error_class != UndecodableFrame.error_class else None
-
-        resolve(self.places, self.feed, self.table, resolution, now=now)
         return False
 
     def passed(self, cut: Cut, *, now: datetime) -> None:

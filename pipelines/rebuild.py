@@ -35,6 +35,7 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
 from pipelines.beside import Counting, Part, beside, place_beside
+from pipelines.bronze import last_position
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.commit_note import CommitNote
@@ -201,6 +202,12 @@ class Rebuild:
         now = reached_by(self._places, self.feed.name, self.table)
         return is_of_another(self._bronze, lost_from(self._bronze), now)
 
+    def _way_on(self, goal: int) -> str:
+        """Say what lets bronze lead to where the table stands."""
+        if last_position(self._bronze, self.feed.name) > goal:
+            return ": what led there is lost, the next snapshot makes it whole" if self._has_snapshots else ""
+        return ": run `silverfold receive`, which goes on behind the table"
+
     def _floor(self) -> int:
         return retained_from(self._bronze, self.feed.name)
 
@@ -230,9 +237,8 @@ class Rebuild:
             reason = f"frames before position {self._floor()} were dropped while it was not in the feed"
             raise ApplyError(f"{reason}, its last snapshot among them: the next one makes it whole", table=self.table)
         if reached < goal or (reached > goal and not further):
-            behind = "" if reached > goal else ": run `silverfold receive`, which goes on behind the table"
             raise ApplyError(
-                f"bronze leads to position {reached}, the table stands at {goal}{behind}", table=self.table
+                f"bronze leads to position {reached}, the table stands at {goal}{self._way_on(goal)}", table=self.table
             )
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)

@@ -353,10 +353,11 @@ def _planned(planner: Planner, table: str) -> Plan | PositionGap:
 def _fault(built: Built, planned: Plan | PositionGap) -> Fault | None:
     if isinstance(planned, PositionGap):
         return Fault(error_class=planned.error_class, reason=str(planned), position=planned.first, since=None)
-    for hold in built.quarantined:
-        if hold.state(built.now.position) is HoldState.HOLDING:
-            return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
-    return None
+    holding = [hold for hold in built.quarantined if hold.state(built.now.position) is HoldState.HOLDING]
+    if not holding:
+        return None
+    hold = max(holding, key=lambda hold: hold.found_at)  # others may be of settings that are otherwise now
+    return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
 
 
 def _left_out(found: Hold, applied: int) -> bool:

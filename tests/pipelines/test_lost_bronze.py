@@ -16,7 +16,7 @@ from conf.model import CutLimits
 from connectors.base import Frame
 from connectors.sqlitecloud.connector import CONNECTOR
 from pipelines.batch import Batch
-from pipelines.bronze_table import lost_from, retained_from
+from pipelines.bronze_table import each_lost, lost_from, note_lost, retained_from
 from pipelines.build import FeedBuild
 from pipelines.held import quarantined, skip
 from pipelines.leftovers import remove_tree
@@ -26,6 +26,7 @@ from pipelines.reached import NOTHING, Reached, all_reached, farthest, reached
 from pipelines.rebuild import Rebuild
 from pipelines.rules import StreamRules
 from pipelines.status import read_status
+from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_history
 from pipelines.writer import BronzeWriter
 from tests.support.bronze_rows import BEGAN, bronze
@@ -106,6 +107,15 @@ def test_a_writer_begins_behind_what_silver_has_and_notes_what_is_lost(tmp_path:
     BronzeWriter(place, FEED, token="more", silver=Reached(9, 5))
     BronzeWriter(place, FEED, token="last", silver=Reached(12, 5))
     assert lost_from(place) == [(2, 7), (9, 12)]
+
+
+def test_what_is_lost_twice_was_lost_the_first_time(tmp_path: Path):
+    place = Places(str(tmp_path)).bronze(FEED)
+    BronzeWriter(place, FEED, token="a")
+    table = open_table(place)
+    for first, last in ((4, 7), (4, 14), (20, 20)):
+        note_lost(table, first, last)
+    assert (each_lost(place), lost_from(place)) == ([(4, 7), (8, 14), (20, 20)], [(4, 14), (20, 20)])
 
 
 def test_a_writer_under_which_bronze_lost_frames_says_so(tmp_path: Path):
