@@ -179,7 +179,6 @@ class FeedBuild:
     def _look_anew(self) -> None:
         """Forget what was seen and planned, and look at all that tables have yet to take."""
         self._planner, self._control, self._newest = self._new_planner(), [], None
-        self._quarantine = {name: self._opened_quarantine(name) for name in self.tables}
         self._look()
 
     def _is_as_seen(self) -> bool:
@@ -382,7 +381,8 @@ class FeedBuild:
 
     def _opened_quarantine(self, name: str) -> Quarantine:
         feed, table = self.feed.name, self.feed.tables[name]
-        opened = Quarantine(self._places, feed, name, table.on_bad_frame == "skip", table.keeps_history, self._lost)
+        skips, keeps_history = table.on_bad_frame == "skip", table.keeps_history
+        opened = Quarantine(self._places, feed, name, skips, keeps_history, lambda: self._lost)
         opened.catch_up(now=self._now())
         return opened
 

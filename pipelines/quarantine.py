@@ -84,7 +84,7 @@ class Quarantine:
     Args:
         skips: A frame that cannot be decoded is left out at once: setting ``on_bad_frame``.
         keeps_history: A skipped frame stays left out of the table's history, whatever snapshot comes later.
-        lost: What bronze has lost (`pipelines.bronze_table.lost_from`): the table goes on without.
+        lost: Returns what bronze has lost (`pipelines.bronze_table.lost_from`): the table goes on without.
     """
 
     places: Places
@@ -92,7 +92,7 @@ class Quarantine:
     table: str
     skips: bool
     keeps_history: bool = False
-    lost: Sequence[Range] = ()
+    lost: Callable[[], Sequence[Range]] = tuple
     holding: frozenset[int] = field(init=False, default=frozenset())
     """Positions that hold the table."""
     _left_out: dict[int, Hold] = field(init=False, default_factory=dict)
@@ -142,8 +142,8 @@ class Quarantine:
                 return None
             if known.holds and known.position <= cut.after:  # of an earlier cut, which tells what became of it
                 return None
-            if known.resolution == SKIPPED and not cut.replaces and self._is_lost(known):
-                return None
+            if known.position > cut.after and not cut.replaces and self._is_lost(known):
+                return _without_it(known) if known.holds else None
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
                 return self._passed(known, cut.spans[0][0])
             return self._superseded if known.resolution == SKIPPED and cut.replaces else None
@@ -194,7 +194,7 @@ class Quarantine:
             self._read()
 
     def _is_lost(self, known: Hold) -> bool:
-        return is_inside((known.position, known.position), self.lost)
+        return is_inside((known.position, known.position), self.lost())
 
     def _passed(self, known: Hold, begins: int) -> str:
         """Return the resolution of what a cut has passed that begins at a position."""
