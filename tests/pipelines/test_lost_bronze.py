@@ -248,7 +248,7 @@ def test_a_skip_is_not_of_a_frame_that_comes_in_the_stead_of_a_lost_one(spark: S
     assert (found.position, writer.lost) == (bad, (bad, bad))
 
 
-@pytest.mark.parametrize("skipped", [True, False])
+@pytest.mark.parametrize("skipped", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_bad_frame_that_bronze_lost_is_one_that_the_table_lacks(spark: SparkSession, tmp_path: Path, skipped: bool):
     tables = {"said": {"channel": "c"}}
     feed = SqliteCloudFeed(tmp_path, tables)
