@@ -238,8 +238,8 @@ class Fenced(SilverfoldError):
 
     def __init__(self, *, owner: str, expected: int, found: int) -> None:
         self.owner, self.expected, self.found = owner, expected, found
-        why = f"{owner} lost what was written, start again" if found < expected else f"another process owns {owner}"
-        super().__init__(f"{why}: expected position {expected}, found {found}")
+        why = "lost what was written, start again" if found < expected else "is another's now, stop one of the two"
+        super().__init__(f"{owner} {why}: expected position {expected}, found {found}")
 
 
 class PositionGap(SilverfoldError):

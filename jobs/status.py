@@ -69,7 +69,8 @@ def show(status: Status, out: TextIO) -> None:
     """Print the status for people: per feed two lines, a table, and what is wrong."""
     console = console_on(out)
     if not status.feeds:
-        console.print("no feeds are configured: see `silverfold config check`", markup=False)
+        none = f"no feeds are configured for warehouse {status.warehouse}: see `silverfold config check`"
+        console.print(none, markup=False, soft_wrap=True)
     for feed in status.feeds:
         console.print(_heading(feed, status.at))
         for first, last in feed.lost_positions:

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from conf.errors import ConfigError
 from pipelines.places import Place
+from pipelines.ranges import joined
 from pipelines.store import create_table, open_table
 
 SCHEMA = pa.schema(
@@ -72,14 +73,7 @@ def lost_from(place: Place) -> list[tuple[int, int]]:
 
     Ranges do not touch. Raises StoreUnavailable.
     """
-    joined: list[tuple[int, int]] = []
-    for first, last in each_lost(place):
-        begun, ended = joined[-1] if joined else (first, -2)
-        if first <= ended + 1:
-            joined[-1] = begun, max(ended, last)
-        else:
-            joined.append((first, last))
-    return joined
+    return joined(each_lost(place))
 
 
 def note_lost(table: DeltaTable, first: int, last: int) -> None:

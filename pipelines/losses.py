@@ -1,4 +1,4 @@
-"""What a silver table has, and what it lacks, of the frames that bronze lost (`pipelines.bronze_table.lost_from`).
+"""What a silver table has, and what it lacks, of the frames that bronze lost (`pipelines.bronze_table.each_lost`).
 
 A cut that ends at a lost position was made while its frame was there, and none that ends behind a loss has any of it: a
 receiver notes a loss before it lands what follows.
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from connectors.base import Connector, Feed
-from pipelines.bronze_table import each_lost, lost_from
+from pipelines.bronze_table import each_lost
 from pipelines.cuts import all_cuts, standing
 from pipelines.places import Places
-from pipelines.ranges import Range
+from pipelines.ranges import Range, joined
 
 
 class Losses(NamedTuple):
@@ -29,18 +29,18 @@ class Losses(NamedTuple):
 
 def losses_of(places: Places, connector: Connector, feed: Feed, table: str) -> Losses:
     """Return what a table has and lacks of what bronze lost. Raises StoreUnavailable."""
-    bronze = places.bronze(feed.name)
-    lost = lost_from(bronze)
-    if not lost:
+    each_time = each_lost(places.bronze(feed.name))
+    if not each_time:
         return Losses()
     cuts = standing(all_cuts(places, feed.name, [table]))
     snapshots = connector.has_snapshots(feed.tables[table])
     newest = max((cut.first_position for cut in cuts if cut.replaced and snapshots), default=-1)
     ends = [cut.last_position for cut in cuts]
+    lost = joined(each_time)
     taken = [(first, last) for first, last in lost if any(first <= end <= last for end in ends)]
     untouched = [each for each in lost if each not in taken]
     lacking: list[Range] = []
-    for first, last in each_lost(bronze):
+    for first, last in each_time:
         reached = max((end for end in ends if first <= end <= last), default=first - 1)
         if reached < last and newest <= last:
             lacking.append((reached + 1, last))

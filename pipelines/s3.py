@@ -10,17 +10,19 @@ from pipelines.jars import CLASS_PATH
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
 """Maven coordinate of Hadoop's client for S3 that fits the Hadoop of the pinned pyspark. Fetched once, some 600 MB."""
 
-_HADOOP_NAMES = {
+_HADOOP_NAMES: Mapping[str, str | None] = {
     "access_key_id": "access.key",
     "secret_access_key": "secret.key",
     "session_token": "session.token",
-    "region": "endpoint.region",
     "default_region": "endpoint.region",
+    "region": "endpoint.region",
     "endpoint": "endpoint",
     "endpoint_url": "endpoint",
+    "allow_http": None,
+    "virtual_hosted_style_request": None,
+    "skip_signature": None,
 }
-
-_KNOWN = (*_HADOOP_NAMES, "allow_http", "virtual_hosted_style_request", "skip_signature")
+"""How to reach S3: delta-rs's names, and those of Hadoop's client for what it is told so, behind ``fs.s3a``."""
 
 
 def reaching(storage_options: Mapping[str, str]) -> dict[str, str]:
@@ -29,7 +31,7 @@ def reaching(storage_options: Mapping[str, str]) -> dict[str, str]:
     delta-rs has others besides, which no other client knows.
     """
     options = {name.lower().removeprefix("aws_"): value for name, value in storage_options.items()}
-    return {name: value for name, value in options.items() if name in _KNOWN}
+    return {name: value for name, value in options.items() if name in _HADOOP_NAMES}
 
 
 def spark_options(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
@@ -50,7 +52,10 @@ def spark_secrets(settings: Settings) -> dict[str, str]:
     if not settings.is_on_s3:
         return {}
     options = reaching(settings.storage())
-    found = {f"spark.hadoop.fs.s3a.{_HADOOP_NAMES[name]}": options[name] for name in _HADOOP_NAMES if name in options}
+    known = (
+        (theirs, options[ours]) for ours, theirs in _HADOOP_NAMES.items() if theirs is not None and ours in options
+    )
+    found = {f"spark.hadoop.fs.s3a.{name}": value for name, value in known}
     if "endpoint" in options or "endpoint_url" in options:
         hosted = options.get("virtual_hosted_style_request", "false")
         found["spark.hadoop.fs.s3a.path.style.access"] = "false" if hosted == "true" else "true"

@@ -144,7 +144,7 @@ def test_the_second_receiver_of_a_feed_fences_the_first(conf, places, table):
             second.send_signal(signal.SIGTERM)
             assert ended(second)[0] == 0
     assert code == 4, logged
-    assert "another process owns receive/market" in logged
+    assert "receive/market is another's now" in logged
     frames = landed(places)
     assert [frame.frame_seq for frame in frames] == list(range(len(frames)))
     assert replay(frames, "baskets").keys() == table.rows().keys()
