@@ -51,12 +51,18 @@ def parse_address(text: str) -> Address:
 
 
 async def connect(
-    address: Address, *, timeout: float, tls: ssl.SSLContext | None = None, server_name: str | None = None
+    address: Address,
+    *,
+    timeout: float,
+    silent_after: float | None = None,
+    tls: ssl.SSLContext | None = None,
+    server_name: str | None = None,
 ) -> Connection:
     """Return an open connection: keep-alive on, small writes not delayed.
 
     Args:
         timeout: Seconds, the TLS handshake included.
+        silent_after: As of `Connection`.
         tls: How to encrypt, and whom to trust; None for plain text.
         server_name: The name that the certificate must have, with ``tls``; by default the address's host.
 
@@ -69,7 +75,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout):
             _, protocol = await loop.create_connection(
-                Connection, address.host, address.port, ssl=tls, server_hostname=name
+                lambda: Connection(silent_after), address.host, address.port, ssl=tls, server_hostname=name
             )
     except TimeoutError:
         raise SourceUnavailable(f"{address}: no connection within {timeout:g} s") from None
@@ -91,15 +97,22 @@ def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Pro
 
 
 class Connection(asyncio.Protocol):
-    """One connection, read by one task. Made by `connect`."""
+    """One connection, read by one task. Made by `connect`.
 
-    def __init__(self) -> None:
+    Args:
+        silent_after: Seconds without a byte after which it counts as broken, while somebody waits for one; None for
+            never. A stopped process leaves its system to answer what keep-alive asks.
+    """
+
+    def __init__(self, silent_after: float | None = None) -> None:
+        self._silent_after = silent_after
         self._chunks: list[bytes] = []
         self._unread = 0
         self._ended = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         loop = asyncio.get_running_loop()
+        self._heard = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
         """Is done once nothing more will arrive, which a connection that is not read may learn late."""
         self._closed = loop.create_future()
@@ -114,16 +127,27 @@ class Connection(asyncio.Protocol):
 
         Raises:
             TimeoutError: Nothing arrived in time.
-            SourceUnavailable: The connection broke. What had arrived before was returned before.
+            SourceUnavailable: The connection broke, or is silent. What had arrived before was returned before.
         """
         if not self._chunks and not self._ended:
-            self._reader = asyncio.get_running_loop().create_future()
-            async with asyncio.timeout(timeout):
-                await self._reader
+            await self._next(timeout)
         arrived = self.arrived()
         if not arrived and self._error is not None:
             raise SourceUnavailable(f"the connection broke: {self._error}") from self._error
         return arrived
+
+    async def _next(self, timeout: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._reader = loop.create_future()
+        silent = None if self._silent_after is None else self._heard + self._silent_after
+        due = None if timeout is None else loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(min((each for each in (silent, due) if each is not None), default=None)):
+                await self._reader
+        except TimeoutError:
+            if silent is not None and loop.time() >= silent:
+                raise SourceUnavailable(f"the peer sent nothing for {self._silent_after:g} s") from None
+            raise
 
     def arrived(self) -> bytes:
         """Return what has arrived and not been read yet, without waiting."""
@@ -172,6 +196,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
+        self._heard = asyncio.get_running_loop().time()
         self._chunks.append(data)
         self._unread += len(data)
         if self._unread > MOST_UNREAD:

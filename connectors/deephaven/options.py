@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from conf.model import Strict, Table
+from conf.model import Seconds, Strict, Table
 from connectors.deephaven.frames import PrefixCounts
 from connectors.deephaven.groups import TextErrors
 from connectors.deephaven.messages import SubscribeMode
@@ -23,6 +23,8 @@ class DeephavenOptions(Strict):
         prefix_counts: What the length before a message counts; None learns it from the first frame.
         byte_order: Of the schema; None learns it from the first frame.
         accept_schema_id: Read a server whose schema id is not the schema's.
+        silent_after: Seconds without a byte after which the server counts as lost; None for never: the protocol has no
+            heartbeat, and a quiet table is silent for long.
         text: Bytes in a cell that are no text in their charset: ``strict`` cannot decode the frame, ``replace`` writes
             U+FFFD for them.
         date_times: ``timestamp`` keeps microseconds and counts what lost more; ``nanoseconds`` keeps a long.
@@ -32,6 +34,7 @@ class DeephavenOptions(Strict):
     prefix_counts: PrefixCounts | None = None
     byte_order: Literal["littleEndian", "bigEndian"] | None = None
     accept_schema_id: bool = False
+    silent_after: Seconds | None = None
     text: TextErrors = "strict"
     date_times: Literal["timestamp", "nanoseconds"] = "timestamp"
 

@@ -37,6 +37,7 @@ class DeephavenReceiver:
     def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float]) -> None:
         assert isinstance(feed.options, DeephavenOptions)
         self._feed, self._rng, self._clock = feed, rng, clock
+        self._silent_after = feed.options.silent_after
         self._address = parse_address(feed.address)
         self._roles = load_roles(feed.options.schema_, feed.options.text)
         self._expected = Expected(
@@ -50,7 +51,7 @@ class DeephavenReceiver:
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Run one epoch; see `connectors.base.Receiver`. There is nothing to resume: tables come anew."""
         timeout = self._feed.reconnect.connect_timeout
-        connection = await connect(self._address, timeout=timeout)
+        connection = await connect(self._address, timeout=timeout, silent_after=self._silent_after)
         epoch = self._begin()
         try:
             await self._greet(connection, epoch, sink, self._clock() + timeout)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from conf.model import Strict, Table
+from conf.model import Seconds, Strict, Table
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import Framing
 
@@ -43,11 +43,13 @@ class SbeOptions(Strict):
         framing: How messages stand in the stream: a name, or a table with the settings of
             `connectors.wire.framing.settings.Framing`.
         max_message: Longest message to accept, in bytes; None leaves it to the framing.
+        silent_after: Seconds without a byte after which a connection counts as lost; None for never.
     """
 
     schema_: str = Field(alias="schema", min_length=1)
     framing: Annotated[Framing, BeforeValidator(_framing)]
     max_message: int | None = Field(default=None, ge=1, le=_LARGEST)
+    silent_after: Seconds | None = None
 
 
 class SbeTable(Table):

@@ -68,7 +68,8 @@ class SbeReceiver:
         return await self._from_file(self._place, sink, resume)
 
     async def _connected(self, address: Address, sink: FrameSink, resume: Resume) -> None:
-        connection = await connect(address, timeout=self._feed.reconnect.connect_timeout)
+        timeout = self._feed.reconnect.connect_timeout
+        connection = await connect(address, timeout=timeout, silent_after=self._options.silent_after)
         landing = Landing(self._schema, Session(self._schema, self._framing), places=False, told=self._told)
         try:
             await self._begin(landing, sink, resume)

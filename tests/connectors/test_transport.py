@@ -1,6 +1,7 @@
 """A connection to a real peer on loopback: nothing that arrives is lost, nothing grows without bound."""
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -87,6 +88,26 @@ def test_silence_ends_a_read_that_has_a_time_and_the_connection_goes_on():
             return await connection.read()
 
     assert asyncio.run(run()) == b"at last"
+
+
+def test_a_peer_that_is_silent_for_too_long_counts_as_lost():
+    async def serve(reader, writer):
+        for _ in range(4):
+            await asyncio.sleep(0.1)
+            writer.write(b"tick ")
+        await reader.read()
+
+    async def run():
+        async with connected(serve, silent_after=0.3) as connection:
+            heard = b""
+            while len(heard) < 20:
+                with contextlib.suppress(TimeoutError):
+                    heard += await connection.read(timeout=0.05)
+            with pytest.raises(SourceUnavailable, match="the peer sent nothing for"):
+                await connection.read(timeout=10)
+            return heard
+
+    assert asyncio.run(run()) == b"tick " * 4
 
 
 def test_a_broken_connection_is_an_unavailable_source_after_all_that_arrived():

@@ -271,7 +271,7 @@ def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp
         "allowed: deephaven, sbe, sqlitecloud, sqlitecloud_webhooks\n"
         f"silverfold: {tmp_path}/feeds/third.toml: options.schma: found 'builtin', "
         "allowed: no such key, did you mean schema? "
-        "Known here: accept_schema_id, byte_order, date_times, prefix_counts, schema, text\n"
+        "Known here: accept_schema_id, byte_order, date_times, prefix_counts, schema, silent_after, text\n"
         f"silverfold: {tmp_path}/feeds/third.toml: tables.quotes.mode: found 'now_and_then', "
         "allowed: 'snapshot_only', 'snapshot_with_updates' or 'updates_only'\n"
     )
