@@ -6,6 +6,7 @@ A feed's ``options`` and ``tables`` are kept raw: only the connector knows their
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
@@ -25,6 +26,9 @@ from conf.secrets import Secret, revealed
 
 _SCHEMES: Final = ("file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "hdfs")
 """Of stores that delta-rs reads and writes."""
+
+_FUSE: Final = ("/Volumes/", "/dbfs/", "dbfs:")
+"""Where Databricks shows a store as folders."""
 
 
 class Strict(BaseModel):
@@ -186,6 +190,10 @@ class Settings(Strict):
             raise ValueError(f"a folder, or a URL of {', '.join(_SCHEMES)}")
         if not warehouse.strip() or (said and not rest):
             raise ValueError("a folder, or a URL with more than its beginning")
+        if warehouse.startswith(_FUSE) and sys.platform != "darwin":  # where /Volumes has other disks
+            raise ValueError(
+                "the URL of what lies below, s3://… or abfss://…: Delta's log needs files made at one stroke"
+            )
         if not said and (refused := set(warehouse) & set("[]^|\\%")):
             raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
         return warehouse

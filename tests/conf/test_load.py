@@ -211,6 +211,10 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
         ("[build]\npoll_ms = 99999999999\n", "build.poll_ms: found 99999999999, allowed: less than or equal to "),
         ('warehouse = " "\n', "warehouse: found ' ', allowed: a folder, or a URL with more than its beginning"),
         ('warehouse = "s3://"\n', "warehouse: found 's3://', allowed: a folder, or a URL with more than its beginning"),
+        (
+            'warehouse = "/Volumes/main/default/x"\n',
+            "warehouse: found '/Volumes/main/default/x', allowed: the URL of",
+        ),
         ('warehouse = "zz://x/y"\n', "warehouse: found 'zz://x/y', allowed: a folder, or a URL of file, s3, "),
     ],
 )
