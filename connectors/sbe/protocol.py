@@ -87,12 +87,12 @@ class _Places:
         self._offset = self._taken = 0
 
     def behind(self, frame: Frame) -> str:
-        framing, size = self._framing, self._framing.frame.size + len(frame.body)
+        framing, size = self._framing, frame.before + len(frame.body)
         if not framing.packet.size:
             return str(FilePosition(self._begins + frame.offset + len(frame.body) + -size % framing.padding))
         if frame.packet is not self._packet:
             self._packet, self._taken = frame.packet, 0
-            self._offset = self._begins + frame.offset - framing.frame.size - framing.packet.size
+            self._offset = self._begins + frame.offset - frame.before - framing.packet.size
         self._taken += 1
         return str(FilePosition(self._offset, self._taken))
 

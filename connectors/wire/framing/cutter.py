@@ -32,6 +32,8 @@ class Frame(NamedTuple):
     """Numbers of the frame header, by name."""
     packet: Mapping[str, int] = _NOTHING
     """Numbers of the packet header, by name."""
+    before: int = 0
+    """Bytes of the frame that stand before the message."""
 
 
 class FrameCutter:
@@ -43,6 +45,7 @@ class FrameCutter:
 
     Args:
         smallest: Fewest bytes of a message: the size of its header.
+        is_inside: The frame header is the beginning of the message's own header, and is handed out with it.
         byte_order: That of the messages, where the framing tells it too and is to be held against it.
         measure: Finds the end of a message, for messages that are packed one behind another.
     """
@@ -52,12 +55,14 @@ class FrameCutter:
         framing: Framing,
         *,
         smallest: int = 1,
+        is_inside: bool = False,
         byte_order: ByteOrder | None = None,
         measure: Measure | None = None,
     ) -> None:
         assert framing.length is not None or framing.unframed == "whole" or measure is not None
         self._framing = framing
-        self._smallest = smallest
+        self._inside = framing.frame.size if is_inside else 0
+        self._smallest = smallest - self._inside
         self._encoding = _expected_encoding(framing, byte_order)
         self._measure = measure
         self._head_reader, self._packet_reader = header_reader(framing.frame), header_reader(framing.packet)
@@ -118,8 +123,9 @@ class FrameCutter:
         if self._lacks(taken):
             return None
         self._join()
-        start, end = self._at + head_size, self._at + taken
-        frame = Frame(self._chunk[start:end], self._before + start, head, self._packet or _NOTHING)
+        before = head_size - self._inside
+        start, end = self._at + before, self._at + taken
+        frame = Frame(self._chunk[start:end], self._before + start, head, self._packet or _NOTHING, before)
         self._take(taken)
         self._padding = -taken % self._framing.padding
         self._leave_frame()
@@ -181,7 +187,8 @@ class FrameCutter:
         if size > self._framing.largest:
             raise self._too_large(f"a message of {size} bytes is announced")
         if size < self._smallest:
-            detail = f"a message of {size} bytes is announced, its header alone has {self._smallest}"
+            size, smallest = size + self._inside, self._smallest + self._inside
+            detail = f"a message of {size} bytes is announced, its header alone has {smallest}"
             raise TruncatedMessage(detail, offset=self._place, reason="short-frame")
         return size
 

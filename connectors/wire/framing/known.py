@@ -15,7 +15,8 @@ whole                 the input is one message (WebSocket frame, HTTP body, line
 packed                messages back to back, each as long as the schema knows it: not safe with newer senders
 ===================== ========================================================================================
 
-Sizes and places are those of the venues' public documents.
+Sizes and places are those of the venues' public documents. Coinbase's own schemas count the frame header to the message
+header: `connectors.wire.sbe.framed` sees it, and leaves it in the message.
 """
 
 from __future__ import annotations

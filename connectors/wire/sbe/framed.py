@@ -5,6 +5,7 @@ from __future__ import annotations
 from connectors.wire.framing.cutter import FrameCutter
 from connectors.wire.framing.settings import Framing
 from connectors.wire.sbe.decode import decode
+from connectors.wire.sbe.header import ROLES
 from connectors.wire.sbe.model import Buffer, Schema
 
 
@@ -17,8 +18,21 @@ def cutter_for(schema: Schema, framing: Framing) -> FrameCutter:
     return FrameCutter(
         framing,
         smallest=schema.header.size,
+        is_inside=_is_inside(schema, framing),
         byte_order=schema.byte_order,
         measure=lambda body: measure(schema, body),
+    )
+
+
+def _is_inside(schema: Schema, framing: Framing) -> bool:
+    """Tell whether the schema's header begins with the frame header, as Coinbase's do: it has the length too."""
+    roles = [schema.header.roles[name] for name in ROLES]
+    begins = min((role.offset for role in roles if role.constant is None), default=0)
+    return begins >= framing.frame.size and any(
+        (member.offset, member.encoding.size) == (number.offset, number.size)
+        for number in framing.frame.numbers
+        if number.name == framing.length
+        for member in schema.header.composite.members
     )
 
 

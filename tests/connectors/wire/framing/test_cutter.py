@@ -119,6 +119,55 @@ def test_the_frames_of_the_standard_hold_its_messages():
     assert [decoded.warnings for decoded in found] == [(), (), ()]
 
 
+COINBASE = """
+<messageSchema id="845" version="4" byteOrder="littleEndian"><types>
+  <composite name="messageHeader">{before}
+    <type name="blockLength" primitiveType="uint16"/><type name="templateId" primitiveType="uint16"/>
+    <type name="schemaId" primitiveType="uint16"/><type name="version" primitiveType="uint16"/>
+  </composite></types>
+  <message name="Heartbeat" id="103"><field name="next" id="1" type="uint64"/></message>
+</messageSchema>"""
+OF_ORDERS = """
+    <type name="marker" primitiveType="uint8"/><type name="flags" primitiveType="uint8"/>
+    <type name="frameLength" primitiveType="uint16"/><type name="seqNum" primitiveType="uint32"/>
+    <type name="lastSeqNum" primitiveType="uint32"/><type name="reserved" primitiveType="uint32"/>
+    <type name="sendTime" primitiveType="int64"/>"""
+OF_MARKET_DATA = '<type name="frameLength" primitiveType="uint16"/>'
+
+
+@pytest.mark.parametrize(
+    ("framing", "before", "stream"),
+    [
+        (
+            "coinbase-orders",
+            OF_ORDERS,
+            "f1002800050000000400000000000000a89e64578dba8d16 080067004d030400 04" + "00" * 7,
+        ),
+        (
+            "coinbase-market-data",
+            OF_MARKET_DATA,
+            "00" * 19 + "0200000000" + "1200 080067004d030400 0400000000000000" * 2,
+        ),
+    ],
+)
+def test_a_frame_header_that_the_schema_counts_to_the_message_header_stays_in_the_message(framing, before, stream):
+    """Coinbase's own schemas do; a schema whose header is the usual one reads the same frames."""
+    whole, usual = (load_schema(COINBASE.format(before=each).encode()) for each in (before, ""))
+    octets = bytes.fromhex(stream)
+    for size in (1, 7, len(octets)):
+        found = list(frames_of(cutter_for(whole, FRAMINGS[framing]), in_parts(octets, size)))
+        assert {decode(whole, frame.body).values["next"] for frame in found} == {4}
+        others = list(frames_of(cutter_for(usual, FRAMINGS[framing]), in_parts(octets, size)))
+        assert [decode(usual, frame.body).values for frame in others] == [{"next": 4}] * len(found)
+        assert [frame.offset - frame.before for frame in found] == [frame.offset - frame.before for frame in others]
+
+    first = 24 * (framing == "coinbase-market-data")
+    at = octets.index(bytes.fromhex("1200" if first else "2800"), first)
+    with pytest.raises(TruncatedMessage, match="is announced, its header alone has") as caught:
+        list(frames_of(cutter_for(whole, FRAMINGS[framing]), [octets[:at] + b"\x09" + octets[at + 1 :]]))
+    assert caught.value.reason == "short-frame"
+
+
 def test_an_encoding_type_is_held_against_the_byte_order_of_the_schema():
     big = with_byte_order(SCHEMA, ">")
     frame = bytes.fromhex("0000000f 5be0 0001000100010000 0a")
