@@ -67,6 +67,7 @@ class MessageReader:
         self._max_empty_entries = max_empty_entries
         self._templates: dict[int, _Template] = {}
         self._said = self._header.said
+        self._counts_parts = "numGroups" in schema.header.roles
         self._plain: dict[tuple[int, ...], tuple[Whole, int, Header, Message]] = {}
         """By what the header says: how to read a message that is just as the schema has it, where its block ends."""
 
@@ -97,7 +98,7 @@ class MessageReader:
             detail = f"version {header.version}, the message exists since {template.message.since_version}"
             scan.note("template-newer-than-version", template.message.name, detail, 0)
         extras = header.extras
-        counts = Counts(extras.get("numGroups"), extras.get("numVarDataFields")) if extras else None
+        counts = Counts(extras["numGroups"], extras["numVarDataFields"]) if self._counts_parts else None
         try:
             reader = template.reader(header.version)
             values, consumed = reader.read(scan, header.size, header.block_length, counts)

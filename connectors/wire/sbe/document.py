@@ -1,8 +1,9 @@
 """Reads a schema's XML into elements that know their file and line.
 
-Elements are known by their local names: the namespaces and prefixes of published schemas differ. Document types and
-entities are refused. An ``include`` of the XInclude namespace becomes the root of the file it names, which must lie
-in the folder of the first file or below it.
+Elements are known by their local names: the namespaces and prefixes of published schemas differ. A document type that
+declares anything or names a file is refused, and so are entities; ``<!DOCTYPE xml>``, as some schemas have, is not. An
+``include`` of the XInclude namespace becomes the root of the file it names, which must lie in the folder of the first
+file or below it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from xml.etree.ElementTree import Element as XmlElement
 from xml.etree.ElementTree import tostring
 from xml.sax import SAXException, handler
 
-from defusedxml.common import DefusedXmlException
+from defusedxml.common import DefusedXmlException, DTDForbidden
 from defusedxml.sax import make_parser
 
 from conf.errors import SchemaError
@@ -60,7 +61,7 @@ def read_document(source: Path | bytes, *, file: str = "") -> Element:
         file: The name for error messages; the path by default.
 
     Raises:
-        SchemaError: E01. The XML is not well-formed, declares a document type, or includes what it may not.
+        SchemaError: E01. The XML is not well-formed, declares what it may not, or includes what it may not.
     """
     if isinstance(source, bytes):
         root = _parse(source, file)
@@ -147,17 +148,25 @@ def _parse(contents: bytes, file: str) -> Element:
     builder = _Builder(file)
     parser = make_parser()
     parser.forbid_dtd = True
+    parser.defused_start_doctype_decl = _check_document_type
     parser.setFeature(handler.feature_namespaces, True)
     parser.setContentHandler(builder)
     try:
         parser.parse(io.BytesIO(contents))
     except DefusedXmlException as error:
-        raise _broken("a document type declaration is not allowed", file, builder.line) from error
+        what = "a document type that declares anything or names a file, or an entity, is not allowed"
+        raise _broken(what, file, builder.line) from error
     except SAXException as error:
         raise _broken(f"not well-formed XML: {error.getMessage()}", file, builder.line) from error
     except (LookupError, ValueError) as error:  # an encoding that Python does not know or expat cannot use
         raise _broken(f"not readable XML: {error}", file, builder.line) from error
     return builder.document.children[0]
+
+
+def _check_document_type(name: str, system: str | None, public: str | None, has_subset: int) -> None:
+    """Take the place of defusedxml's handler, which refuses any document type."""
+    if system is not None or public is not None or has_subset:
+        raise DTDForbidden(name, system, public)
 
 
 def _broken(detail: str, file: str, line: int | None) -> SchemaError:

@@ -33,9 +33,14 @@ def resolve_header(encoding: Encoding, user: Element, report: Report) -> Structu
     for name in _no_counts(encoding, roles):
         report.error("E05", user, f"{name} of header {encoding.name} is not an unsigned integer")
         return None
+    _ignore_lone_count(f"header {encoding.name}", roles, user, report)
     for name in _HEADER:
         if roles[name].primitive is not Primitive.UINT16:
             report.warn("W04", user, f"{name} of header {encoding.name} is {roles[name].primitive}, not uint16")
+    always, id_ = roles["schemaId"].constant, report.number(user, "id")
+    if always not in {None, id_}:
+        detail = f"schemaId of header {encoding.name} is always {always}, not {id_}: no message can be decoded"
+        report.warn("W18", user, detail)
     return Structure(encoding.name, encoding.size, roles, encoding)
 
 
@@ -52,6 +57,7 @@ def resolve_dimensions(encoding: Encoding, user: Element, report: Report) -> Str
     wrong = _wrong_dimensions(encoding, roles)
     for detail in wrong:
         report.error("E21", user, f"{detail} of dimensions {encoding.name}")
+    _ignore_lone_count(f"dimensions {encoding.name}", roles, user, report)
     for name in _DIMENSIONS:
         if roles[name].primitive not in {Primitive.UINT8, Primitive.UINT16}:
             code = "W04" if roles[name].primitive in UNSIGNED else "W05"
@@ -140,6 +146,14 @@ def _roles(encoding: Composite, names: tuple[str, ...]) -> dict[str, Role]:
         if member.name in names and isinstance(scalar, Scalar) and scalar.primitive in INTEGERS:
             roles[member.name] = _role(member, scalar)
     return roles
+
+
+def _ignore_lone_count(owner: str, roles: dict[str, Role], user: Element, report: Report) -> None:
+    """Take a count of groups or of data for an ordinary member where the other is missing."""
+    lone = [name for name in _COUNTS if name in roles]
+    if len(lone) == 1:
+        del roles[lone[0]]
+        report.warn("W19", user, f"{owner} has {lone[0]} alone, which counts nothing without the other")
 
 
 def _no_counts(encoding: Composite, roles: dict[str, Role]) -> list[str]:

@@ -52,8 +52,8 @@ _NUMERIC = frozenset(["id", "version", "length", "offset", "sinceVersion", "depr
 _NOT_IN_COMPOSITE = frozenset({"field", "group", "data"})
 _UINT16 = 65535
 _LARGEST = 2147483647
-"""Of a size or a place: beyond it, no message can be held in memory."""
-_SIZES = frozenset({"length", "offset", "blockLength"})
+"""Of a size or a place: beyond it, no message can be held in memory. Of an id: what the reference tool takes."""
+_LIMITED = frozenset({"id", "length", "offset", "blockLength"})
 
 
 def check_vocabulary(root: Element, version: int, report: Report) -> None:
@@ -92,7 +92,7 @@ def _check_number(element: Element, name: str, report: Report) -> None:
     number = integer(element.get(name) or "")
     if number is None or number < 0:
         report.error("E25", element, f"{name} {element.get(name)!r} of {element.tag} is not a number from 0")
-    elif name in _SIZES and number > _LARGEST:
+    elif name in _LIMITED and number > _LARGEST:
         report.error("E25", element, f"{name} {number} of {element.tag} is above {_LARGEST}")
     elif element.tag == "message" and name == "id" and number > _UINT16:
         report.error("E25", element, f"message id {number} is above {_UINT16}")

@@ -128,3 +128,10 @@ def test_files_that_include_each_other_twice_are_not_followed_without_end(tmp_pa
         load_schema(tmp_path / "main.xml")
 
     assert caught.value.code == "E01"
+
+
+def test_a_document_type_that_declares_nothing_is_passed_by():
+    """B3's published schemas have one."""
+    text = f'<!DOCTYPE xml>\n<messageSchema id="1" version="0"><types>{HEADER}</types></messageSchema>'
+
+    assert load_schema(text.encode()).id == 1

@@ -66,7 +66,10 @@ VARIABLE = '<type name="varData" primitiveType="uint8" length="0"/>'
 
 BROKEN = {
     "E01 root": f"{MARK}<schema id='1' version='0'/>",
-    "E01 document type": f"<!DOCTYPE x>{MARK}<messageSchema id='1' version='0'/>",
+    "E01 document type with a subset": f"<!DOCTYPE x []>{MARK}<messageSchema id='1' version='0'/>",
+    "E01 document type of a file": f"<!DOCTYPE x SYSTEM 'x.dtd'>{MARK}<messageSchema id='1' version='0'/>",
+    "E01 public document type": f"<!DOCTYPE x PUBLIC 'x' 'x.dtd'>{MARK}<messageSchema id='1' version='0'/>",
+    "E01 entity": f"<!DOCTYPE x [<!ENTITY y 'z'>]>{MARK}<messageSchema id='1' version='0'/>",
     "E01 not well-formed": f"<messageSchema id='1'>\n{MARK}<types></messageSchema>",
     "E01 include from bytes": document(
         messages=f'{MARK}<i:include xmlns:i="http://www.w3.org/2001/XInclude" href="other.xml"/>'
@@ -260,6 +263,7 @@ BROKEN = {
     "E25 length": typed(f'{MARK}<type name="t" primitiveType="int8" length="two"/>'),
     "E25 negative offset": message(f'{MARK}<field name="f" id="1" type="int8" offset="-1"/>'),
     "E25 huge length": typed(f'{MARK}<type name="t" primitiveType="int8" length="2147483648"/>'),
+    "E25 huge field id": message(f'{MARK}<field name="f" id="2147483648" type="int8"/>'),
     "E25 message id": document(messages=f'{MARK}<message name="M" id="65536"/>'),
     "E26 field without a name": message(f'{MARK}<field id="1" type="int8"/>'),
     "E26 empty name": message(f'{MARK}<field name=" " id="1" type="int8"/>'),

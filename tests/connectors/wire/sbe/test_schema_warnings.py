@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conf.errors import SchemaError
+from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import load_schema
 from tests.support.sbe import HEADER, message_of, schema_of
@@ -114,6 +115,28 @@ def test_a_header_that_is_not_of_uint16_is_warned_about(member):
     header = HEADER.replace(f'"{member}" primitiveType="uint16"', f'"{member}" primitiveType="uint8"', 1)
 
     assert codes(message_of(PARTS, header=header)) == ["W04"]
+
+
+@pytest.mark.parametrize(("always", "told"), [(1, []), (2, ["W18"])])
+def test_a_header_of_another_schema_is_warned_about(always, told):
+    constant = f'"schemaId" primitiveType="uint16" presence="constant">{always}</type>'
+    header = HEADER.replace('"schemaId" primitiveType="uint16"/>', constant, 1)
+
+    assert codes(message_of(PARTS, header=header)) == told
+
+
+@pytest.mark.parametrize("count", ["numGroups", "numVarDataFields"])
+def test_a_count_of_parts_without_the_other_is_warned_about_and_not_obeyed(count):
+    lone = f'<type name="{count}" primitiveType="uint16"/></composite>'
+    header = HEADER.replace("</composite>", lone, 2)
+    parts = f'<group name="g" id="1">{PARTS}</group><data name="d" id="2" type="blob"/>'
+    schema = message_of(f'<field name="a" id="9" type="int8"/>{parts}', header=header)
+
+    assert codes(schema) == ["W19", "W19"]
+    assert schema.header.roles.keys() == {"blockLength", "templateId", "schemaId", "version"}
+    body = bytes.fromhex("0100 0100 0100 0000 0000  05  0100 0100 0000 07  01 ff")
+    assert decode(schema, body).values == {"a": 5, "g": [{"f": 7}], "d": b"\xff"}
+    assert decode(schema, body).warnings == ()
 
 
 def test_a_name_that_is_defined_twice_is_an_error_if_one_is_strict():
