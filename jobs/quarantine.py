@@ -139,7 +139,9 @@ def skip(
         if not any(row.holds and row.hold.position == position for row in read_quarantine(places, feed, [table])):
             held.skip(places, feed, table, skipped, now=now)  # a build went on without the frame meanwhile
             raise _refused("POSITION", position, f"a skipped frame that {table} has yet to pass; it just has")
-        print(f"silverfold: {table}: frame {position} holds it again")
+        print(
+            f"silverfold: {table}: frame {position} holds it again, unless a build is passing it just now: see status"
+        )
     else:
         held.skip(places, feed, table, skippable(found, table, position), now=now)
         print(f"silverfold: {table}: the build goes on without frame {position}: {_DEGRADED}")

@@ -135,7 +135,7 @@ def test_a_holding_frame_can_be_skipped_and_the_skip_be_undone(
     assert capsys.readouterr().out == (
         "silverfold: quotes: the build goes on without frame 17: what it carried is missing, or NULL, "
         "until a snapshot passes it\n"
-        "silverfold: quotes: frame 17 holds it again\n"
+        "silverfold: quotes: frame 17 holds it again, unless a build is passing it just now: see status\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Composites that nest too deep are one mistake, however much deeper they nest."""
+"""What nests too deep is one mistake, however much deeper it nests."""
 
 from __future__ import annotations
 
@@ -39,3 +39,10 @@ def test_two_chains_that_are_too_deep_are_told_each():
         ("E08", "composite c64 is nested deeper than 64"),
         ("E08", "composite d64 is nested deeper than 64"),
     ]
+
+
+def test_elements_may_not_nest_without_limit():
+    with pytest.raises(SchemaError) as caught:
+        load_schema(b"<messageSchema>" + b"<types>" * 10_000 + b"</types>" * 10_000 + b"</messageSchema>")
+
+    assert caught.value.code == "E01"
