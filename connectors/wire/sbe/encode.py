@@ -6,15 +6,18 @@ Everything that is not a value is zero: gaps between fields, padding of blocks, 
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from conf.errors import InvalidValue
 from connectors.wire.sbe.blocks import end_of, ends_of
 from connectors.wire.sbe.blockwriter import BlockWriter
+from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Body, Data, Group, Message, Presence, Role, Schema
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.puts import PutOptions, encoded, refuse
+from connectors.wire.sbe.review import needlessly_deprecated
 from connectors.wire.sbe.roles import RoleWriter
 from connectors.wire.sbe.text import codec
 from connectors.wire.sbe.values import Fault
@@ -30,6 +33,7 @@ def encode(
     version: int | None = None,
     tolerant: bool = False,
     header: Mapping[str, Any] = _NOTHING,
+    deprecated: Literal["allow", "warn", "refuse"] = "allow",
 ) -> bytes:
     """Return a whole message, its header first.
 
@@ -42,19 +46,32 @@ def encode(
         tolerant: Also write what readers accept although the schema does not: enum values and set bits that are not
             listed, values outside minValue and maxValue, null values in required fields.
         header: Values for members of the header beside those SBE knows; zero by default.
+        deprecated: What becomes of a message with anything that `review.needlessly_deprecated` names: it is written,
+            written with a DeprecationWarning, or refused. Other than ``allow``, it takes as long as to decode it too.
 
     Raises:
         InvalidValue: A value cannot be written; ``element`` says which, ``reason`` why: ``missing``, ``type``,
             ``range``, ``constant``, ``unknown-name``, ``unknown-value``, ``null-in-required``, ``charset``,
-            ``length-max``, ``count-range``, ``template-newer-than-version``.
+            ``length-max``, ``count-range``, ``template-newer-than-version``, ``deprecated``.
         KeyError: The schema has no message of this name.
     """
     message = schema.messages[name]
     writer = _message_writer(schema, message, version=version, tolerant=tolerant)
     try:
-        return writer.header(header) + writer.body.write(values)
+        octets = writer.header(header) + writer.body.write(values)
     except Fault as fault:
         raise fault.wire_error(name, placed=False) from None
+    found = () if deprecated == "allow" else _deprecated(schema, octets)
+    if found and deprecated == "refuse":
+        raise InvalidValue(f"{', '.join(found)}: deprecated", element=found[0], reason="deprecated")
+    if found:
+        warnings.warn(f"{', '.join(found)}: deprecated", DeprecationWarning, stacklevel=2)
+    return octets
+
+
+def _deprecated(schema: Schema, octets: bytes) -> tuple[str, ...]:
+    decoded = decode(schema, octets, text="bytes")
+    return tuple(dict.fromkeys(needlessly_deprecated(decoded.message, decoded.values, decoded.header.version)))
 
 
 def write_header(

@@ -73,6 +73,20 @@ def deprecated_values(message: Message, values: Mapping[str, Any], version: int)
                     yield f"{leaf.element}.{name}"
 
 
+def needlessly_deprecated(message: Message, values: Mapping[str, Any], version: int) -> Iterator[str]:
+    """Yield the path of what is deprecated in the acting version and a writer could do without; some of them twice.
+
+    So the message itself, entries of groups, data, values of optional fields, enum values and set bits. A required
+    field has to be written.
+    """
+    yield from (path for path, since in _deprecated(message, values, message.name) if since <= version)
+    for leaf in _leaves(message, values, message.name):
+        needless = leaf.presence is Presence.OPTIONAL and not _is_null(leaf.encoding, leaf.value)
+        if needless and leaf.deprecated is not None and leaf.deprecated <= version:
+            yield leaf.element
+    yield from deprecated_values(message, values, version)
+
+
 def _deprecated(body: Body, values: Mapping[str, Any], path: str) -> Iterator[tuple[str, int]]:
     """Yield the deprecated bodies and data that have values, and since when they are."""
     if body.deprecated is not None:

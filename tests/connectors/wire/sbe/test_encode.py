@@ -214,3 +214,48 @@ def test_a_declared_block_length_is_kept_in_an_older_version_that_lacks_nothing(
     )
 
     assert encode(schema, "M", {"a": 1}, version=1) == frame("01 000000", block_length=4, version=1)
+
+
+RETIRING = message_of(
+    '<field name="a" id="1" type="int8" deprecated="1"/><field name="o" id="2" type="int8" presence="optional" '
+    'deprecated="2"/><field name="side" id="3" type="side"/><field name="bits" id="4" type="bits"/>'
+    '<group name="g" id="5" deprecated="1"><field name="f" id="6" type="int8"/></group>'
+    '<data name="d" id="7" type="blob" deprecated="1"/>',
+    '<enum name="side" encodingType="uint8"><validValue name="Buy">1</validValue>'
+    '<validValue name="Short" deprecated="1">2</validValue></enum>'
+    '<set name="bits" encodingType="uint8"><choice name="old" deprecated="1">0</choice></set>',
+    version=2,
+)
+LASTING: dict[str, Any] = {"a": 1, "side": "Buy", "bits": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({}, []),
+        ({"g": []}, []),
+        ({"d": b""}, []),
+        ({"side": "Short"}, ["M.side.Short"]),
+        ({"bits": ["old"]}, ["M.bits.old"]),
+        ({"o": 1}, ["M.o"]),
+        ({"g": [{"f": 1}, {"f": 2}]}, ["M.g"]),
+        ({"d": b"x", "side": "Short"}, ["M.d", "M.side.Short"]),
+    ],
+)
+def test_what_is_deprecated_and_not_needed_is_told_or_refused_on_request(change, named):
+    values = {**LASTING, **change}
+    octets = encode(RETIRING, "M", values)
+    if not named:
+        assert encode(RETIRING, "M", values, deprecated="refuse") == octets
+        return
+    with pytest.raises(InvalidValue, match="deprecated") as caught:
+        encode(RETIRING, "M", values, deprecated="refuse")
+    assert (caught.value.reason, caught.value.element) == ("deprecated", named[0])
+    with pytest.warns(DeprecationWarning, match=f"^{', '.join(named)}: deprecated$"):
+        assert encode(RETIRING, "M", values, deprecated="warn") == octets
+
+
+def test_what_was_not_deprecated_yet_in_an_older_version_is_written_in_it():
+    octets = encode(RETIRING, "M", {**LASTING, "o": 1, "side": "Short"}, version=0)
+
+    assert encode(RETIRING, "M", {**LASTING, "o": 1, "side": "Short"}, version=0, deprecated="refuse") == octets
