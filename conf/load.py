@@ -36,6 +36,7 @@ Two underscores in a row are taken: ``__`` separates the names of a variable, an
 """
 
 _NAME_RULE = "letters, digits and single underscores, a letter first"
+_TOML_MISSPELT = re.compile(r"\.(?!toml$)[Tt][Oo][Mm][Ll](\.txt)?$")
 _ONE_CASE = "a name that no other has in another letter case: neither SQL nor every disk could tell them apart"
 
 
@@ -111,11 +112,9 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
     except ConfigError as error:
         mistakes.insert(0, error)
     folder = None if mistakes or "://" in settings.warehouse else Path(settings.warehouse)
-    if folder is not None and folder.exists() and not folder.is_dir():
-        source = layers.source_of(("warehouse",))
-        mistakes.append(
-            ConfigError(file=source, key="warehouse", found=settings.warehouse, allowed="a folder or a URL")
-        )
+    if folder is not None and any(each.is_file() for each in (folder, *folder.parents)):
+        source, allowed = layers.source_of(("warehouse",)), "a folder, in no file, or a URL"
+        mistakes.append(ConfigError(file=source, key="warehouse", found=settings.warehouse, allowed=allowed))
     if mistakes:
         raise together(mistakes)
     settings = settings.model_copy(update={"feeds": loaded})
@@ -140,6 +139,9 @@ def _files(conf_dir: Path | None, env: str) -> Layered:
             allowed = "settings.toml, feeds/<feed>.toml"
             raise ConfigError(file=str(conf_dir), key="a file's name", found=name, allowed=allowed)
     own = conf_dir / "settings.toml"
+    if not own.exists() and not (conf_dir / "feeds").exists():
+        allowed = "a folder with settings.toml or feeds/<feed>.toml"
+        raise ConfigError(file="command line", key="--conf", found=str(conf_dir), allowed=allowed)
     if own.is_file():
         raw = _read(own, str(own))
         if "feeds" in raw:
@@ -158,6 +160,11 @@ def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:
     if conf_dir is None:
         return
     files = sorted((conf_dir / "feeds").glob("*.toml"))
+    for other in sorted((conf_dir / "feeds").glob("*")):
+        if _TOML_MISSPELT.search(other.name):
+            raise ConfigError(
+                file=str(other), key="the file's name", found=other.name, allowed="a name that ends with .toml"
+            )
     for again in _again(file.stem for file in files):
         raise ConfigError(file=str(conf_dir / "feeds"), key="the file's name", found=again, allowed=_ONE_CASE)
     for file in files:

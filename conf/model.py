@@ -190,6 +190,8 @@ class Settings(Strict):
             raise ValueError(f"a folder, or a URL of {', '.join(_SCHEMES)}")
         if not warehouse.strip() or (said and not rest):
             raise ValueError("a folder, or a URL with more than its beginning")
+        if warehouse.startswith("~"):
+            raise ValueError("a folder whose path is written out: ~ stands for nothing here")
         if warehouse.startswith(_FUSE) and sys.platform != "darwin":  # where /Volumes has other disks
             raise ValueError(
                 "the URL of what lies below, s3://… or abfss://…: Delta's log needs files made at one stroke"

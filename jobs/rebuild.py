@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from conf.errors import ApplyError, ConfigError, PositionGap
+from conf.errors import ApplyError, ConfigError, PositionGap, UndecodableFrame
 from jobs.cli import main_of
 from jobs.context import invocation
 from jobs.source_change import change_since_landed
@@ -58,6 +58,8 @@ def rebuild(
             done = Rebuild(spark, settings, connector, opened, table, uuid.uuid4().hex, tell).run()
         except (ApplyError, PositionGap) as error:
             print(f"silverfold: {table} was not rebuilt, it stands as it was: {error}")
+            if isinstance(error, UndecodableFrame):
+                print('silverfold: with on_bad_frame = "skip" in the table\'s settings it is rebuilt without the frame')
             raise typer.Exit(1) from error
     print(f"{table}: rebuilt from {done.updates:,} updates; position {done.position}, version {done.delta_version}")
     if done.begins is not None:

@@ -16,6 +16,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from conf.errors import StoreUnavailable
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
@@ -46,6 +47,8 @@ def status(
     not_built; held (a frame cannot be decoded, or a cut not applied: the reason stands below, and `silverfold
     quarantine` is what to do about it); stopped (bronze lacks positions, or has them twice).
 
+    Exit code 3 when a feed cannot be read now; the others are shown.
+
     A table is *degraded* when it went on without frames that cannot be decoded, until a snapshot passes them.
     """
     from pipelines.status import Status, read_status  # noqa: PLC0415 - --help must not load what jobs run on
@@ -54,15 +57,22 @@ def status(
     settings, now = run.settings(), datetime.now(UTC)
     places = places_of(settings)
     opened = [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)]
-    found = Status(
-        at=now,
-        warehouse=settings.warehouse,
-        feeds=tuple(read_status(places, connector, each, now=now) for connector, each in opened),
-    )
+    read: list[FeedStatus] = []
+    failed: list[StoreUnavailable] = []
+    for connector, each in opened:
+        try:
+            read.append(read_status(places, connector, each, now=now))
+        except StoreUnavailable as error:
+            failed.append(error)
+    found = Status(at=now, warehouse=settings.warehouse, feeds=tuple(read))
     if as_json:
         print(found.model_dump_json(indent=2))
-    else:
+    elif read or not failed:
         show(found, sys.stdout)
+    for fault in failed[:-1]:
+        print(f"silverfold: {fault}", file=sys.stderr)
+    if failed:
+        raise failed[-1]
 
 
 def show(status: Status, out: TextIO) -> None:

@@ -127,11 +127,13 @@ class HistoryFold:
 
         Args:
             passes: What cannot be read is passed over, up to the next snapshot: the table has held there until then.
+                Where none came, the table went on without it, and nothing says so: it is raised after all.
         """
-        landed, held, holds = self.landed, frozenset(self.passed_over), False
+        landed, held, holds, unread = self.landed, frozenset(self.passed_over), False, None
         updates = taking_effect(landed.bronze, landed.stream, self._order)
         for step in self.steps:
             snapshot = step[0] if step[0].snapshot else None
+            unread = unread if snapshot is None else None
             holds = (holds and snapshot is None) or any(update.begin in held for update in step)
             said: list[_Said] = []
             for update, frames in islice(updates, len(step)):
@@ -140,12 +142,14 @@ class HistoryFold:
                 try:
                     changes = filter(rows.concerns, told.changes(update, frames, rows.within))
                     said += [_moment(landed.connector, change, update) for change in changes]
-                except (WireError, ProtocolError):
+                except (WireError, ProtocolError) as error:
                     if not passes:
                         raise
-                    holds = True
+                    holds, unread = True, error
             if not holds:
                 yield snapshot, said
+        if unread is not None:
+            raise unread
 
 
 def fold_history(

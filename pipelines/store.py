@@ -120,7 +120,13 @@ def naming_the_store(place: Place | str) -> Iterator[None]:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
-        raise StoreUnavailable(f"{place}: {first}") from error
+        raise StoreUnavailable(f"{place}: {first}{_way_on(first)}") from error
+
+
+def _way_on(told: str) -> str:
+    is_gone = ".parquet" in told and "not found" in told
+    way = "as long as it is gone, put it back, or remove the folder of the whole table: README says what is lost then"
+    return f"; {way}" if is_gone else ""
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:

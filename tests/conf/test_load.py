@@ -210,6 +210,7 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
         ("[maintain]\nbronze_days = inf\n", "maintain.bronze_days: found inf, allowed: "),
         ("[build]\npoll_ms = 99999999999\n", "build.poll_ms: found 99999999999, allowed: less than or equal to "),
         ('warehouse = " "\n', "warehouse: found ' ', allowed: a folder, or a URL with more than its beginning"),
+        ('warehouse = "~/wh"\n', "warehouse: found '~/wh', allowed: a folder whose path is written out"),
         ('warehouse = "s3://"\n', "warehouse: found 's3://', allowed: a folder, or a URL with more than its beginning"),
         (
             'warehouse = "/Volumes/main/default/x"\n',
@@ -230,8 +231,25 @@ def test_a_wait_without_end_is_a_mistake(tmp_path: Path) -> None:
 
 def test_a_warehouse_that_is_a_file_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    (mistake,) = mistakes(folder(tmp_path, f'warehouse = "{tmp_path}/taken"\n'))
-    assert mistake.endswith(f"warehouse: found '{tmp_path}/taken', allowed: a folder or a URL")
+    for number, place in enumerate((f"{tmp_path}/taken", f"{tmp_path}/taken/inside/it")):
+        (mistake,) = mistakes(folder(tmp_path / str(number), f'warehouse = "{place}"\n'))
+        assert mistake.endswith(f"warehouse: found '{place}', allowed: a folder, in no file, or a URL")
+
+
+@pytest.mark.parametrize("name", ["market.TOML", "market.toml.txt"])
+def test_a_feed_whose_file_would_be_passed_over_is_a_mistake(tmp_path: Path, name: str) -> None:
+    conf_dir = folder(tmp_path)
+    (conf_dir / "feeds" / name).write_text(FEED)
+    (conf_dir / "feeds" / "market.toml.bak").write_text("whoever keeps this knows why")
+    (mistake,) = mistakes(conf_dir)
+    assert mistake.endswith(f"{name}: the file's name: found '{name}', allowed: a name that ends with .toml")
+
+
+def test_a_folder_that_has_no_settings_is_none_of_settings(tmp_path: Path) -> None:
+    inside = folder(tmp_path, market=FEED) / "feeds"
+    (mistake,) = mistakes(inside)
+    told = f"found '{inside}', allowed: a folder with settings.toml or feeds/<feed>.toml"
+    assert mistake == f"command line: --conf: {told}"
 
 
 def test_names_that_differ_in_case_only_are_mistakes(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_a_command_that_does_not_exist_is_answered_with_the_nearest(capsys):
 
 
 def test_a_job_runs_as_a_module_with_the_same_options(tmp_path):
+    (tmp_path / "settings.toml").touch()
     done = silverfold("--conf", str(tmp_path), "--env=local", "check", program=("-m", "jobs.config"))
     assert done.stdout == "0 feeds, warehouse warehouse: no mistakes\n"
     assert done.returncode == 0

@@ -225,6 +225,7 @@ def test_the_users_java_options_win(tmp_path: Path) -> None:
 
 
 def test_a_receiver_that_dies_is_found_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").touch()
     log = tmp_path / "receiver.log"
     with ReceiverProcess(["--conf", str(tmp_path)], "nowhere", log, longest=60, environ=os.environ) as receiver:
         wait_until(lambda: receiver.exit_code is not None, "the receiver's end")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs import cli
+from pipelines.held import quarantined
 from pipelines.places import Places
 from tests.support.landed_history import LandedHistory
 
@@ -46,3 +48,38 @@ def test_a_table_is_rebuilt_where_there_is_something_to_build_from(
 def test_a_table_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):
     assert exits(conf, "quote") == 2
     assert "found 'quote', allowed: quotes" in capsys.readouterr().err
+
+
+def test_a_frame_that_cannot_be_decoded_can_be_left_out_as_the_message_says(
+    spark: SparkSession, conf: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Nothing holds the table any more that `quarantine skip` could take: its quarantine was removed by hand."""
+    places = Places(str(conf / "lake"))
+    history = LandedHistory({"quotes": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("quotes", {1: {"Qty": 5}})  # 3 to 5
+    history.begin("quotes")
+    history.inside("quotes", b"nonsense")
+    history.end("quotes")
+    history.update("quotes", modified={1: {"Qty": 6}})
+    history.land(places.bronze("market"), "market")
+    skipping = {"SILVERFOLD__FEEDS__MARKET__TABLES__QUOTES__ON_BAD_FRAME": "skip"}
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in skipping.items():
+            environment.setenv(name, value)
+        with pytest.raises(SystemExit):
+            cli.main(["--conf", str(conf), "build", "market"])
+    shutil.rmtree(conf / "lake" / "_silverfold" / "market" / "quarantine")
+
+    refused = exits(conf, "quotes"), capsys.readouterr().out
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in skipping.items():
+            environment.setenv(name, value)
+        done = exits(conf, "quotes")
+
+    assert refused[0] == 1
+    assert 'with on_bad_frame = "skip" in the table\'s settings it is rebuilt without the frame\n' in refused[1]
+    assert done == 0
+    (row,) = spark.read.format("delta").load(places.silver("market", "quotes").url).collect()
+    assert row["Qty"] == 6
+    assert [(each.position, each.resolution) for each in quarantined(places, "market", "quotes")] == [(7, "skipped")]

@@ -11,6 +11,7 @@ import pytest
 
 from jobs import cli
 from jobs.status import duration, show
+from pipelines.places import Places
 from pipelines.status import (
     Fault,
     FeedStatus,
@@ -21,6 +22,7 @@ from pipelines.status import (
     TableState,
     TableStatus,
 )
+from tests.support.landed_history import LandedHistory
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 STATUS = Status(
@@ -224,6 +226,27 @@ def test_a_feed_can_be_chosen(conf: Path, capsys: pytest.CaptureFixture[str]):
     (feed,) = json.loads(capsys.readouterr().out)["feeds"]
     assert (feed["feed"], feed["connector"], feed["landed_position"]) == ("market", "deephaven", None)
     assert [(table["table"], table["state"]) for table in feed["tables"]] == [("quotes", "not_built")]
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_feed_that_cannot_be_read_hides_no_other(conf: Path, capsys: pytest.CaptureFixture[str], flags: list[str]):
+    (conf / "feeds" / "other.toml").write_text((conf / "feeds" / "market.toml").read_text())
+    place = Places(f"{conf}/warehouse").bronze("market")
+    history = LandedHistory({"quotes": {"Qty": "Long"}})
+    history.connect()
+    history.land(place, "market")
+    for file in Path(place.local or "").glob("*.parquet"):
+        file.unlink()
+
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(conf), "status", *flags])
+
+    told = capsys.readouterr()
+    assert left.value.code == 3
+    assert "other" in told.out
+    assert '"market"' not in told.out
+    assert told.err.startswith(f"silverfold: file://{place}/: ")
+    assert ".parquet not found; as long as it is gone, put it back, or remove the folder" in told.err
 
 
 def test_a_feed_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):

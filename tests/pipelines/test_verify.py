@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -285,17 +287,21 @@ def test_a_frame_that_cannot_be_read_leaves_it_unknown_unless_it_is_skipped(mark
 
 def test_a_cell_that_cannot_be_read_leaves_its_whole_update_unread_whichever_rows_are_looked_at(tmp_path: Path):
     market = Warehouse(tmp_path, {"Sym": "String", "Qty": "Decimal"}, decimals={"Qty": 1}, stored_as_scd_type=2)
+    rows = {1: {"Sym": "A", "Qty": Decimal("0.5")}, 2: {"Sym": "B", "Qty": Decimal("0.5")}}
     market.history.connect()
-    market.history.snapshot("quotes", {1: {"Sym": "A", "Qty": Decimal("0.5")}, 2: {"Sym": "B", "Qty": Decimal("0.5")}})
+    market.history.snapshot("quotes", rows)
     before = market.land()
     market.history.update("quotes", modified={1: {"Qty": Decimal("1.5")}, 2: {"Qty": Decimal("0.25")}})
     landed = LandedTable(market.places.bronze(FEED), CONNECTOR, market.feed, "quotes", market.land())
+    market.history.connect()
+    market.history.snapshot("quotes", rows)
+    passed = replace(landed, through=market.land())
 
     spans = [EVERY_KEY, KeySpan(None, (2,)), KeySpan((2,), None)]
-    versions = [fold_history(landed).expected(span).rows for span in spans]
-    for span in spans:
+    versions = [fold_history(passed).expected(span).rows for span in spans]
+    for fold, span in product((fold_bronze(landed), fold_history(landed)), spans):
         with pytest.raises(InvalidValue):
-            fold_bronze(landed).expected(span)
+            fold.expected(span)
 
     assert [len(rows) for rows in versions] == [2, 1, 1]
     assert {row["__START_AT"] for rows in versions for row in rows} == {before}

@@ -188,7 +188,17 @@ def test_what_cannot_be_read_counts_for_nothing_up_to_the_next_snapshot(told: Wr
     versions: list[Version] = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, 15)]
 
     assert told.verdict(versions, 15) is Verdict.EQUAL
-    assert told.verdict([*versions[:4], (4, "v", 9, None)], 12) is Verdict.EQUAL
+    assert told.verdict([*versions[:4], (4, "v", 9, None)], 10) is Verdict.EQUAL
+
+
+def test_a_table_that_went_on_without_what_cannot_be_read_though_nothing_says_so_is_unknown(told: WrittenHistory):
+    """Its quarantine was removed by hand: what the history says of later updates is not to be called different."""
+    told.source.raw(b"nonsense")  # 11
+    told.source.update([gone(1)])
+    told.source.land()
+    went_on: list[Version] = [(1, "x", 2, 4), (1, "y", 4, 12), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, None)]
+
+    assert told.verdict(went_on, 12) is Verdict.UNKNOWN
 
 
 def test_without_snapshots_what_cannot_be_read_leaves_it_unknown(late: WrittenHistory):
