@@ -78,7 +78,7 @@ def build(
         for feed_build in builds:
             _tell_misread(settings, feed_build)
             if feed_build.landed < 0:
-                print(f"silverfold: {_nothing(settings, feed_build)}: run `silverfold receive`")
+                print(f"silverfold: {_nothing(settings, feed_build)}: start `silverfold receive` (again)")
         faults = run(builds, stop, follow=follow) if builds else {}
     _tell_held(faults, of_several=len(opened) > 1)
     if unread:

@@ -84,7 +84,7 @@ def show(status: Status, out: TextIO) -> None:
     for feed in status.feeds:
         console.print(_heading(feed, status.at))
         for first, last in feed.lost_positions:
-            lost = f"bronze lost positions {first} to {last}"
+            lost = f"bronze lost positions {first} to {last}, and what had landed behind them by then"
             console.print(Text(lost, "yellow"))
         console.print(_tables(feed, status.at))
         for table in feed.tables:

@@ -233,7 +233,7 @@ class Planner:
                 raise PositionGap(feed=self._feed, first=first, last=last, advice=advice)
         newest = max(self._landed, self._last)
         if state.applied > newest:
-            advice = f"put its files back, or let `silverfold receive {self._feed}` begin behind them"
+            advice = f"put its files back, or start `silverfold receive {self._feed}` (again): it begins behind them"
             raise PositionGap(feed=self._feed, first=newest + 1, last=state.applied, advice=advice)
         ahead = [(max(first, state.applied + 1), last) for first, last in self._doubled if last > state.applied]
         if ahead:

@@ -206,7 +206,7 @@ class Rebuild:
         """Say what lets bronze lead to where the table stands."""
         if last_position(self._bronze, self.feed.name) > goal:
             return ": what led there is lost, the next snapshot makes it whole" if self._has_snapshots else ""
-        return ": run `silverfold receive`, which goes on behind the table"
+        return ": start `silverfold receive` (again), which goes on behind the table"
 
     def _floor(self) -> int:
         return retained_from(self._bronze, self.feed.name)

@@ -114,8 +114,8 @@ class TableStatus(_Report):
     """Position from which on the table has what landed: it was added when older frames had been dropped, and no
     snapshot makes up for them. Null when it lacks nothing."""
     built_otherwise: str | None = None
-    """Which setting says something else today than when the table was built: its next cut holds, or, without a history,
-    waits for a snapshot that makes it right. Null when none does."""
+    """Which setting says something else today than when the table was built, or that its history is gone: its next cut
+    holds, or, without a history, waits for a snapshot that makes it right. Null when all is as it was built."""
     warning: str | None = None
     """What its receiver said last of its stream in the newest epoch, if that is a warning: why nothing comes, or no
     snapshot. Null when there is none."""
@@ -281,6 +281,8 @@ def _otherwise(places: Places, connector: Connector, feed: Feed, table: str, ope
     settings, note = feed.tables[table], newest_note(opened)
     if settings.keeps_history and note is not None and note.history is None:
         return "it is to keep a history, and was built without"
+    if settings.keeps_history and beside_opened(places, feed.name, table, "history", opened).is_gone:
+        return "its history is gone"
     return built_otherwise(places, connector, feed, table, settings.keys)
 
 

@@ -66,9 +66,10 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
     twice = [name for name, count in Counter(folded(name) for name in row.names).items() if count > 1]
     if twice:
         raise SchemaDrift(f"two columns are called {twice[0]}", table=table)
-    missing = sorted({folded(name) for name in keys} - {folded(name) for name in row.names})
+    have = {folded(name) for name in row.names}
+    missing = sorted(name for name in keys if folded(name) not in have)
     if missing:
-        raise SchemaDrift(f"the source lacks the key {missing[0]}", table=table)
+        raise SchemaDrift(f"the source lacks the key {missing[0]!r}", table=table)
 
 
 def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: str = "") -> Drift:

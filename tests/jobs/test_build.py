@@ -107,7 +107,8 @@ def test_a_build_says_that_nothing_has_landed(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    said = f"silverfold: nothing has landed for feed market in {conf}/lake/bronze/market: run `silverfold receive`\n"
+    place = f"{conf}/lake/bronze/market"
+    said = f"silverfold: nothing has landed for feed market in {place}: start `silverfold receive` (again)\n"
     assert (ended.value.code, capsys.readouterr().out) == (0, said)
 
 
@@ -126,7 +127,7 @@ def test_a_build_says_that_bronze_ends_before_its_tables(
 
     said = capsys.readouterr().out
     assert ended.value.code == 1
-    assert "market ends before the position that its tables have reached: run `silverfold receive`" in said
+    assert "market ends before the position that its tables have reached: start `silverfold receive` (again)" in said
 
 
 def land(conf: Path, feed: str, *columns: str) -> None:

@@ -161,6 +161,9 @@ def test_status_says_that_settings_will_hold_a_table_though_nothing_comes(
     assert market.status().built_otherwise == said
     market.rebuild()
     assert market.status().built_otherwise is None
+    if market.table.keeps_history:
+        shutil.rmtree(market.built.places.history("market", "t").local or "")
+        assert market.status().built_otherwise == "its history is gone"
 
 
 @pytest.mark.nightly

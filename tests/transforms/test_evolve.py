@@ -81,7 +81,7 @@ def test_a_column_that_is_gone_stops_the_table_whatever_came_for_it() -> None:
 
 
 def test_a_renamed_key_stops_the_table() -> None:
-    with pytest.raises(SchemaDrift, match="t: the source lacks the key sym"):
+    with pytest.raises(SchemaDrift, match="t: the source lacks the key 'Sym'"):
         check_names(columns(Symbol=TEXT, Bid=DOUBLE), reserved=(), keys=("Sym",), table="t")
 
 
