@@ -35,7 +35,7 @@ from pyspark.sql import SparkSession, is_remote
 
 from conf.errors import ApplyError, SparkUnavailable
 from pipelines import s3
-from pipelines.class_archive import archive_path, using_archive
+from pipelines.class_archive import JVM_OPTIONS, archive_path, using_archive
 from pipelines.jars import DELTA, jar_options
 from pipelines.java import JvmOutput, check_java
 
@@ -93,6 +93,10 @@ _RAISED_TOO = (
 
 ENDED = "Spark has ended before its work was done. Start again: what was not committed is done anew"
 """What is said of it."""
+
+_IN_UTC = "-Duser.timezone=UTC"
+"""In any other zone Delta replays a table's log behind each commit, to see whether it wrote times before 1883 right: 1 to
+7 % of a small MERGE."""
 
 _ANSWERS_WITHIN = 30.0
 """Seconds for a Spark Connect server, or a master, to answer at all."""
@@ -257,6 +261,7 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
     if not submitted:
         _await_master(options.get("spark.master", ""))
         java = check_java(os.environ)
+        options = {**options, JVM_OPTIONS: " ".join([_IN_UTC, options.get(JVM_OPTIONS, "")])}
         options = {**options, **using_archive(options, archive_path(options, java, os.environ))}
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON

@@ -103,7 +103,7 @@ def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_o
     assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("part", ["history", "tombstones"])
+@pytest.mark.parametrize("part", ["history", pytest.param("tombstones", marks=pytest.mark.nightly)])
 def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:

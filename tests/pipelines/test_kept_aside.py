@@ -151,7 +151,9 @@ def test_a_build_that_another_one_overtakes_takes_nothing_from_aside(
     assert (built.rows("t").keys(), kept(built)) == ({1, 4}, {2: 2, 3: 3})
 
 
-@pytest.mark.parametrize("dies", [None, pytest.param("replace_beside", marks=pytest.mark.nightly), "swap_in"])
+@pytest.mark.parametrize(
+    "dies", [*(pytest.param(at, marks=pytest.mark.nightly) for at in (None, "replace_beside")), "swap_in"]
+)
 def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild_died(
     spark: SparkSession, warehouse: Path, dies: str | None
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_process_that_dies_before_it_notes_it_leaves_the_note_to_the_next(
     assert (told.resolutions(), told.verdicts()) == (["passed over"], {Verdict.EQUAL})
 
 
+@pytest.mark.nightly
 def test_what_a_dead_build_wrote_into_the_history_is_no_more_than_what_the_table_comes_to(
     told: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_men
     assert {b: until for k, b, _, until in told.versions() if k == 1} == {1: 4, 500: 5, 3: None}
 
 
+@pytest.mark.nightly
 def test_a_table_without_rows_is_rebuilt_again_though_its_history_was_ahead(
     told: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,9 @@ from tests.support.landed_history import LandedHistory
 SMALL = {"small": {"condition": "Qty < 60", "action": "quarantine"}}
 
 
-@pytest.mark.parametrize("settings", [{"expect": SMALL}, {"stored_as_scd_type": 2}, {}])
+@pytest.mark.parametrize(
+    "settings", [{"expect": SMALL}, pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly), {}]
+)
 @pytest.mark.parametrize("step", ["_write_table", pytest.param("_write", marks=pytest.mark.nightly)])
 def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], step: str

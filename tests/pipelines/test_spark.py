@@ -256,6 +256,12 @@ def test_times_are_utc_and_large_frames_make_small_batches(spark):
     assert spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == "67108864"
 
 
+def test_the_jvm_is_in_utc_whatever_zone_this_process_is_in(spark):
+    """Delta replays a table's log behind each commit elsewhere."""
+    zone = spark.sparkContext._jvm.java.util.TimeZone.getDefault().getID()
+    assert zone == "UTC"
+
+
 def test_workers_run_the_same_python_and_see_the_packages(spark):
     def where(batches):
         import sys  # noqa: PLC0415 - runs in a worker
