@@ -95,8 +95,8 @@ ENDED = "Spark has ended before its work was done. Start again: what was not com
 """What is said of it."""
 
 _IN_UTC = "-Duser.timezone=UTC"
-"""In any other zone Delta replays a table's log behind each commit, to see whether it wrote times before 1883 right: 1 to
-7 % of a small MERGE."""
+"""In any other zone Delta replays a table's log behind each commit, lest it has written times before 1883 wrong: that
+takes 1 to 7 % of a small MERGE."""
 
 _ANSWERS_WITHIN = 30.0
 """Seconds for a Spark Connect server, or a master, to answer at all."""
