@@ -112,7 +112,7 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
     except ConfigError as error:
         mistakes.insert(0, error)
     folder = None if mistakes or "://" in settings.warehouse else Path(settings.warehouse)
-    if folder is not None and any(each.is_file() for each in (folder, *folder.parents)):
+    if folder is not None and any(each.exists() and not each.is_dir() for each in (folder, *folder.parents)):
         source, allowed = layers.source_of(("warehouse",)), "a folder, in no file, or a URL"
         mistakes.append(ConfigError(file=source, key="warehouse", found=settings.warehouse, allowed=allowed))
     if mistakes:

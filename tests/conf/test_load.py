@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -231,7 +232,8 @@ def test_a_wait_without_end_is_a_mistake(tmp_path: Path) -> None:
 
 def test_a_warehouse_that_is_a_file_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    for number, place in enumerate((f"{tmp_path}/taken", f"{tmp_path}/taken/inside/it")):
+    os.mkfifo(tmp_path / "pipe")
+    for number, place in enumerate((f"{tmp_path}/taken", f"{tmp_path}/taken/inside/it", f"{tmp_path}/pipe")):
         (mistake,) = mistakes(folder(tmp_path / str(number), f'warehouse = "{place}"\n'))
         assert mistake.endswith(f"warehouse: found '{place}', allowed: a folder, in no file, or a URL")
 
