@@ -17,7 +17,7 @@ from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.beginnings import begins_at
-from pipelines.beside import beside_opened
+from pipelines.beside import Beside, beside_opened
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, built_otherwise, last_cuts, newest_note
@@ -261,6 +261,7 @@ def read_built(
     with naming_the_store(place):
         now = reached(places, feed.name, table)
         aside = beside_opened(places, feed.name, table, "aside", opened).counts
+        history = beside_opened(places, feed.name, table, "history", opened) if keeps_history else None
         return Built(
             True,
             now,
@@ -268,22 +269,22 @@ def read_built(
             count_rows(opened),
             held,
             last_cut,
-            versions=_rows_at(places.history(feed.name, table)) if keeps_history else None,
+            versions=None if history is None or history.newest is None else count_rows(history.newest),
             tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
             aside=0 if aside is None else count_rows(aside),
             begins_at=begins,
-            otherwise=_otherwise(places, connector, feed, table, opened),
+            otherwise=_lacks_history(opened, history)
+            or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
             lacking=losses_of(places, connector, feed, table).lacking,
         )
 
 
-def _otherwise(places: Places, connector: Connector, feed: Feed, table: str, opened: DeltaTable) -> str | None:
-    settings, note = feed.tables[table], newest_note(opened)
-    if settings.keeps_history and note is not None and note.history is None:
+def _lacks_history(opened: DeltaTable, history: Beside | None) -> str | None:
+    """Say why a table has no history that it is to keep; None where it has one, or is to keep none."""
+    note = newest_note(opened)
+    if history is not None and note is not None and note.history is None:
         return "it is to keep a history, and was built without"
-    if settings.keeps_history and beside_opened(places, feed.name, table, "history", opened).is_gone:
-        return "its history is gone"
-    return built_otherwise(places, connector, feed, table, settings.keys)
+    return "its history is gone" if history is not None and history.is_gone else None
 
 
 def _rows_at(place: Place) -> int | None:
