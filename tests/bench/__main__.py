@@ -18,6 +18,7 @@ from rich.table import Table
 
 BENCHES: Mapping[str, tuple[str, ...]] = {
     "small": ("--rows", "5000", "--runs", "5"),
+    "once": ("--runs", "2"),
     "live": ("--rows", "5000", "--seconds", "60"),
     "many": ("--rows", "1000", "--runs", "2", "--shapes", "5x3", "1x10"),
     "silver": ("--rows", "200000", "--runs", "3"),

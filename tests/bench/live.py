@@ -3,6 +3,7 @@
 A simulator, ``receive`` and ``build --follow`` run as a user would start them, with the settings that are shipped. What
 is told is how long after an update landed its rows stood in silver: from the moment its bronze commit was in the log
 to the first silver commit that has reached it, as the files' own times say. The first `WARM` seconds do not count.
+The limit is a bare MERGE of a cut's rows on the same machine, right afterwards: a machine that is slow slows both.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,9 @@ from connectors.base import Boundary
 from pipelines.bronze import read_small_columns
 from pipelines.cuts import app_id
 from pipelines.places import Place, Places
-from tests.bench.silver import COLUMNS
+from pipelines.spark import start_spark, stop_spark
+from tests.bench.bare import BareMerge
+from tests.bench.silver import COLUMNS, settings_at
 
 FEED = "market"
 WARM = 60.0
@@ -37,6 +41,9 @@ WARM = 60.0
 
 CHANGES_PER_SECOND = 70.0
 """Of one table: some hundred to a cut."""
+
+BARE_RUNS = 16
+"""Of which the first half warms its JVM up."""
 
 AIMS = {1: 1.5, 2: 3.0}
 """Seconds of the median, by tables at once."""
@@ -64,17 +71,30 @@ def measured(folder: Path, rows: int, tables: int, seconds: float) -> None:
             time.sleep(WARM + seconds)
     waits = sorted(wait for name in names for wait in waited(places, name, first + WARM))
     cuts = sum(at > first + WARM for name in names for at, _ in silver_commits(places, name)) / tables
+    changes, wait = round(CHANGES_PER_SECOND * seconds / cuts), median(waits)
+    bare = bare_seconds(folder, places.silver(FEED, names[0]).url, rows, changes)
     line = {
         "bench": "live",
         "rows": rows,
         "tables": tables,
-        "seconds": round(waits[len(waits) // 2], 3),
+        "seconds": round(wait, 3),
+        "limit_seconds": round(bare, 3),
+        "ratio": round(wait / bare, 2),
         "p99_seconds": round(waits[len(waits) * 99 // 100], 3),
         "aim": AIMS.get(tables),
         "updates": len(waits),
-        "changes_a_cut": round(CHANGES_PER_SECOND * seconds / cuts),
+        "changes_a_cut": changes,
     }
     print(json.dumps(line), flush=True)
+
+
+def bare_seconds(folder: Path, silver: str, rows: int, changes: int) -> float:
+    """Return what a bare MERGE of so many rows takes, warm."""
+    spark = start_spark(settings_at(folder), app="silverfold bench")
+    bare, rng = BareMerge.beside(spark, silver, folder / "bare", "_row_key"), np.random.default_rng(13)
+    times = [bare.seconds(rng.choice(rows, min(changes, rows), replace=False).tolist()) for _ in range(BARE_RUNS)]
+    stop_spark(spark)
+    return median(times[BARE_RUNS // 2 :])
 
 
 def write_conf(conf: Path, warehouse: str, address: str, tables: Sequence[str]) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from connectors.base import Connector, Feed, Kind
@@ -25,7 +24,8 @@ from connectors.deephaven.connector import CONNECTOR as DEEPHAVEN
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pipelines.build import FeedBuild
 from pipelines.places import Places
-from pipelines.spark import own_session, start_spark
+from pipelines.spark import start_spark
+from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, land_snapshot, report, send_columns, settings_at, timed
 from tests.support.change_model import Change
 from tests.support.told import ToldConnector, ToldHistory, ToldOptions, ToldTable
@@ -103,26 +103,14 @@ def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespa
     build.refresh()
     first = build.step("t")
     assert first.applied is not None, first
-    session, bare = own_session(spark), str(folder / f"{name}-bare")
-    session.conf.set("spark.sql.adaptive.enabled", "false")
     key = "_row_key" if live.connector is DEEPHAVEN else "k"
-    silver = live.places.silver(live.feed.name, "t").url
-    session.sql(
-        f"CREATE TABLE delta.`{bare}` USING DELTA TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') "
-        f"AS SELECT * FROM delta.`{silver}`"
-    ).collect()
+    bare = BareMerge.beside(spark, live.places.silver(live.feed.name, "t").url, folder / f"{name}-bare", key)
     rng = np.random.default_rng(13)
 
     def cut() -> None:
         build.refresh()
         step = build.step("t")
         assert step.applied is not None, step
-
-    def merge() -> None:
-        session.sql(
-            f"MERGE INTO delta.`{bare}` AS t USING net AS s ON t.{key} = s.{key} "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        ).collect()
 
     ours, limit, jobs = [], [], 0
     for run in range(WARM + asked.runs):
@@ -131,10 +119,7 @@ def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespa
         before = max(_jobs(spark), default=-1)
         seconds = timed(cut)
         jobs = max(_jobs(spark), default=-1) - before
-        net = session.read.format("delta").load(silver).where(F.col(key).isin(keys))
-        net.write.format("delta").mode("overwrite").save(str(folder / f"{name}-net"))
-        session.read.format("delta").load(str(folder / f"{name}-net")).createOrReplaceTempView("net")
-        bare_seconds = timed(merge)
+        bare_seconds = bare.seconds(keys)
         if run >= WARM:
             ours.append(seconds)
             limit.append(bare_seconds)

@@ -22,11 +22,11 @@ _SPARK = {
     "spark.master": "local[2]",
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+    "spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC -XX:+UseTransparentHugePages",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""As in tests/conftest.py: small queries repay no compiling."""
+"""As in tests/conftest.py."""
 
 _LONGEST = 1800
 """Seconds after which a case is taken to hang."""

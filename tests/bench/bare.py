@@ -1,0 +1,59 @@
+"""A MERGE as one writes it by hand: the limit of a cut, however that is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.spark import own_session
+from tests.bench.silver import timed
+from transforms.sql import path_table
+
+
+@dataclass
+class BareMerge:
+    """A copy of a silver table, and whole rows that are merged into it by their key."""
+
+    session: SparkSession
+    silver: str
+    folder: Path
+    key: str
+
+    @classmethod
+    def beside(cls, spark: SparkSession, silver: str, folder: Path, key: str) -> Self:
+        """Copy a table to a folder.
+
+        Args:
+            silver: Path of the table.
+        """
+        made = cls(own_session(spark), silver, folder, key)
+        made.session.conf.set("spark.sql.adaptive.enabled", "false")
+        made.session.sql(
+            f"CREATE TABLE {path_table(made.path)} USING DELTA TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') "
+            f"AS SELECT * FROM {path_table(silver)}"
+        ).collect()
+        return made
+
+    @property
+    def path(self) -> str:
+        """Where the copy is."""
+        return f"{self.folder}/copy"
+
+    def seconds(self, keys: Sequence[int]) -> float:
+        """Merge the rows that the silver table has at some keys; return how long that took."""
+        net = f"{self.folder}/net"
+        self._silver().where(F.col(self.key).isin(list(keys))).write.format("delta").mode("overwrite").save(net)
+        self.session.read.format("delta").load(net).createOrReplaceTempView("net")
+        statement = (
+            f"MERGE INTO {path_table(self.path)} AS t USING net AS s ON t.{self.key} = s.{self.key} "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        return timed(lambda: self.session.sql(statement).collect())
+
+    def _silver(self) -> DataFrame:
+        return self.session.read.format("delta").load(self.silver)
