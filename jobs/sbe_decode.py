@@ -38,11 +38,13 @@ class Printer:
 
     Args:
         review: Also tell of values that the schema does not expect.
+        dated: Versions in what is told get their dates.
     """
 
-    def __init__(self, reader: MessageReader, *, review: bool) -> None:
+    def __init__(self, reader: MessageReader, *, review: bool, dated: bool) -> None:
         self._reader = reader
         self._review = review
+        self._dated = dated
         self._told: set[tuple[str, str]] = set()
         self._messages = 0
         self.failed = False
@@ -76,11 +78,14 @@ class Printer:
         return decoded.warnings + review_values(decoded.message, decoded.values)
 
     def _tell(self, findings: Iterable[Finding]) -> None:
+        from jobs.sbe_findings import with_dates  # noqa: PLC0415 - --help must not load what jobs run on
+
         for finding in findings:
             if (finding.reason, finding.element) not in self._told:
                 self._told.add((finding.reason, finding.element))
                 where = f"message {self._messages}: {finding.reason} in {finding.element}"
-                print(f"silverfold: {where}: {finding.detail}", file=sys.stderr)
+                detail = with_dates(finding.detail, dated=self._dated)
+                print(f"silverfold: {where}: {detail}", file=sys.stderr)
 
 
 def decode(
@@ -112,13 +117,15 @@ def decode(
     """
     from connectors.wire.sbe.decode import MessageReader  # noqa: PLC0415 - --help must not load what jobs run on
     from connectors.wire.sbe.schema import load_schema  # noqa: PLC0415 - as above
+    from jobs.sbe_findings import has_dates  # noqa: PLC0415 - as above
     from jobs.sbe_input import chunks, framed_messages, framing_called, hex_messages, opened  # noqa: PLC0415 - as above
 
     chosen = None if framing is None else framing_called(framing)
     if chosen is None and not as_hex:
         raise typer.BadParameter("one of them must say how messages stand in FILE", param_hint="--hex, --framing NAME")
     loaded = load_schema(schema, accept=accepted(accept))
-    printer = Printer(MessageReader(loaded, text=text.value, strict=strict), review=review)
+    reader = MessageReader(loaded, text=text.value, strict=strict)
+    printer = Printer(reader, review=review, dated=has_dates(loaded))
     out = sys.stdout.buffer
     with opened(file) as source:
         stream = chunks(source, out.flush)

@@ -30,7 +30,7 @@ _MARGIN = "  "
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY = (datetime(2000, 1, 1, tzinfo=UTC) - _EPOCH).days
 _LAST_DAY = (datetime(2100, 1, 1, tzinfo=UTC) - _EPOCH).days
-_VERSIONS = re.compile(r"\b(since|deprecated|version|before version|from version) ([0-9]+)\b")
+_VERSIONS = re.compile(r"\b(since|sinceVersion|deprecated|version) ([0-9]+)\b")
 
 
 def date_of(version: int) -> str | None:
@@ -38,6 +38,21 @@ def date_of(version: int) -> str | None:
     if not _FIRST_DAY <= version < _LAST_DAY:
         return None
     return f"{_EPOCH + timedelta(days=version):%Y-%m-%d}"
+
+
+def has_dates(schema: Schema) -> bool:
+    """Tell whether a schema's versions plausibly count days."""
+    return date_of(schema.version) is not None
+
+
+def with_dates(text: str, *, dated: bool) -> str:
+    """Return a text with the date behind each version in it, where versions count days."""
+    return _VERSIONS.sub(_with_date, text) if dated else text
+
+
+def _with_date(match: re.Match[str]) -> str:
+    date = date_of(int(match[2]))
+    return match[0] if date is None else f"{match[0]} ({date})"
 
 
 def count(found: Comparison, direction: Direction) -> dict[str, int]:
@@ -51,7 +66,7 @@ def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direc
 
     A message comes behind the others when an encoding breaks it that was told with another message.
     """
-    dated = date_of(old.version) is not None and date_of(new.version) is not None
+    dated = has_dates(old) and has_dates(new)
     out.print(Text(f"{old.file} → {new.file}", style="bold"), soft_wrap=True)
     _print(out, _head(found, old, new, dated=dated), indent=2)
     concerned = [finding for finding in found.findings if _concerns(finding, directions)]
@@ -64,7 +79,7 @@ def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direc
         for finding in findings:
             _show_finding(finding, directions, out, dated=dated)
         if message in advice:
-            _print(out, f"  → {_with_dates(advice[message], dated=dated)}", indent=4)
+            _print(out, f"  → {with_dates(advice[message], dated=dated)}", indent=4)
     out.print()
     for direction in directions:
         _show_verdict(found, direction, out)
@@ -72,7 +87,7 @@ def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direc
 
 def _head(found: Comparison, old: Schema, new: Schema, *, dated: bool) -> str:
     name = f"{new.package}, id {new.id}" if new.package else f"id {new.id}"
-    before, after = (_with_dates(f"version {schema.version}", dated=dated) for schema in (old, new))
+    before, after = (with_dates(f"version {schema.version}", dated=dated) for schema in (old, new))
     return f"{name}: {before} → {after.removeprefix('version ')}; {found.profile} messages"
 
 
@@ -98,7 +113,7 @@ def _show_finding(finding: Finding, directions: Sequence[Direction], out: Consol
     indent = len(_MARGIN) + _COLUMN + 5
     _print(out, f"{_MARGIN}{word:<{_COLUMN}}{rest}", indent=indent, style=style, styled=len(_MARGIN) + _COLUMN)
     for line in _details(finding):
-        _print(out, " " * indent + _with_dates(line, dated=dated), indent=indent)
+        _print(out, " " * indent + with_dates(line, dated=dated), indent=indent)
 
 
 def _where(finding: Finding, directions: Sequence[Direction]) -> str:
@@ -125,16 +140,6 @@ def _print(out: Console, text: str, *, indent: int, style: str = "", styled: int
         shown = Text(line)
         shown.stylize(style, 0, 0 if number else styled)
         out.print(shown, soft_wrap=True)
-
-
-def _with_dates(text: str, *, dated: bool) -> str:
-    """Return a text with the date behind each version in it, where versions count days."""
-    return _VERSIONS.sub(_with_date, text) if dated else text
-
-
-def _with_date(match: re.Match[str]) -> str:
-    date = date_of(int(match[2]))
-    return match[0] if date is None else f"{match[0]} ({date})"
 
 
 def _show_verdict(found: Comparison, direction: Direction, out: Console) -> None:

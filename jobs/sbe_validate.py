@@ -46,6 +46,7 @@ def validate(
     Exit code 0 when the schema is valid, with or without warnings; 2 when it is not.
     """
     from connectors.wire.sbe.schema import load_schema  # noqa: PLC0415 - --help must not load what jobs run on
+    from jobs.sbe_findings import has_dates, with_dates  # noqa: PLC0415 - as above
 
     codes = accepted(accept)
     try:
@@ -54,8 +55,9 @@ def validate(
         show([*map(_line, error.errors), *error.warnings], sys.stdout)
         typer.echo(_counted(file, len(error.errors), len(error.warnings)))
         raise typer.Exit(2) from None
-    show(schema.warnings, sys.stdout)
-    typer.echo(f"{_counted(file, 0, len(schema.warnings))}: {described(schema)}")
+    dated = has_dates(schema)
+    show([with_dates(warning, dated=dated) for warning in schema.warnings], sys.stdout)
+    typer.echo(f"{_counted(file, 0, len(schema.warnings))}: {with_dates(described(schema), dated=dated)}")
 
 
 def accepted(codes: Sequence[str] | None) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """Measures `apply_changes`: ``python -m tests.bench.autocdc [--rows N] [--changes N] [--runs N]``.
 
-Each line is one type of table: a warm call with a few changes, a tenth of them deletes, against a bare MERGE of as many
-changes into a table of the same rows, in turn in one session.
+Each line is one type of table: a warm call with a few changes, a tenth of them deletes unless it says otherwise,
+against a bare MERGE of as many changes into a table of the same rows, in turn in one session.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from transforms.sql import path_table
 
 KINDS: dict[str, dict[str, Any]] = {
     "type 1": {"stored_as_scd_type": 1},
+    "type 1, no deletes": {"stored_as_scd_type": 1, "apply_as_deletes": None},
     "type 1, NULL updates ignored": {"stored_as_scd_type": 1, "ignore_null_updates": True},
     "type 2": {"stored_as_scd_type": 2},
+    "type 2, no deletes": {"stored_as_scd_type": 2, "apply_as_deletes": None},
 }
 WARM = 3
 """Calls before the first that counts."""
@@ -53,10 +55,9 @@ def measured(spark: SparkSession, folder: Path, kind: str, asked: argparse.Names
             table,
             keys=["k"],
             sequence_by="at",
-            apply_as_deletes="gone",
             except_column_list=["gone"],
             recorded=Recorded("bench", number),
-            **KINDS[kind],
+            **{"apply_as_deletes": "gone", **KINDS[kind]},
         )
 
     def merge(source: DataFrame) -> None:

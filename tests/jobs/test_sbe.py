@@ -223,6 +223,19 @@ def test_values_are_reviewed_on_request(capsys, lines, schema):
     assert (shown.objects[1]["fields"], shown.code) == ({"a": 255}, 0)
 
 
+def test_versions_that_count_days_are_told_with_their_dates(capsys, lines, schema):
+    file = schema('<field name="a" id="1" type="uint8" deprecated="18367"/>')
+    file.write_text(file.read_text().replace('version="0"', 'version="18400"'))
+    message = lines("010001000100e047 01")
+
+    told = Shown(capsys, "validate", file)
+    shown = Shown(capsys, "decode", "--review", "--schema", file, "--hex", message)
+
+    assert told.out == f"{file}: valid: schema 1, version 18400 (2020-05-18), little-endian, 1 message\n"
+    assert shown.err == "silverfold: message 1: deprecated in M.a: deprecated since version 18367 (2020-04-15)\n"
+    assert (shown.objects[0]["version"], shown.code) == (18400, 0)
+
+
 def test_bytes_behind_a_message_are_an_error_if_one_is_strict(capsys, lines, schema):
     shown = Shown(capsys, "decode", "--strict", "--schema", schema(ONE), "--hex", lines("0100010001000000 01 02"))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 from chispa import assert_df_equality
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -111,6 +112,18 @@ def test_deletes_are_remembered_until_nothing_older_can_come(spark: SparkSession
         remembered.append(read(spark, f"{path}__tombstones").count())
 
     assert remembered == [5, 10, 10, 10]
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_only_a_batch_with_deletes_writes_tombstones(spark: SparkSession, tmp_path: Path, kind: int) -> None:
+    path, written = tmp_path / "users", []
+    for number, op in enumerate("UDU", 1):
+        apply(spark, path, number, (1, "Ann", "Rome", op, 2 * number), stored_as_scd_type=kind)
+        written.append(DeltaTable(f"{path}__tombstones").version())
+    apply(spark, path, 4, (1, "Ann", "Oslo", "U", 3), stored_as_scd_type=kind)  # late: before the delete
+
+    assert written == [0, 1, 1]
+    assert table(spark, path).where("city = 'Oslo'").count() == kind - 1
 
 
 VERSION = "id int, name string, city string, __START_AT bigint, __END_AT bigint"
