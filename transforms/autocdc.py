@@ -309,11 +309,10 @@ def _add_versions(batch: _Batch) -> None:
 def _buried(batch: _Batch, *, every: bool) -> DataFrame:
     """Remember the deletes; return the tombstones. A batch without any spares the commit: a third of a small one."""
     changes, keys = batch.changes, batch.parameters.keys
-    if batch.settled is not None or not changes.where(F.col("op") == DELETE).isEmpty():
-        key = (F.col("key").getField(name).alias(name) for name in keys)
-        net = changes.select(F.col("op").alias(OP), F.col("sequence").alias(POSITION), *key)
-        recorded = batch.beside("tombstones")
-        bury(net, batch.tombstones, keys=keys, recorded=recorded, settled=batch.settled, every=every)
+    key = (F.col("key").getField(name).alias(name) for name in keys)
+    net = changes.select(F.col("op").alias(OP), F.col("sequence").alias(POSITION), *key)
+    recorded = batch.beside("tombstones")
+    bury(net, batch.tombstones, keys=keys, recorded=recorded, settled=batch.settled, every=every, if_any=True)
     return read_tombstones(changes.sparkSession, batch.tombstones)
 
 

@@ -29,6 +29,7 @@ def bury(
     recorded: Recorded,
     settled: str | None = None,
     every: bool = False,
+    if_any: bool = False,
 ) -> None:
     """Add the deletes among net rows to the tombstones at a path or URL, made where there are none. One commit.
 
@@ -40,11 +41,14 @@ def bury(
             the target has applied *before* this cut, or a cut that is repeated would miss tombstones it needs.
         every: Keep a tombstone for each delete of a key, as a history needs, not for the newest only. One that comes
             twice is there twice, until something is settled.
+        if_any: Commit no rows where there are neither deletes nor anything to forget.
     """
     kind = StructType([net.schema[name] for name in (*keys, POSITION)])
     deletes = net.where(F.col(OP) == DELETE).select(*map(quoted, kind.names))
     create_empty(net.sparkSession, kind, path)
     follow_columns(net.sparkSession, path, kind, table=recorded.app_id)
+    if if_any and settled is None and deletes.isEmpty():
+        return
     if every and settled is None:
         append(deletes, path, recorded=recorded)
         return
