@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from conf.names import folded
 from connectors.key_span import EVERY_KEY, Key, KeySpan, spans
 from pipelines.places import Place
 from pipelines.store import naming_the_store
 
 _SAMPLED: Final = 200
 """Of so many rows the key of one is looked at to cut a table into spans."""
+
+_BATCHES: Final = 128
+"""Of some thousand rows each: how many are looked through at once."""
+
+
+_SEARCHED: Final = 16 << 20
+"""Rows up to which this process searches a table by itself: a million keys take 30 ms, where Spark takes 2.5 s."""
+
+_FEATURES: Final = {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "variantType"}
+"""Features of a table, as Delta's protocol names them, with which delta-rs reads it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,36 @@ class SilverRows:
             return [EVERY_KEY]
         sample = (key for batch in self._batches(keys) for key in _keys(batch[::_SAMPLED], keys))
         return spans(sample, parts)
+
+    def can_be_searched(self, columns: Sequence[str]) -> bool:
+        """Tell whether `at` is a way to find rows by these columns: they are there, and the table is not too large."""
+        counts = pa.table(self.opened.get_add_actions())["num_records"]
+        return (
+            {folded(name) for name in self.names}.issuperset(map(folded, columns))
+            and _FEATURES.issuperset(self.opened.protocol().reader_features or ())
+            and not counts.null_count
+            and (pc.sum(counts).as_py() or 0) <= _SEARCHED
+        )
+
+    def at(self, keys: pa.Table, others: Sequence[str]) -> pa.Table:
+        """Return the rows that have one of some keys, in no order. Reads those columns of all rows, a part at a time.
+
+        Args:
+            keys: The columns that name a row, spelt in any case, of types that the table's can be cast to. A key that
+                is there twice counts once.
+            others: Columns wanted beside them.
+
+        Raises:
+            StoreUnavailable: The table cannot be read now.
+        """
+        spelt = {folded(name): name for name in self.names}
+        columns = [*(spelt[folded(name)] for name in keys.column_names), *others]
+        kinds = pa.schema([*keys.schema, *(self._schema.field(name) for name in others)])
+        batches, found = self._batches(columns), [kinds.empty_table()]
+        while part := list(islice(batches, _BATCHES)):
+            rows = pa.Table.from_batches(part).rename_columns(kinds.names).cast(kinds)
+            found.append(rows.join(keys, keys.column_names, join_type="left semi"))
+        return pa.concat_tables(found)
 
     @cached_property
     def _schema(self) -> pa.Schema:

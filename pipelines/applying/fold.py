@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -18,9 +19,10 @@ from pyspark.sql import types as T
 from conf.errors import ApplyError, DuplicateKey, Unexplained
 from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import FoldStatistics, counted, statistics_of
+from pipelines.silver_rows import SilverRows
 from pipelines.store import skipping_bounds
 from transforms.aside_columns import REASONS, UNEXPLAINED
-from transforms.changes import DELETE, UPDATE, as_struct, complete
+from transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
 from transforms.existing_rows import FEW, by_key, existing, newer, within
 from transforms.explain import SAID, UPDATES_WITHOUT_ROW, letter, unexplained
 from transforms.fold import fold
@@ -129,7 +131,7 @@ class _Folding:
         job = self._job
         if not self._by_sequence or job.nothing_before:
             return changes, None
-        before = _rows_before(job, changes, bounds={}, few=False)
+        before = _rows_before(job, changes, bounds={}, few=job.is_small)
         return newer(changes, before, None if job.buried is None else by_key(job.buried, job.key)), before
 
     def _fold(self, changes: DataFrame) -> DataFrame:
@@ -225,18 +227,30 @@ def _rows_before(
     row = job.row if (job.completes if whole is None else whole) else None
     if job.nothing_before:
         return _no_rows(job, row)
-    assert job.current is not None, "a table that has reached a position is there"
+    assert job.opened.table is not None, "a table that has reached a position is there"
+    there = SilverRows(job.target.place, job.opened.table)
+    if row is None and few and there.can_be_searched(job.key.names):
+        return _found(job, there, keys)
     failing = _failing(job)
     wanted = keys.select("key")
     if failing is not None:
         failing = by_key(failing, job.key, row)
         failing = failing if job.is_small else job.cached(failing)
         wanted, bounds = wanted.unionByName(failing.select("key")), {}
+    assert job.current is not None, "a table that is there can be read"
     table = by_key(job.current.where(within(bounds)), job.key, row)
     inside = job.cached(existing(table, wanted, few=few).withColumn("outside", F.lit(False)))
     if failing is None:
         return inside
     return inside.unionByName(failing.withColumn("outside", F.lit(True)))
+
+
+def _found(job: CutJob, there: SilverRows, keys: DataFrame) -> DataFrame:
+    """Return the rows at a few keys, without ``row``. Spark need not look through the table for them."""
+    found = there.at(keys.select("key.*").toArrow(), [POSITION])
+    rows = pa.table({"key": found.select(job.key.names).to_struct_array(), "position": found[POSITION]})
+    kind = T.StructType().add("key", job.key).add("position", job.columns[POSITION].dataType)
+    return from_arrow(job.target.session, rows, kind).withColumn("outside", F.lit(False))
 
 
 def _no_rows(job: CutJob, row: T.StructType | None) -> DataFrame:

@@ -32,6 +32,7 @@ from pyspark.sql import types as T
 from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NOT_SURVEYED, Cut, Decoder, Feed
 from pipelines.applying import fold as folding
+from pipelines.cuts import app_id, to_record
 from pipelines.places import Places
 from pipelines.silver import SilverTable
 from pipelines.spark import start_spark
@@ -81,12 +82,13 @@ class Bench:
     _silver: dict[str, SilverTable] = field(default_factory=dict)
 
     def table(self, name: str, rows: int, *, vectors: bool = True, clustered: bool = False) -> str:
-        """Make a table; return its path."""
+        """Make a table that has reached position 0; return its path."""
         path = str(self.folder / "silver" / name / STREAM)
         if clustered:
             columns = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in TABLE)
             self.spark.sql(f"CREATE TABLE {path_table(path)} ({columns}) USING DELTA CLUSTER BY (k)").collect()
         writer = self._rows(self.spark.range(rows).withColumnRenamed("id", "k"), 0).write.format("delta")
+        writer.option("txnAppId", app_id(name, STREAM)).option("txnVersion", str(to_record(0, generation=0)))
         writer.option("delta.enableDeletionVectors", str(vectors).lower()).mode("append").save(path)
         return path
 
@@ -121,7 +123,7 @@ class Bench:
         """Apply prepared changes to a table, as a build does with a decoded cut."""
         silver = self.silver(name)
         last = (self._position + 1) * 1_000_000 - 1
-        cut = Cut(STREAM, 1, 0, last, ((1, last),), (1,), (last,), replaces=False)
+        cut = Cut(STREAM, 1, silver.position(), last, ((1, last),), (1,), (last,), replaces=False)
         assert not silver.needs_survey(None, cut)
         rows = ds.dataset(changes, format="parquet")
         few = rows.count_rows() <= FEW  # a build reads a small cut itself
