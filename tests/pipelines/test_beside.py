@@ -76,7 +76,8 @@ def told(spark: SparkSession, warehouse: Path) -> Tried:
     return Tried(spark, warehouse, ToldConnector())
 
 
-@pytest.mark.parametrize("other", ["takes back", pytest.param("builds", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("other", ["takes back", "builds"])
 def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_one_that_is_at_work(
     told: Tried, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:

@@ -196,6 +196,7 @@ def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSes
 LACKS = "lacks positions 7 to 7, which bronze has lost"
 
 
+@pytest.mark.nightly
 def test_a_table_that_lags_takes_what_is_left_and_one_that_cannot_be_made_again_is_not(
     spark: SparkSession, tmp_path: Path
 ):

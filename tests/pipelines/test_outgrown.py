@@ -85,9 +85,8 @@ def test_a_state_is_built_from_the_newest_snapshot(spark: SparkSession, warehous
     assert (shop.rows("t"), shop.verdicts()) == ([{"id": 1, "a": 8}], {Verdict.EQUAL})
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind == "another key" else pytest.mark.nightly) for kind in CHANGES]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", CHANGES)
 def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: Path, kind: str) -> None:
     shop, change = before(warehouse, stored_as_scd_type=2), CHANGES[kind]
     assert shop.build(spark) == {}

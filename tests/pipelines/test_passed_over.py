@@ -120,6 +120,7 @@ def test_a_rebuild_brings_back_what_nothing_holds_any_more(told: Tried) -> None:
     assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 500, 7]
 
 
+@pytest.mark.nightly
 def test_a_process_that_dies_before_it_notes_it_leaves_the_note_to_the_next(
     told: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +151,8 @@ def test_what_a_dead_build_wrote_into_the_history_is_no_more_than_what_the_table
     assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 500, 7]
 
 
-@pytest.mark.parametrize("rebuilt", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("rebuilt", [False, True])
 def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_mends_it(
     told: Tried, monkeypatch: pytest.MonkeyPatch, rebuilt: bool
 ) -> None:
@@ -192,6 +194,7 @@ def test_a_table_without_rows_is_rebuilt_again_though_its_history_was_ahead(
     assert (told.rows(), told.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
 
 
+@pytest.mark.nightly
 def test_what_a_history_is_ahead_by_may_have_been_read_otherwise_and_is_told_anew(
     told: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:

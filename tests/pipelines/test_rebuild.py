@@ -193,6 +193,7 @@ def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Mark
     assert market.built.rows("quotes")[1]["Qty"] == 8
 
 
+@pytest.mark.nightly
 def test_a_rebuild_goes_no_further_than_a_build_that_makes_the_table_meanwhile(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -46,7 +46,12 @@ def told(versions: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"stored_as_scd_type": 2}, {"mode": "updates_only", "apply": "upsert"}], ids=["history", "upsert"]
+    "settings",
+    [
+        pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly),
+        {"mode": "updates_only", "apply": "upsert"},
+    ],
+    ids=["history", "upsert"],
 )
 def test_a_column_that_came_later_is_null_to_the_rules_of_what_came_before(
     spark: SparkSession, warehouse: Path, settings: dict[str, Any]
@@ -87,7 +92,8 @@ def test_a_rule_may_name_a_column_that_is_still_to_come(spark: SparkSession, war
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
-@pytest.mark.parametrize("how", ["fails", pytest.param("cannot be judged", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", ["fails", "cannot be judged"])
 def test_versions_that_could_not_be_applied_today_are_not_lost(spark: SparkSession, warehouse: Path, how: str):
     built, history = Built(spark, warehouse, {"t": table(stored_as_scd_type=2)}), LandedHistory({"t": {"Q": "Int"}})
     history.connect()

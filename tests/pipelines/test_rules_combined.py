@@ -197,6 +197,7 @@ def test_a_rule_that_is_gone_lets_its_rows_in(spark: SparkSession, warehouse: Pa
     assert feed.rows() == {2: ("y", 5)}
 
 
+@pytest.mark.nightly
 def test_a_build_that_others_overtake_again_and_again_says_so_and_the_next_one_goes_on(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -283,7 +283,8 @@ def test_each_connector_says_what_else_makes_other_rows(settings: Table, told: d
     assert settings.row_settings == told
 
 
-@pytest.mark.parametrize("fault", ["a rule", pytest.param("a frame", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["a rule", "a frame"])
 def test_a_table_whose_settings_changed_is_rebuilt_up_to_what_holds_it_later(
     spark: SparkSession, warehouse: Path, fault: str
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_table_that_is_put_back_goes_on_with_the_next_whole_snapshot(
     assert market.verify().verdict is Verdict.EQUAL
 
 
+@pytest.mark.nightly
 def test_a_history_that_is_put_back_stops_and_says_what_to_do_and_that_does_it(spark: SparkSession, warehouse: Path):
     market, floor = put_back(spark, warehouse, stored_as_scd_type=2)
 

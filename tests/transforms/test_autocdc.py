@@ -114,7 +114,7 @@ def test_deletes_are_remembered_until_nothing_older_can_come(spark: SparkSession
     assert remembered == [5, 10, 10, 10]
 
 
-@pytest.mark.parametrize("kind", [1, 2])
+@pytest.mark.parametrize("kind", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_only_a_batch_with_deletes_writes_tombstones(spark: SparkSession, tmp_path: Path, kind: int) -> None:
     path, written = tmp_path / "users", []
     for number, op in enumerate("UDU", 1):
@@ -153,6 +153,7 @@ def test_every_delete_of_a_history_is_remembered_until_nothing_older_can_come(
     assert sorted(row._position for row in read(spark, f"{path}__tombstones").collect()) == [6, 8]
 
 
+@pytest.mark.nightly
 def test_a_late_partial_update_completes_the_versions_after_it(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "users"
     partial = {"stored_as_scd_type": 2, "ignore_null_updates": True}
@@ -287,7 +288,9 @@ def test_columns_may_have_any_names_and_types(spark: SparkSession, tmp_path: Pat
         assert tuple(row) == (1, "x", "y", {"k": 1}, Row(p=1), 1, 1)
 
 
-@pytest.mark.parametrize("options", [{"ignore_null_updates": True}, {"stored_as_scd_type": 2}])
+@pytest.mark.parametrize(
+    "options", [{"ignore_null_updates": True}, pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly)]
+)
 def test_a_timestamp_without_a_zone_may_come_later(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any]
 ) -> None:

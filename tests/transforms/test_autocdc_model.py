@@ -220,7 +220,8 @@ def test_what_is_forgotten_below_the_horizon_is_not_missed(spark: SparkSession, 
         assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
 
 
-@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("after", [False, True])
 @modes(Mode(2, partial=True, tracked=("a", "s")))
 def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, after: bool

@@ -48,7 +48,7 @@ def test_rows_compare_alike_in_any_order_of_columns_and_any_time_zone(spark: Spa
 
 
 @pytest.mark.parametrize("unlike", [UNLIKE[0], *(pytest.param(each, marks=pytest.mark.nightly) for each in UNLIKE[1:])])
-@pytest.mark.parametrize("kind", [1, 2])
+@pytest.mark.parametrize("kind", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_of_two_values_of_any_type_the_same_one_wins_in_any_order(
     spark: SparkSession, tmp_path: Path, unlike: tuple[str, str, str], kind: Literal[1, 2]
 ) -> None:

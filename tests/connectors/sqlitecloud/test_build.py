@@ -158,6 +158,7 @@ def test_a_snapshot_with_a_null_in_a_key_holds_the_table_and_says_so(spark: Spar
     assert "NULL_KEY: a key is NULL" in str(held["t"])
 
 
+@pytest.mark.nightly
 def test_a_history_is_not_gone_on_with_as_it_is_read_otherwise_though_a_snapshot_comes(
     spark: SparkSession, warehouse: Path
 ) -> None:

@@ -133,7 +133,8 @@ def test_after_a_death_smaller_cuts_that_lack_a_new_column_go_on(
     assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
 
 
-@pytest.mark.parametrize("commit", [0, *(pytest.param(later, marks=pytest.mark.nightly) for later in (1, 2))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("commit", [0, 1, 2])
 def test_a_type_that_was_set_wider_for_a_cut_that_died_can_be_set_back(
     spark: SparkSession, warehouse: Path, commit: int
 ) -> None:
