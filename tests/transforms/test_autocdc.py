@@ -126,6 +126,18 @@ def test_only_a_batch_with_deletes_writes_tombstones(spark: SparkSession, tmp_pa
     assert table(spark, path).where("city = 'Oslo'").count() == kind - 1
 
 
+@pytest.mark.nightly
+def test_the_order_may_get_a_wider_type_in_a_batch_without_deletes(spark: SparkSession, tmp_path: Path) -> None:
+    path, narrow = tmp_path / "users", {"sequence_by": lambda: F.col("seq").cast("int")}
+    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), **narrow)
+    apply(spark, path, 2, (1, None, None, "D", 3), **narrow)
+    apply(spark, path, 3, (2, "Bob", "Bern", "U", 1 << 40))
+    apply(spark, path, 4, (1, "Ann", "Late", "U", 2))
+
+    assert_table(spark, path, (2, "Bob", "Bern", 1 << 40))
+    assert [tuple(row) for row in read(spark, f"{path}__tombstones").collect()] == [(1, 3)]
+
+
 VERSION = "id int, name string, city string, __START_AT bigint, __END_AT bigint"
 
 
