@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -20,8 +19,8 @@ from pipelines.store import naming_the_store
 _SAMPLED: Final = 200
 """Of so many rows the key of one is looked at to cut a table into spans."""
 
-_BATCHES: Final = 128
-"""Of some thousand rows each: how many are looked through at once."""
+_AT_ONCE: Final = 16 << 20
+"""Bytes of rows that are searched at once: a million long keys beside their positions."""
 
 
 _SEARCHED: Final = 16 << 20
@@ -100,8 +99,8 @@ class SilverRows:
         spelt = {folded(name): name for name in self.names}
         columns = [*(spelt[folded(name)] for name in keys.column_names), *others]
         kinds = pa.schema([*keys.schema, *(self._schema.field(name) for name in others)])
-        batches, found = self._batches(columns), [kinds.empty_table()]
-        while part := list(islice(batches, _BATCHES)):
+        found = [kinds.empty_table()]
+        for part in _parts(self._batches(columns)):
             rows = pa.Table.from_batches(part).rename_columns(kinds.names).cast(kinds)
             found.append(rows.join(keys, keys.column_names, join_type="left semi"))
         return pa.concat_tables(found)
@@ -119,6 +118,19 @@ class SilverRows:
                 yield batch.cast(schema)
         if self.more is not None:
             yield from _like(self.more, schema).to_batches()
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield the batches, some at a time, so that what is looked up in each is prepared a few times only."""
+    part, size = list[pa.RecordBatch](), 0
+    for batch in batches:
+        part.append(batch)
+        size += batch.nbytes
+        if size >= _AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[Key]:

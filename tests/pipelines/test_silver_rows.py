@@ -48,7 +48,7 @@ def test_a_key_of_any_type_is_found(tmp_path, name):
 
 
 def test_a_table_is_searched_a_part_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.silver_rows._BATCHES", 1)
+    monkeypatch.setattr("pipelines.silver_rows._AT_ONCE", 1)
     numbers = range(100_000)
     rows = table_at(tmp_path, pa.table({"k": pa.array(numbers), "_position": pa.array(numbers)}))
     wanted = [*range(0, 100_000, 17), 100_000, -1]
