@@ -28,6 +28,9 @@ STREAM_COLUMNS = ("frame_seq", "epoch", "kind", "boundary", "body")
 CARRYING = (Kind.SNAPSHOT.value, Kind.DATA.value)
 """Kinds of frames that may carry rows."""
 
+_LAST = (1 << 63) - 1
+"""The last position there can be."""
+
 _FEW_FRAMES, _FEW_BYTES = 20_000, 1 << 20
 """Frames of a cut, with those of other streams between them, and bytes in files, up to which it is small."""
 
@@ -59,7 +62,7 @@ def landing_at(place: Place, position: int) -> Landing | None:
     if table is None:
         return None
     columns = ("frame_seq", "received_at", "source_position")
-    for batch in _in_order(table, columns, ds.field("frame_seq") == position):
+    for batch in _in_order(table, columns, ds.field("frame_seq") == position, within=(position, position)):
         received = pc.cast(batch["received_at"], pa.int64())[0].as_py()
         return Landing(int(received), batch["source_position"][0].as_py())
     return None
@@ -101,7 +104,8 @@ def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None =
     """
     table = open_table(place)
     if table is not None:
-        yield from _in_order(table, SMALL_COLUMNS, ds.field("frame_seq") > after, sizes)
+        wanted = ds.field("frame_seq") > after
+        yield from _in_order(table, SMALL_COLUMNS, wanted, within=(after + 1, _LAST), sizes=sizes)
 
 
 def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[ControlFrame]:
@@ -114,7 +118,7 @@ def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[Contro
         return
     wanted = (ds.field("frame_seq") > after) & (ds.field("kind") == kind.value)
     with naming_the_store(place):
-        for files in _overlapping(_files(table, wanted)):
+        for files in _overlapping(_files(table, wanted, within=(after + 1, _LAST))):
             yield from sorted(frame for file in files for frame in _few_frames(file.fragment, wanted))
 
 
@@ -127,7 +131,7 @@ def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator
     if table is not None:
         position = ds.field("frame_seq")
         wanted = (position >= first) & (position <= last) & (ds.field("stream") == stream)
-        yield from _in_order(table, STREAM_COLUMNS, wanted)
+        yield from _in_order(table, STREAM_COLUMNS, wanted, within=(first, last))
 
 
 def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None:
@@ -210,28 +214,43 @@ class _File(NamedTuple):
 
 
 def _in_order(
-    table: DeltaTable, columns: Sequence[str], wanted: pc.Expression, sizes: FrameSizes | None = None
+    table: DeltaTable,
+    columns: Sequence[str],
+    wanted: pc.Expression,
+    *,
+    within: tuple[int, int] = (0, _LAST),
+    sizes: FrameSizes | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted rows by position, file after file, so that memory holds about one file's columns.
 
     Args:
         columns: ``frame_seq`` among them.
+        within: As `_files` takes it.
+        sizes: Takes in the files that are opened.
 
     Raises:
         StoreUnavailable: They cannot be read now.
     """
     with naming_the_store(table.table_uri):
-        for files in _overlapping(_files(table, wanted)):
+        for files in _overlapping(_files(table, wanted, within=within)):
             if sizes is not None:
                 for file in files:
                     sizes.see(file.first, file.fragment.metadata)
             yield from (batch for batch in _sorted(files, columns, wanted) if batch.num_rows)
 
 
-def _files(table: DeltaTable, wanted: pc.Expression) -> list[_File]:
+def _files(table: DeltaTable, wanted: pc.Expression, *, within: tuple[int, int]) -> list[_File]:
+    """Return the files that may have wanted rows, by their first position.
+
+    Args:
+        within: First and last position wanted. A file outside is not even made a part of a dataset: with 312 files that
+            takes 0.3 to 0.4 of the time.
+    """
+    first, last = within
     stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
     bounds = {path: (first, last) for path, first, last in zip(*(c.to_pylist() for c in stated), strict=True)}
-    fragments = table.to_pyarrow_dataset().get_fragments(filter=wanted)
+    near = table.to_pyarrow_dataset(file_pruning_predicate=f"frame_seq >= {first} AND frame_seq <= {last}")
+    fragments = near.get_fragments(filter=wanted)
     return sorted((_File(*bounds[fragment.path], fragment) for fragment in fragments), key=itemgetter(0))
 
 

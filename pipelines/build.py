@@ -118,9 +118,8 @@ class FeedBuild:
     def __post_init__(self) -> None:
         self._places = self.places or places_of(self.settings)
         self._bronze = self._places.bronze(self.feed.name)
-        self.tables = {
-            name: SilverTable(self.spark, self.feed, self.connector, name, self._places) for name in self.feed.tables
-        }
+        told = self.spark, self.feed, self.connector
+        self.tables = {name: SilverTable(*told, name, self._places) for name in self.feed.tables}
         self._planner = self._new_planner()
         self._lock = threading.Lock()  # a plan sees all of what a look at bronze brings, or nothing
         self._control: list[ControlFrame] = []
@@ -154,6 +153,7 @@ class FeedBuild:
             self._look()
 
     def _look(self) -> None:
+        is_told = self._newest is None  # control frames lie before where the first look begins
         with naming_the_store(self._bronze):
             new = read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes)
             for at, batch in enumerate(new):
@@ -162,10 +162,10 @@ class FeedBuild:
                     self._look_anew()
                     return
                 self._planner.advance(batch)
-                received = pc.cast(batch["received_at"], pa.int64())
-                self._newest = int(batch["frame_seq"][-1].as_py()), int(received[-1].as_py())
+                self._newest = batch["frame_seq"][-1].as_py(), pc.cast(batch["received_at"], pa.int64())[-1].as_py()
+                is_told |= Kind.CONTROL.value in batch["kind"].to_pylist()
             after = self._control[-1].frame_seq if self._control else -1
-            told = list(read_frames(self._bronze, kind=Kind.CONTROL, after=after))
+            told = list(read_frames(self._bronze, kind=Kind.CONTROL, after=after)) if is_told else []
             self._control += told
         self._let_go({frame.stream for frame in told})
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -55,12 +56,14 @@ class SilverRows:
     @cached_property
     def count(self) -> int:
         """How many rows there are. Raises StoreUnavailable."""
-        return sum(batch.num_rows for batch in self._batches(self.names[:1]))
+        _, batches = self._scan(self.names[:1])
+        return sum(batch.num_rows for batch in batches)
 
     def table(self, keys: Sequence[str] = (), within: KeySpan = EVERY_KEY) -> pa.Table:
         """Return the rows whose keys are in a span, in no order. Raises StoreUnavailable."""
-        wanted = [batch if within == EVERY_KEY else _inside(batch, keys, within) for batch in self._batches(self.names)]
-        return pa.Table.from_batches(wanted, self._schema)
+        schema, batches = self._scan(self.names)
+        wanted = [batch if within == EVERY_KEY else _inside(batch, keys, within) for batch in batches]
+        return pa.Table.from_batches(wanted, schema)
 
     def spans(self, keys: Sequence[str], rows: int) -> list[KeySpan]:
         """Cut the keys into spans of about so many rows.
@@ -72,7 +75,8 @@ class SilverRows:
         parts = -(-self.count // rows)
         if parts < 2 or not set(keys) <= set(self.names):
             return [EVERY_KEY]
-        sample = (key for batch in self._batches(keys) for key in _keys(batch[::_SAMPLED], keys))
+        _, batches = self._scan(keys)
+        sample = (key for batch in batches for key in _keys(batch[::_SAMPLED], keys))
         return spans(sample, parts)
 
     def can_be_searched(self, columns: Sequence[str]) -> bool:
@@ -85,36 +89,46 @@ class SilverRows:
             and (pc.sum(counts).as_py() or 0) <= _SEARCHED
         )
 
-    def at(self, keys: pa.Table, others: Sequence[str]) -> pa.Table:
+    def at(
+        self, keys: pa.Table, others: Sequence[str], *, bounds: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    ) -> pa.Table:
         """Return the rows that have one of some keys, in no order. Reads those columns of all rows, a part at a time.
 
         Args:
             keys: The columns that name a row, spelt in any case, of types that the table's can be cast to. A key that
                 is there twice counts once.
             others: Columns wanted beside them.
+            bounds: Smallest and largest value of key columns that are whole numbers, both inclusive: skips files.
 
         Raises:
             StoreUnavailable: The table cannot be read now.
         """
         spelt = {folded(name): name for name in self.names}
-        columns = [*(spelt[folded(name)] for name in keys.column_names), *others]
-        kinds = pa.schema([*keys.schema, *(self._schema.field(name) for name in others)])
+        limits = [f"{_quoted(spelt[folded(name)])} BETWEEN {a} AND {b}" for name, (a, b) in bounds.items()]
+        scanned, batches = self._scan([*(spelt[folded(name)] for name in keys.column_names), *others], limits)
+        kinds = pa.schema([*keys.schema, *(scanned.field(name) for name in others)])
         found = [kinds.empty_table()]
-        for part in _parts(self._batches(columns)):
+        for part in _parts(batches):
             rows = pa.Table.from_batches(part).rename_columns(kinds.names).cast(kinds)
             found.append(rows.join(keys, keys.column_names, join_type="left semi"))
         return pa.concat_tables(found)
 
-    @cached_property
-    def _schema(self) -> pa.Schema:
-        with naming_the_store(self.place):
-            schema = pa.RecordBatchReader.from_stream(self.opened.scan()).schema
-        return pa.schema([each.with_type(_without_views(each.type)) for each in schema])
+    def _scan(
+        self, columns: Sequence[str], conditions: Sequence[str] = ()
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return some columns of the rows that meet all conditions, as they are read. Raises StoreUnavailable, both.
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        schema = pa.schema([self._schema.field(name) for name in columns])
+        Only what is wanted is asked for: delta-rs reads ahead, also for a reader that nobody reads.
+        """
         with naming_the_store(self.place):
-            for batch in pa.RecordBatchReader.from_stream(self.opened.scan(columns=list(columns))):
+            scanned = self.opened.scan(columns=list(columns), predicate=" AND ".join(conditions) or None)
+            reader = pa.RecordBatchReader.from_stream(scanned)
+        schema = pa.schema([each.with_type(_without_views(each.type)) for each in reader.schema])
+        return schema, self._batches(reader, schema)
+
+    def _batches(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with naming_the_store(self.place):
+            for batch in reader:
                 yield batch.cast(schema)
         if self.more is not None:
             yield from _like(self.more, schema).to_batches()
@@ -131,6 +145,11 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
             part, size = [], 0
     if part:
         yield part
+
+
+def _quoted(name: str) -> str:
+    """Return a column's name as delta-rs's SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[Key]:

@@ -281,6 +281,8 @@ def _known(history: DataFrame, events: DataFrame, *, by_sequence: bool) -> DataF
         F.lit(None).cast("array<string>").alias("present"),
         F.lit(True).alias("known"),
     )
+    if not by_sequence:
+        return begun  # nothing of what stands has ended: to look for it would read the history once more
     ended = wanted.where(~stands).withColumn("moment", F.col(END)).withColumn("line", _line(F.lit(None), F.col("key")))
     return begun.unionByName(_ends(ended, row))
 

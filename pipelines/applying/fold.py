@@ -7,6 +7,7 @@ update whose row is not there waits for it among the rows kept aside.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -16,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import ApplyError, DuplicateKey, Unexplained
+from conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
 from pipelines.applying.job import CutJob
 from pipelines.applying.statistics import FoldStatistics, counted, statistics_of
 from pipelines.silver_rows import SilverRows
@@ -230,7 +231,8 @@ def _rows_before(
     assert job.opened.table is not None, "a table that has reached a position is there"
     there = SilverRows(job.target.place, job.opened.table)
     if row is None and few and there.can_be_searched(job.key.names):
-        return _found(job, there, keys)
+        with suppress(StoreUnavailable, pa.ArrowException):  # what is wrong is told as by any other cut: by Spark
+            return _found(job, there, keys, bounds)
     failing = _failing(job)
     wanted = keys.select("key")
     if failing is not None:
@@ -245,9 +247,9 @@ def _rows_before(
     return inside.unionByName(failing.withColumn("outside", F.lit(True)))
 
 
-def _found(job: CutJob, there: SilverRows, keys: DataFrame) -> DataFrame:
+def _found(job: CutJob, there: SilverRows, keys: DataFrame, bounds: Mapping[str, tuple[int, int]]) -> DataFrame:
     """Return the rows at a few keys, without ``row``. Spark need not look through the table for them."""
-    found = there.at(keys.select("key.*").toArrow(), [POSITION])
+    found = there.at(keys.select("key.*").toArrow(), [POSITION], bounds=bounds)
     rows = pa.table({"key": found.select(job.key.names).to_struct_array(), "position": found[POSITION]})
     kind = T.StructType().add("key", job.key).add("position", job.columns[POSITION].dataType)
     return from_arrow(job.target.session, rows, kind).withColumn("outside", F.lit(False))

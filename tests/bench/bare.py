@@ -1,4 +1,8 @@
-"""A MERGE as one writes it by hand: the limit of a cut, however that is applied."""
+"""A MERGE as one writes it by hand, with Delta's own settings: what a cut is measured against.
+
+It is no lower bound: it marks rows in deletion vectors and makes a checkpoint each tenth commit, which a cut of a small
+table does not.
+"""
 
 from __future__ import annotations
 

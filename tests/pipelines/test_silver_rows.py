@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +16,8 @@ from pyspark.sql import SparkSession
 from pipelines.places import Place
 from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table
+
+IO = Path("/proc/self/io")
 
 KEYS = {
     "tinyint": (pa.int8(), [-128, 0, 127]),
@@ -56,6 +60,32 @@ def test_a_table_is_searched_a_part_at_a_time(tmp_path, monkeypatch):
     assert sorted(found["k"].to_pylist()) == wanted[:-2]
 
 
+@pytest.mark.parametrize("name", ["k", "Order Key", 'a"b.c`d', "SELECT"])
+def test_bounds_leave_out_no_key_within_them(tmp_path, name):
+    for first in (0, 1000, 1 << 62):
+        numbers = pa.array(range(first, first + 1000))
+        write_deltalake(tmp_path, pa.table({name: numbers, "_position": numbers}), mode="append")
+    rows = SilverRows(Place(str(tmp_path)), DeltaTable(tmp_path))
+    wanted = pa.table({name.upper(): pa.array([0, 999, 1000, 1 << 62, -5])})
+    found = rows.at(wanted, ["_position"], bounds={name.upper(): (-5, 1000)})
+    assert sorted(found["_position"].to_pylist()) == [0, 999, 1000]
+
+
+@pytest.mark.skipif(not IO.exists(), reason="only Linux tells what a process has read")
+def test_only_the_columns_wanted_are_read(tmp_path):
+    parts = {"k": range(60_000), "_position": range(60_000)}
+    rows = table_at(tmp_path, pa.table({**parts, "w": [os.urandom(200) for _ in parts["k"]]}))
+    before = bytes_read()
+    assert rows.at(pa.table({"k": pa.array([3])}), ["_position"]).num_rows == 1
+    time.sleep(0.3)  # what is read ahead is read in the background
+    assert bytes_read() - before < 4 << 20
+
+
+def bytes_read() -> int:
+    """Return how much this process has read so far."""
+    return int(IO.read_text().split()[1])
+
+
 def test_a_key_that_is_wider_than_the_column_is_found(tmp_path):
     rows = table_at(tmp_path, pa.table({"k": pa.array([1, 2], pa.int32()), "_position": pa.array([5, 6])}))
     found = rows.at(pa.table({"k": pa.array([2, 1 << 40])}), ["_position"])
@@ -74,7 +104,7 @@ def test_what_is_too_large_or_lacks_a_column_is_not_searched(tmp_path, monkeypat
 def test_rows_that_are_marked_as_deleted_are_not_found_and_columns_may_have_any_name(spark: SparkSession, tmp_path):
     path = str(tmp_path / "t")
     properties = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
-    spark.sql(f"CREATE TABLE delta.`{path}` (`k y;` STRING, v VARIANT, _position BIGINT) USING DELTA "
+    spark.sql(f"CREATE TABLE delta.`{path}` (`k y;` BIGINT, v VARIANT, _position BIGINT) USING DELTA "
               f"TBLPROPERTIES ({properties})").collect()  # fmt: skip
     spark.sql(f"INSERT INTO delta.`{path}` SELECT id, parse_json('[1]'), id FROM RANGE(0, 10, 1, 1)").collect()
     spark.sql(f"DELETE FROM delta.`{path}` WHERE _position % 2 = 0").collect()
@@ -82,8 +112,10 @@ def test_rows_that_are_marked_as_deleted_are_not_found_and_columns_may_have_any_
     assert opened is not None
     rows = SilverRows(Place(path), opened)
     assert rows.can_be_searched(["k y;"])
-    found = rows.at(pa.table({"k y;": ["1", "2", "3", "11"]}), ["_position"])
-    assert sorted(found["_position"].to_pylist()) == [1, 3]
+    wanted = pa.table({"K y;": [1, 2, 3, 9, 11]})
+    assert sorted(rows.at(wanted, ["_position"])["_position"].to_pylist()) == [1, 3, 9]
+    bounded = rows.at(wanted, ["_position"], bounds={"k y;": (0, 3)})
+    assert sorted(bounded["_position"].to_pylist()) == [1, 3]
 
 
 @pytest.mark.spark

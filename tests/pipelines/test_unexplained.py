@@ -7,15 +7,28 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.errors import StoreUnavailable
 from pipelines.cuts import last_cuts
+from pipelines.silver_rows import SilverRows
 from pipelines.store import count_rows, open_table
 from tests.support.telling import Told, change
 from tests.support.told import FEED, STREAM, ToldConnector
 
 
+def cannot_be_read(*_: object, **__: object) -> None:
+    raise StoreUnavailable("a file is gone")
+
+
+@pytest.mark.parametrize("finds", ["delta-rs", pytest.param("Spark", marks=pytest.mark.nightly)])
 def test_what_no_row_explains_is_counted_or_stops_the_table_before_its_update(
-    spark: SparkSession, warehouse: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    warehouse: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    finds: str,
 ) -> None:
+    if finds == "Spark":
+        monkeypatch.setattr(SilverRows, "at", cannot_be_read)
     told = Told(spark, warehouse, ToldConnector())
     told.history.begin_snapshot()
     told.history.snapshot_rows([change("snapshot", 1, a="x", b=1), change("snapshot", 2, a="y", b=2)])
