@@ -248,7 +248,7 @@ def _files(table: DeltaTable, wanted: pc.Expression, *, within: tuple[int, int])
     """
     first, last = within
     stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
-    bounds = {path: (first, last) for path, first, last in zip(*(c.to_pylist() for c in stated), strict=True)}
+    bounds = {path: (least, most) for path, least, most in zip(*(c.to_pylist() for c in stated), strict=True)}
     near = table.to_pyarrow_dataset(file_pruning_predicate=f"frame_seq >= {first} AND frame_seq <= {last}")
     fragments = near.get_fragments(filter=wanted)
     return sorted((_File(*bounds[fragment.path], fragment) for fragment in fragments), key=itemgetter(0))

@@ -123,6 +123,7 @@ class FeedBuild:
         self._planner = self._new_planner()
         self._lock = threading.Lock()  # a plan sees all of what a look at bronze brings, or nothing
         self._control: list[ControlFrame] = []
+        self._is_told = True  # there may be control frames to read: those before the start are not seen otherwise
         self._newest: tuple[int, int] | None = None
         self._stops = {name: Stops() for name in self.tables}
         self._overtaken = dict.fromkeys(self.tables, 0)
@@ -153,7 +154,6 @@ class FeedBuild:
             self._look()
 
     def _look(self) -> None:
-        is_told = self._newest is None  # control frames lie before where the first look begins
         with naming_the_store(self._bronze):
             new = read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes)
             for at, batch in enumerate(new):
@@ -161,12 +161,12 @@ class FeedBuild:
                     self._stops = {name: Stops() for name in self.tables}
                     self._look_anew()
                     return
+                self._is_told |= Kind.CONTROL.value in batch["kind"].to_pylist()
                 self._planner.advance(batch)
                 self._newest = batch["frame_seq"][-1].as_py(), pc.cast(batch["received_at"], pa.int64())[-1].as_py()
-                is_told |= Kind.CONTROL.value in batch["kind"].to_pylist()
             after = self._control[-1].frame_seq if self._control else -1
-            told = list(read_frames(self._bronze, kind=Kind.CONTROL, after=after)) if is_told else []
-            self._control += told
+            told = list(read_frames(self._bronze, kind=Kind.CONTROL, after=after)) if self._is_told else []
+            self._control, self._is_told = [*self._control, *told], False
         self._let_go({frame.stream for frame in told})
 
     def _let_go(self, streams: Collection[str | None]) -> None:
@@ -178,7 +178,7 @@ class FeedBuild:
 
     def _look_anew(self) -> None:
         """Forget what was seen and planned, and look at all that tables have yet to take."""
-        self._planner, self._control, self._newest = self._new_planner(), [], None
+        self._planner, self._control, self._is_told, self._newest = self._new_planner(), [], True, None
         self._look()
 
     def _is_as_seen(self) -> bool:

@@ -23,7 +23,6 @@ _SAMPLED: Final = 200
 _AT_ONCE: Final = 16 << 20
 """Bytes of rows that are searched at once: a million long keys beside their positions."""
 
-
 _SEARCHED: Final = 16 << 20
 """Rows up to which this process searches a table by itself: a million keys take 30 ms, where Spark takes 2.5 s."""
 
