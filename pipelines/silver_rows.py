@@ -26,6 +26,9 @@ _AT_ONCE: Final = 16 << 20
 _SEARCHED: Final = 16 << 20
 """Rows up to which this process searches a table by itself: a million keys take 30 ms, where Spark takes 2.5 s."""
 
+_WHOLE_NUMBERS: Final = {"byte", "short", "integer", "long"}
+"""Types that delta-rs compares as Python does."""
+
 _FEATURES: Final = {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "variantType"}
 """Features of a table, as Delta's protocol names them, with which delta-rs reads it."""
 
@@ -60,9 +63,19 @@ class SilverRows:
 
     def table(self, keys: Sequence[str] = (), within: KeySpan = EVERY_KEY) -> pa.Table:
         """Return the rows whose keys are in a span, in no order. Raises StoreUnavailable."""
-        schema, batches = self._scan(self.names)
+        schema, batches = self._scan(self.names, self._limits(keys, within))
         wanted = [batch if within == EVERY_KEY else _inside(batch, keys, within) for batch in batches]
         return pa.Table.from_batches(wanted, schema)
+
+    def _limits(self, keys: Sequence[str], within: KeySpan) -> list[str]:
+        """Return conditions that the rows of a span meet, among others maybe: not every row need be looked at here."""
+        kinds = [field.type.type for field in self.opened.schema().fields if field.name in keys]
+        if len(kinds) != 1 or kinds[0] not in _WHOLE_NUMBERS:
+            return []
+        (name,) = map(_quoted, keys)
+        first = [] if within.first is None else [f"{name} >= {within.first[0]}"]
+        end = [] if within.end is None else [f"({name} < {within.end[0]} OR {name} IS NULL)"]
+        return first + end
 
     def spans(self, keys: Sequence[str], rows: int) -> list[KeySpan]:
         """Cut the keys into spans of about so many rows.

@@ -6,6 +6,7 @@ import os
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from connectors.key_span import KeySpan
 from pipelines.places import Place
 from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table
@@ -58,6 +60,19 @@ def test_a_table_is_searched_a_part_at_a_time(tmp_path, monkeypatch):
     wanted = [*range(0, 100_000, 17), 100_000, -1]
     found = rows.at(pa.table({"k": pa.array(wanted)}), ["_position"])
     assert sorted(found["k"].to_pylist()) == wanted[:-2]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.string(), pa.float64()])
+def test_each_row_is_in_the_span_of_its_key(tmp_path, kind):
+    keys = pa.array([None, None, -100, -1, *range(90), 100]).cast(kind)
+    ends = [None, *pa.array([-1, 0, 50]).cast(kind).to_pylist(), None]
+    ends[1:-1] = sorted(ends[1:-1])
+    rows = table_at(tmp_path, pa.table({"Order Key": keys}))
+    spans = [KeySpan(*((each,) if each is not None else None for each in two)) for two in pairwise(ends)]
+    for span in spans:
+        held = [key for key in keys.to_pylist() if span.holds((key,))]
+        assert rows.table(["Order Key"], span)["Order Key"].to_pylist() == held
+    assert sum(rows.table(["Order Key"], span).num_rows for span in spans) == len(keys)
 
 
 @pytest.mark.parametrize("name", ["k", "Order Key", 'a"b.c`d', "SELECT"])
