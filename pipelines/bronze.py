@@ -62,7 +62,7 @@ def landing_at(place: Place, position: int) -> Landing | None:
     if table is None:
         return None
     columns = ("frame_seq", "received_at", "source_position")
-    for batch in _in_order(table, columns, ds.field("frame_seq") == position, within=(position, position)):
+    for batch in _in_order(table, columns, within=(position, position)):
         received = pc.cast(batch["received_at"], pa.int64())[0].as_py()
         return Landing(int(received), batch["source_position"][0].as_py())
     return None
@@ -75,7 +75,7 @@ def last_source_positions(table: DeltaTable) -> dict[str, str]:
     """
     columns = ("frame_seq", "stream", "source_position")
     known: dict[str, str] = {}
-    for batch in _in_order(table, columns, pc.is_valid(ds.field("source_position"))):
+    for batch in _in_order(table, columns, also=pc.is_valid(ds.field("source_position"))):
         known.update(zip(batch["stream"].to_pylist(), batch["source_position"].to_pylist(), strict=True))
     return known
 
@@ -104,8 +104,7 @@ def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None =
     """
     table = open_table(place)
     if table is not None:
-        wanted = ds.field("frame_seq") > after
-        yield from _in_order(table, SMALL_COLUMNS, wanted, within=(after + 1, _LAST), sizes=sizes)
+        yield from _in_order(table, SMALL_COLUMNS, within=(after + 1, _LAST), sizes=sizes)
 
 
 def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[ControlFrame]:
@@ -129,9 +128,7 @@ def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator
     """
     table = open_table(place)
     if table is not None:
-        position = ds.field("frame_seq")
-        wanted = (position >= first) & (position <= last) & (ds.field("stream") == stream)
-        yield from _in_order(table, STREAM_COLUMNS, wanted, within=(first, last))
+        yield from _in_order(table, STREAM_COLUMNS, within=(first, last), also=ds.field("stream") == stream)
 
 
 def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None:
@@ -216,21 +213,24 @@ class _File(NamedTuple):
 def _in_order(
     table: DeltaTable,
     columns: Sequence[str],
-    wanted: pc.Expression,
     *,
     within: tuple[int, int] = (0, _LAST),
+    also: pc.Expression | None = None,
     sizes: FrameSizes | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted rows by position, file after file, so that memory holds about one file's columns.
 
     Args:
         columns: ``frame_seq`` among them.
-        within: As `_files` takes it.
+        within: First and last position wanted.
+        also: What else must hold of a row.
         sizes: Takes in the files that are opened.
 
     Raises:
         StoreUnavailable: They cannot be read now.
     """
+    wanted = inside(ds.field("frame_seq"), [within])
+    wanted = wanted if also is None else wanted & also
     with naming_the_store(table.table_uri):
         for files in _overlapping(_files(table, wanted, within=within)):
             if sizes is not None:
