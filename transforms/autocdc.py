@@ -23,25 +23,25 @@ One thing differs: without tracked columns every change begins a version of type
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Literal
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, log_columns, remake, remember
-from transforms.changes import DELETE, INSERT, as_struct, cached, computed, struct_type
+from transforms.changes import DELETE, INSERT, as_struct, cached, computed, few_at_hand, struct_type
 from transforms.evolve import check_names, follow_columns
 from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
-from transforms.merge import OP, POSITION, Recorded, create_empty
+from transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty
 from transforms.sql import has_order, path_table, quoted
 from transforms.ties import merge_rows, rank_sql, winners
 from transforms.tombstones import bury, last_truncate, not_buried
@@ -51,6 +51,12 @@ _OTHERS = (
     "the table was made by others or with other parameters: stored_as_scd_type, ignore_null_updates and tracked "
     "columns cannot come or go"
 )
+_FEW = 1_000
+"""Changes, one per key, that a batch has at most to be part of the plans of what is done with it."""
+
+_SMALL = 16 << 20
+"""Bytes of a table whose files are written anew rather than marked."""
+
 _REFUSING = ("delta.constraints.", "delta.appendOnly")
 """How properties begin by which a table may refuse a batch, when the table beside it has it."""
 
@@ -135,8 +141,12 @@ def apply_changes(
     _check(changes, recorded.app_id, settled)
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
     with named_errors(recorded.app_id), cached(winners(changes, *per)) as sent:
-        computed(sent)  # whatever refuses the batch does it here, before the table has its columns
-        batch = _Batch(sent, path.rstrip("/"), parameters, recorded, settled)
+        few = few_at_hand(sent, _FEW)
+        if few is None:
+            computed(sent)  # whatever refuses the batch does it here, before the table has its columns
+        batch = _Batch(
+            sent if few is None else few, path.rstrip("/"), parameters, recorded, settled, few=few is not None
+        )
         _check_made(batch)
         if parameters.needs_all_changes:
             _remake_rows(batch)
@@ -190,6 +200,7 @@ class _Batch:
 
     Args:
         changes: Those that win: where rows of type 1 are sent whole one per key, else one per key and sequence.
+        few: They are few, and part of their plan.
     """
 
     changes: DataFrame
@@ -197,6 +208,7 @@ class _Batch:
     parameters: Parameters
     recorded: Recorded
     settled: str | None
+    few: bool
 
     @property
     def tombstones(self) -> str:
@@ -241,8 +253,8 @@ def _check_made(batch: _Batch) -> None:
     table = batch.read()
     if not {*batch.moments} <= {*table.columns} or not _exists(session, batch.side):
         raise ValueError(_OTHERS)
-    properties = session.sql(f"SHOW TBLPROPERTIES {path_table(batch.path)}").collect()
-    strict = [line.key for line in properties if line.key.startswith(_REFUSING) and line.value != "false"]
+    properties = _detail(batch)["properties"]
+    strict = [name for name, value in properties.items() if name.startswith(_REFUSING) and value != "false"]
     strict += [field.name for field in table.schema if not field.nullable]
     if strict:
         raise ValueError(f"the table has a constraint, {strict[0]}: leave rows it would refuse out of the source")
@@ -274,13 +286,16 @@ def _update_rows(batch: _Batch) -> None:
     if truncates:
         newest = newest.unionByName(_truncated(batch, newest, tombstones))
     newer, same = (f"s.`row`.{POSITION} {sign} t.{POSITION}" for sign in (">", "="))
+    rows = newest.select("op", _line(newest))
+    held = few_at_hand(rows, _FEW) if batch.few else None
     merge_rows(
-        newest.select("op", _line(newest)),
+        rows if held is None else held,
         batch.path,
         identity=batch.parameters.keys,
         wins=f"{newer} OR {same} AND {rank_sql(row, 's.`row`')} > {rank_sql(row, 't')}",
         ends=newer,
         recorded=batch.recorded,
+        options={} if held is None else _options(batch),
     )
 
 
@@ -303,6 +318,8 @@ def _add_versions(batch: _Batch) -> None:
         moments=Moments(by_sequence=True),
         upsert=True,
         tombstones=_buried(batch, every=True),
+        few=batch.few,
+        options=_options(batch) if batch.few else {},
     )
 
 
@@ -328,6 +345,17 @@ def _remake_rows(batch: _Batch) -> None:
     batch = _fitted(batch)
     remember(batch.changes, batch.log, making=making, recorded=batch.beside("changes"), settled=batch.settled)
     remake(batch.changes, batch.log, batch.path, making=making, recorded=batch.recorded)
+
+
+def _detail(batch: _Batch) -> Row:
+    """Return what Delta tells of the table."""
+    (told,) = batch.changes.sparkSession.sql(f"DESCRIBE DETAIL {path_table(batch.path)}").collect()
+    return told
+
+
+def _options(batch: _Batch) -> Mapping[str, str]:
+    """Return with which options few rows are merged."""
+    return {**AT_HAND, **(WHOLE_FILES if _detail(batch)["sizeInBytes"] <= _SMALL else {})}
 
 
 def _exists(session: SparkSession, path: str) -> bool:

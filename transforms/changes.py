@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -34,6 +35,10 @@ from transforms.sql import quoted
 INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
 
 ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructField("reason", T.StringType())])
+
+
+_FEW_BYTES = 16 << 20
+"""Up to which rows may be part of a plan."""
 
 
 def change_type(key: T.StructType, row: T.StructType) -> T.StructType:
@@ -100,6 +105,19 @@ _STRUCTS = ("key", "old_key", "row")
 def at_hand(rows: DataFrame) -> DataFrame:
     """Return a few rows, computed now, as part of the plan of what is made of them. Runs one Spark job."""
     return from_arrow(rows.sparkSession, rows.toArrow(), rows.schema)
+
+
+def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
+    """Return the rows as `at_hand` does if they are so many at most, and small; else None. Runs Spark jobs.
+
+    None too where they cannot be had: what is wrong with them is met again by whoever computes them.
+    """
+    try:
+        found = rows.limit(most + 1).toArrow()
+        is_few = found.num_rows <= most and found.nbytes <= _FEW_BYTES
+        return from_arrow(rows.sparkSession, found, rows.schema) if is_few else None
+    except PySparkException:
+        return None
 
 
 def computed(rows: DataFrame) -> None:

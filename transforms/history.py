@@ -25,7 +25,18 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import SchemaDrift
-from transforms.changes import DELETE, INSERT, SNAPSHOT, as_struct, at_hand, cached, complete, struct_type, typed_as
+from transforms.changes import (
+    DELETE,
+    INSERT,
+    SNAPSHOT,
+    as_struct,
+    at_hand,
+    cached,
+    complete,
+    few_at_hand,
+    struct_type,
+    typed_as,
+)
 from transforms.evolve import check_names, drift, follow, with_columns
 from transforms.fold import fold
 from transforms.merge import (
@@ -45,6 +56,9 @@ from transforms.sql import path_table, quoted
 from transforms.ties import comparable_sql, rank
 
 START, END = "__START_AT", "__END_AT"
+
+_FEW = 20_000
+"""Versions that a MERGE is given with its plan: two for each change of a small cut."""
 
 _RESETS = (INSERT, SNAPSHOT, DELETE)
 _EVENT = ("line", "key", "moment", "op", "row", "present")
@@ -119,14 +133,15 @@ def keep_history(
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
             told = _after_snapshot(listed, standing, moments.settled, kept, upsert=upsert, moves=moves)
-        few = few and not moments.by_sequence and moments.settled is None  # of others, many versions may be written
+        few = few and moments.settled is None  # a snapshot may write many versions
         events = at_hand(told) if few else kept.enter_context(cached(told))
         known = _known(before, events, by_sequence=moments.by_sequence)
         buried = [] if tombstones is None else [_buried(tombstones, events)]
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert, moves=moves).select(*_flat(key, row), START, END)
-        versions, options = (at_hand(versions), options) if few else (versions, {})
+        held = few_at_hand(versions, _FEW) if few else None
+        versions, options = (versions, {}) if held is None else (held, options)
         by_sequence = moments.by_sequence
         _merge(versions, path, keys=key.names, replaces=by_sequence, new=new, recorded=recorded, options=options)
 

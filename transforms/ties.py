@@ -15,7 +15,8 @@ variant: of two that are the same in both (0.1 as decimal and as double, in an a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -66,7 +67,14 @@ def winners(changes: DataFrame, *per: str) -> DataFrame:
 
 
 def merge_rows(
-    rows: DataFrame, path: str, *, identity: Sequence[str], wins: str, ends: str = "TRUE", recorded: Recorded
+    rows: DataFrame,
+    path: str,
+    *,
+    identity: Sequence[str],
+    wins: str,
+    ends: str = "TRUE",
+    recorded: Recorded,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write rows to the Delta table at a path or URL where they win, in one commit. Runs Spark jobs; safe to repeat.
 
@@ -77,6 +85,7 @@ def merge_rows(
         identity: Columns that name a row of the table; NULL is a value like others.
         wins: Condition under which row ``s.row`` replaces ``t``.
         ends: Condition under which a delete ends ``t``.
+        options: Of the session while MERGE runs (`transforms.merge`).
     """
     names = struct_type(rows, "row").names
     columns, values = (", ".join(prefix + quoted(name) for name in names) for prefix in ("", "s.`row`."))
@@ -91,6 +100,7 @@ def merge_rows(
         WHEN NOT MATCHED AND s.`op` <> '{DELETE}' THEN INSERT ({columns}) VALUES ({values})
         """,
         recorded,
+        options,
     )
 
 

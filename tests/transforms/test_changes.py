@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from transforms.changes import at_hand, from_arrow
+from transforms.changes import at_hand, few_at_hand, from_arrow
 
 KIND = T.StructType([T.StructField("n", T.LongType())])
 
@@ -26,3 +26,14 @@ def test_rows_of_a_few_of_many_partitions_are_all_at_hand(spark: SparkSession) -
     some = spark.range(0, 10, 1, 5).where("id IN (3, 9)")
 
     assert sorted(row.id for row in at_hand(some).collect()) == [3, 9]
+
+
+def test_few_rows_are_at_hand_and_many_large_or_odd_ones_are_not(spark: SparkSession) -> None:
+    few = few_at_hand(spark.range(3), 3)
+
+    assert few is not None
+    assert sorted(row.id for row in few.collect()) == [0, 1, 2]
+    assert few_at_hand(spark.range(4), 3) is None
+    assert few_at_hand(spark.range(2).selectExpr("repeat('x', 10 << 20) AS large"), 3) is None
+    assert few_at_hand(spark.sql("SELECT INTERVAL '1' YEAR AS unknown_to_arrow"), 3) is None
+    assert few_at_hand(spark.sql("SELECT raise_error('broken') AS broken"), 3) is None
