@@ -110,6 +110,7 @@ class Table(Strict):
     on_bad_frame: Literal["hold", "skip"] = "hold"
     on_unexplained: Literal["count", "error"] = "count"
     stored_as_scd_type: Literal[1, 2] = 1
+    deletion_vectors: bool = True
     expect: dict[RuleName, Expectation] = Field(default_factory=dict)
 
     @property

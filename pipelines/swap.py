@@ -151,7 +151,7 @@ def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
     _, generation = from_record(live.recorded)
     number = to_record(note.last_position, generation + 1)
     options = {"userMetadata": note.to_json(), "txnAppId": live.app, "txnVersion": str(number)}
-    options |= {"overwriteSchema": "true", **table_properties(rows.schema)}
+    options |= {"overwriteSchema": "true", **table_properties(rows.sparkSession, rows.schema)}
     allow_columns(rows.sparkSession, live.place.url, rows.schema)
     rows = plainly_typed(unless_moved(rows, live))
     rows.write.format("delta").mode("overwrite").options(**options).save(live.place.url)

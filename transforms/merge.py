@@ -42,6 +42,12 @@ WHOLE_FILES = {"spark.databricks.delta.merge.deletionVectors.persistent": "false
 """For a statement that writes the files it touches anew: of a small table that is cheaper than to mark rows in them,
 and leaves one file where marks leave one more each time."""
 
+_DEFAULTS = "spark.databricks.delta.properties.defaults."
+"""How the settings of a session begin that say with which properties Delta makes tables."""
+
+DELETION_VECTORS = f"{_DEFAULTS}enableDeletionVectors"
+"""Setting of a session: whether the tables it makes have them."""
+
 _PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "100"}
 """Deletion vectors make a MERGE cost by its rows, not by the files they are in.
 
@@ -186,7 +192,7 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
         recorded: What the commit carries, if it carries a position.
         metadata: Text for its ``userMetadata``, if it carries none.
     """
-    options = {"overwriteSchema": "true", **table_properties(rows.schema)}
+    options = {"overwriteSchema": "true", **table_properties(rows.sparkSession, rows.schema)}
     if metadata:
         options["userMetadata"] = metadata
     with ExitStack() as recording:
@@ -198,9 +204,18 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
         plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
 
 
-def table_properties(columns: StructType) -> dict[str, str]:
-    """Return with which properties a table of such columns is made."""
-    return {**_PROPERTIES, **(_MAPPED if any(_REFUSED.intersection(name) for name, _ in _fields(columns)) else {})}
+def table_properties(session: SparkSession, columns: StructType) -> dict[str, str]:
+    """Return with which properties a session makes a table of such columns: ours where it has no default of its own."""
+    ours = {
+        name: value
+        for name, value in _PROPERTIES.items()
+        if session.conf.get(f"{_DEFAULTS}{name.removeprefix('delta.')}", None) is None
+    }
+    return {**ours, **_mapping(columns)}
+
+
+def _mapping(columns: StructType) -> dict[str, str]:
+    return _MAPPED if any(_REFUSED.intersection(name) for name, _ in _fields(columns)) else {}
 
 
 def _fields(kind: DataType) -> Iterator[tuple[str, DataType]]:
@@ -222,7 +237,7 @@ def _fields(kind: DataType) -> Iterator[tuple[str, DataType]]:
 def allow_columns(session: SparkSession, path: str, columns: StructType) -> None:
     """Let the Delta table at a path or URL, if there is one, take columns of such names and types. Safe to repeat."""
     has_ntz = any(isinstance(kind, TimestampNTZType) for _, kind in _fields(columns))
-    wanted = table_properties(columns).items() - _PROPERTIES.items() | (_NTZ.items() if has_ntz else set())
+    wanted = _mapping(columns).items() | (_NTZ.items() if has_ntz else set())
     if not wanted:
         return
     table = path_table(path)
@@ -295,7 +310,7 @@ def _recording(
 
 
 def _append(rows: DataFrame, path: str, **options: str) -> None:
-    options |= table_properties(rows.schema)
+    options |= table_properties(rows.sparkSession, rows.schema)
     plainly_typed(rows).write.format("delta").options(**options).mode("append").save(path)
 
 

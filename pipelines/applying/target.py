@@ -26,6 +26,7 @@ from pipelines.row_settings import RowSettings, differing, otherwise, row_settin
 from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from transforms.expectations import Rule
+from transforms.merge import DELETION_VECTORS
 from transforms.sql import path_table
 
 
@@ -49,7 +50,9 @@ class Target:
     @cached_property
     def session(self) -> SparkSession:
         """The table's own session: the settings of a commit belong to one."""
-        return own_session(self.start())
+        session = own_session(self.start())
+        session.conf.set(DELETION_VECTORS, str(self.table.deletion_vectors).lower())
+        return session
 
     def close(self) -> None:
         """End the table's session, if it has begun."""

@@ -1,4 +1,4 @@
-"""How a cut's frames are read: here, or by Spark where they are many."""
+"""How a cut's frames are read, here or by Spark where they are many; and what a table is made with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from conf.errors import ApplyError
 from connectors.arrow_rows import InProcess, InSpark
@@ -13,6 +14,9 @@ from connectors.base import Cut
 from connectors.sqlitecloud.connector import CONNECTOR
 from pipelines.silver import SilverTable
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified
+from tests.support.telling import Told, change
+from tests.support.told import FEED, ToldConnector
+from tests.support.told import STREAM as TOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,3 +54,24 @@ def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
     monkeypatch.setattr("pipelines.silver.files_between", lambda *_: [f"{tmp_path}/gone.parquet"])
     with pytest.raises(ApplyError, match="PATH_NOT_FOUND"):
         said.frames(cut_of(((0, COUNT - 1),)))
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_table_is_made_with_or_without_deletion_vectors(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
+) -> None:
+    monkeypatch.setattr("pipelines.applying.write.WHOLE_FILES", {})  # as of a table that is large
+    told = Told(spark, warehouse, ToldConnector())
+    told.history.begin_snapshot()
+    told.history.snapshot_rows([change("snapshot", key, a="x", b=key) for key in range(9)])
+    told.history.end_snapshot()
+    settings = {"deletion_vectors": vectors, "stored_as_scd_type": 2}
+    assert told.build(**settings) == {}
+    told.history.update([change("update", 1, b=5), change("delete", 2)])
+    assert told.build(**settings) == {}
+
+    for place in (told.places.silver(FEED, TOLD), told.places.history(FEED, TOLD)):
+        table = DeltaTable(place.url)
+        assert ("deletionVectors" in (table.protocol().reader_features or ())) == vectors
+        if not vectors:
+            assert 5 in table.to_pyarrow_table()["b"].to_pylist()
