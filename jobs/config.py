@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Annotated
+from uuid import uuid4
 
-from conf.errors import SilverfoldError, without_secrets
+import typer
+from rich.console import Console
+
+from conf.errors import SilverfoldError, StoreUnavailable, without_secrets
 from conf.model import Settings
 from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
@@ -20,14 +24,19 @@ def config() -> None:
 
 
 @app.command()
-def check(ctx: typer.Context) -> None:
+def check(
+    ctx: typer.Context,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Start Spark too, and write, read and remove a table in the warehouse.")
+    ] = False,
+) -> None:
     """Check every setting of every file, and list the feeds found.
 
     No source is connected to. Of a feed whose schema is in a file, bronze is asked which schema landed last, and what
     changed since is told.
 
     Exit code 2 with every mistake on a line of its own: file, key, what was found, what is allowed; 1 when a schema
-    changed so that what landed before would be misread.
+    changed so that what landed before would be misread; 3 when --connect finds that something does not work.
     """
     run = invocation(ctx)
     settings = run.settings()
@@ -38,8 +47,35 @@ def check(ctx: typer.Context) -> None:
     count = len(settings.feeds)
     found = "what landed would be misread" if breaks else "no mistakes"
     typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: {found}")
+    if connect:
+        typer.echo(_try_warehouse(settings))
     if breaks:
         raise typer.Exit(1)
+
+
+def _try_warehouse(settings: Settings) -> str:
+    """Make a table as receivers do, add a row as builds do, read both, and remove it; say by whom that was done."""
+    import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
+    from deltalake import write_deltalake  # noqa: PLC0415 - as above
+
+    from pipelines.leftovers import remove_tree  # noqa: PLC0415 - as above
+    from pipelines.places import places_of  # noqa: PLC0415 - as above
+    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+    from pipelines.store import naming_the_store  # noqa: PLC0415 - as above
+    from transforms.merge import Recorded, append  # noqa: PLC0415 - as above
+
+    place = places_of(settings).trial(uuid4().hex)
+    try:
+        with naming_the_store(place):
+            write_deltalake(place.url, pa.table({"n": [1]}), storage_options=dict(place.storage_options))
+        with Console(stderr=True).status("starting Spark"):
+            spark = start_spark(settings, app="silverfold config check")
+        append(spark.createDataFrame([(2,)], "n bigint"), place.url, recorded=Recorded("config check", 0))
+        if spark.read.format("delta").load(place.url).count() != 2:
+            raise StoreUnavailable(f"{place}: Spark does not find there what delta-rs wrote: they reach other stores")
+    finally:
+        remove_tree(place)
+    return f"a table was written, read and removed there, by delta-rs and by Spark {spark.version}"
 
 
 _KEPT = {Keeps.STATE: "keys: {keys}", Keeps.CHANGES: "every change", Keeps.ROWS: "every row as it came"}

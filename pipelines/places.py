@@ -7,6 +7,7 @@
     <warehouse>/silver/<feed>/<table>__history
     <warehouse>/silver/<feed>/<table>__aside
     <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | lease/<table>
+    <warehouse>/_trial-<token>, for as long as `silverfold config check --connect` runs
 
 A place is known before its table exists. Nothing here touches storage.
 """
@@ -102,6 +103,10 @@ class Places:
     def lease(self, feed: str, table: str) -> str:
         """Return the name, below the warehouse, of the object that says who may write a table with Spark."""
         return f"_silverfold/{feed}/lease/{table}"
+
+    def trial(self, token: str) -> Place:
+        """Return the place of a table that is made to see whether one can be made."""
+        return self._at(f"_trial-{token}")
 
     def _at(self, *parts: str) -> Place:
         root = self.warehouse if "://" in self.warehouse else str(Path(self.warehouse).absolute())

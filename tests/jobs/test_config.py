@@ -264,6 +264,25 @@ def test_a_store_that_does_not_answer_is_no_mistake_of_the_settings(capsys, tmp_
     assert code == 0
 
 
+def test_a_warehouse_is_tried_when_asked_and_left_as_it_was(spark, capsys, tmp_path):
+    (tmp_path / "settings.toml").write_text(f'warehouse = "{tmp_path}/lake"\n')
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "feeds" / "market.toml").write_text(GOOD)
+    code, out, _ = run(capsys, tmp_path, "config", "check", "--connect")
+    assert out.endswith(f"a table was written, read and removed there, by delta-rs and by Spark {spark.version}\n")
+    assert code == 0
+    assert not [*(tmp_path / "lake").iterdir()]
+
+
+def test_a_warehouse_that_cannot_be_written_is_told_without_spark(capsys, tmp_path):
+    (tmp_path / "settings.toml").write_text('warehouse = "/proc/lake"\n')
+    code, out, err = run(capsys, tmp_path, "config", "check", "--connect")
+    assert out == "0 feeds, warehouse /proc/lake: no mistakes\n"
+    assert err.startswith("silverfold: /proc/lake/_trial-")
+    assert err.count("\n") == 1
+    assert code == 3
+
+
 def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp_path):
     code, out, err = check(capsys, tmp_path, market=GOOD, other=NO_SUCH_CONNECTOR, third=WRONG_INSIDE)
     assert err == (
