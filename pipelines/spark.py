@@ -50,8 +50,11 @@ EXACT = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     # Spark would expand ``${name}`` anywhere in the text of a statement, literals included.
     "spark.sql.variable.substitute": "false",
+    # Rows of ours go to Spark by Arrow, which pyspark cannot cut into batches without a bound.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
-"""Without these, values would not be written as they are. `own_session` sets them whatever the caller's session has."""
+"""Without these, values would not be written as they are, or not at all. `own_session` sets them whatever the caller's
+session has."""
 
 SESSION = {
     **EXACT,
@@ -132,6 +135,11 @@ def wanted(settings: Settings) -> dict[str, str]:
     """Return the options of Spark that are no secrets, without those that bring Delta's JARs."""
     options = {**SESSION, **settings.spark_options}
     return {**options, **s3.spark_options(settings, options)}
+
+
+def worker_python(options: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Return which Python executors start: what settings or the environment say, else the one that runs here."""
+    return options.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 def own_session(session: SparkSession) -> SparkSession:
@@ -255,8 +263,8 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
     Args:
         secrets: Options that only the running JVM is told: anybody can read its command line.
     """
-    # Without it, Spark looks for "python3" on the PATH: another interpreter, without our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # pyspark itself looks at the variable alone, and else for "python3" on the PATH, which lacks our packages.
+    os.environ["PYSPARK_PYTHON"] = worker_python(options, os.environ)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
     if not submitted:
         _await_master(options.get("spark.master", ""))

@@ -40,6 +40,9 @@ ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructFiel
 _FEW_BYTES = 16 << 20
 """Up to which rows may be part of a plan."""
 
+_CANCELLED = "SPARK_JOB_CANCELLED"
+"""What an error says of a job that somebody ended."""
+
 
 def change_type(key: T.StructType, row: T.StructType) -> T.StructType:
     """Return the schema of change rows for a table: every column of the contract, in its order."""
@@ -110,13 +113,15 @@ def at_hand(rows: DataFrame) -> DataFrame:
 def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
     """Return the rows as `at_hand` does if they are so many at most, and small; else None. Runs Spark jobs.
 
-    None too where they cannot be had: what is wrong with them is met again by whoever computes them.
+    None too where they cannot be had so: what is wrong with them is met again by whoever computes them.
     """
     try:
         found = rows.limit(most + 1).toArrow()
         is_few = found.num_rows <= most and found.nbytes <= _FEW_BYTES
         return from_arrow(rows.sparkSession, found, rows.schema) if is_few else None
-    except PySparkException:
+    except (PySparkException, pa.ArrowException, ValueError, TypeError) as error:
+        if _CANCELLED in str(error):
+            raise
         return None
 
 

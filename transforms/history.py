@@ -30,7 +30,6 @@ from transforms.changes import (
     INSERT,
     SNAPSHOT,
     as_struct,
-    at_hand,
     cached,
     complete,
     few_at_hand,
@@ -133,14 +132,16 @@ def keep_history(
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
             told = _after_snapshot(listed, standing, moments.settled, kept, upsert=upsert, moves=moves)
-        few = few and moments.settled is None  # a snapshot may write many versions
-        events = at_hand(told) if few else kept.enter_context(cached(told))
+        held = (
+            few_at_hand(told, _FEW) if few and moments.settled is None else None
+        )  # a snapshot may write many versions
+        events = kept.enter_context(cached(told)) if held is None else held
         known = _known(before, events, by_sequence=moments.by_sequence)
         buried = [] if tombstones is None else [_buried(tombstones, events)]
         everything = reduce(DataFrame.unionByName, [events, known, *buried])
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert, moves=moves).select(*_flat(key, row), START, END)
-        held = few_at_hand(versions, _FEW) if few else None
+        held = None if held is None else few_at_hand(versions, _FEW)
         versions, options = (versions, {}) if held is None else (held, options)
         by_sequence = moments.by_sequence
         _merge(versions, path, keys=key.names, replaces=by_sequence, new=new, recorded=recorded, options=options)

@@ -16,8 +16,9 @@ from conf.errors import SparkUnavailable
 from conf.model import Settings
 from pipelines.jars import DELTA
 from pipelines.java import JvmOutput, check_java
-from pipelines.spark import _await_server, _told_by, interrupt_jobs, own_session, start_spark
+from pipelines.spark import _await_server, _told_by, interrupt_jobs, own_session, start_spark, worker_python
 from tests.support.waiting import wait_until
+from transforms.changes import at_hand, few_at_hand
 from transforms.faults import named_errors
 
 START = textwrap.dedent("""
@@ -277,6 +278,20 @@ def test_workers_run_the_same_python_and_see_the_packages(spark):
 
     found = spark.range(1).mapInArrow(where, "python string, conf string").collect()
     assert [tuple(row) for row in found] == [(sys.executable, conf.errors.__file__)]
+
+
+def test_workers_have_the_python_that_settings_name_else_the_environments_else_ours():
+    named, set_up = {"spark.pyspark.python": "./env/bin/python"}, {"PYSPARK_PYTHON": "/opt/python"}
+    assert worker_python(named, set_up) == "./env/bin/python"
+    assert worker_python({}, set_up) == "/opt/python"
+    assert worker_python({}, {}) == sys.executable
+
+
+def test_rows_go_to_spark_whatever_bound_of_batches_the_callers_session_has(spark):
+    callers = spark.newSession()
+    callers.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
+    assert at_hand(own_session(callers).range(2)).count() == 2
+    assert few_at_hand(callers.range(2), 2) is None  # pyspark cannot cut them into batches
 
 
 def test_a_merge_works_on_a_table_with_deletion_vectors(spark, warehouse):

@@ -36,4 +36,5 @@ def test_few_rows_are_at_hand_and_many_large_or_odd_ones_are_not(spark: SparkSes
     assert few_at_hand(spark.range(4), 3) is None
     assert few_at_hand(spark.range(2).selectExpr("repeat('x', 10 << 20) AS large"), 3) is None
     assert few_at_hand(spark.sql("SELECT INTERVAL '1' YEAR AS unknown_to_arrow"), 3) is None
+    assert few_at_hand(spark.sql("SELECT IF(id = 0, parse_json('1'), NULL) AS half_known FROM range(2)"), 3) is None
     assert few_at_hand(spark.sql("SELECT raise_error('broken') AS broken"), 3) is None
