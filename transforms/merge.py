@@ -294,19 +294,24 @@ def run_once(
 def _recording(
     session: SparkSession, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[None]:
-    """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are."""
-    ours = {**options, _TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
+    """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are.
+
+    Afterwards the session has the settings that it had before.
+    """
+    ours = {**options, _TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version), _SUBSTITUTE: "false"}
     if recorded.metadata:
         ours[USER_METADATA] = recorded.metadata
-    substitute = session.conf.get(_SUBSTITUTE)
+    before = {name: session.conf.get(name, None) for name in ours}
     try:
-        for name, value in {**ours, _SUBSTITUTE: "false"}.items():
+        for name, value in ours.items():
             session.conf.set(name, value)
         yield
     finally:
-        session.conf.set(_SUBSTITUTE, substitute or "true")
-        for name in ours:
-            session.conf.unset(name)
+        for name, had in before.items():
+            if had is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, had)
 
 
 def _append(rows: DataFrame, path: str, **options: str) -> None:

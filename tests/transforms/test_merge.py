@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.spark import own_session
 from tests.support.commits import begin_log
-from transforms.merge import Recorded, allow_columns, append, create_empty, merge, replace
+from transforms.merge import AT_HAND, WHOLE_FILES, Recorded, allow_columns, append, create_empty, merge, replace
 from transforms.sql import path_table
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
@@ -247,3 +247,15 @@ def test_a_table_that_is_there_is_not_made(spark: SparkSession, table: str) -> N
     create_empty(spark, spark.table(table).schema, log_of(table).table_uri)
 
     assert log_of(table).version() == before
+
+
+def test_a_commit_leaves_the_session_the_settings_it_had(spark: SparkSession, table: str) -> None:
+    session = spark.newSession()
+    theirs, ours = next(iter(AT_HAND)), next(iter(WHOLE_FILES))
+    session.conf.set(theirs, "all")
+    rows = session.createDataFrame([("insert", 7, None, "TSLA", 4.0, None)], NET)
+
+    merge(rows, table, keys=["Sym"], recorded=Recorded(APP, 9, "told"), options={**AT_HAND, **WHOLE_FILES})
+
+    assert {name: session.conf.get(name, None) for name in (theirs, ours)} == {theirs: "all", ours: None}
+    assert not [name for name in session.conf.getAll if "txn" in name or "userMetadata" in name]
