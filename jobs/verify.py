@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, WireError
+from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
@@ -64,7 +64,7 @@ def verify(
     of a table at once where `keys` name other columns than the source does, or rows moved from key to key.
 
     Exit code 1 when a table differs, cannot be verified, is held, or is not built though frames of it have landed, 3
-    when the store or the source is unavailable.
+    when the store or the source is unavailable, or files of a table; the others are verified all the same.
     """
     from pipelines.verify import summed_up  # noqa: PLC0415 - --help must not load what jobs run on
 
@@ -73,12 +73,16 @@ def verify(
     connector, opened = run.feed(feed, settings)
     tables = _chosen(opened, table or ())
     places = places_of(settings)
-    each = _verified(places, connector, opened, tables, patience if against_source else None)
+    unread: list[StoreUnavailable] = []
+    waits = patience if against_source else None
+    each = _verified(places, connector, opened, tables, patience=waits, unread=unread)
     found = summed_up(places, feed, "source" if against_source else "bronze", list(each), now)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
         show(found, sys.stdout)
+    if unread:
+        raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
 
@@ -103,22 +107,47 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
 
 
 def _verified(
-    places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
+    places: Places,
+    connector: Connector,
+    feed: Feed,
+    tables: Sequence[str],
+    *,
+    patience: float | None,
+    unread: list[StoreUnavailable],
+) -> Iterator[TableVerification]:
+    """Verify one table after the other. Those that cannot be read are unknown, unless nothing else is asked for.
+
+    Args:
+        unread: Takes in why.
+    """
+    from pipelines.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
+
+    for name in tables:
+        with Console(stderr=True).status(f"verifying {name}"):
+            try:
+                yield from _verified_table(places, connector, feed, name, patience)
+            except StoreUnavailable as error:
+                if len(tables) == 1:
+                    raise
+                unread.append(error)
+                yield unknown(name, str(error))
+
+
+def _verified_table(
+    places: Places, connector: Connector, feed: Feed, name: str, patience: float | None
 ) -> Iterator[TableVerification]:
     from pipelines.against import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.verify import unknown, verify_history, verify_table  # noqa: PLC0415 - as above
 
-    for name in tables:
-        with Console(stderr=True).status(f"verifying {name}"):
-            if patience is not None:
-                try:
-                    yield verify_against_source(places, connector, feed, name, patience=patience)
-                except _OF_ONE_TABLE as error:  # the others are asked all the same
-                    yield unknown(name, str(error))
-                continue
-            yield verify_table(places, connector, feed, name)
-            if feed.tables[name].keeps_history:
-                yield verify_history(places, connector, feed, name)
+    if patience is None:
+        yield verify_table(places, connector, feed, name)
+        if feed.tables[name].keeps_history:
+            yield verify_history(places, connector, feed, name)
+        return
+    try:
+        yield verify_against_source(places, connector, feed, name, patience=patience)
+    except _OF_ONE_TABLE as error:  # the others are asked all the same
+        yield unknown(name, str(error))
 
 
 def _line(table: TableVerification, against: str) -> Text:

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from conf.errors import StoreUnavailable
-from pipelines.places import Place
+from pipelines.places import Place, silver_table_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -120,13 +120,21 @@ def naming_the_store(place: Place | str) -> Iterator[None]:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
-        raise StoreUnavailable(f"{place}: {first}{_way_on(first)}") from error
+        raise StoreUnavailable(f"{place}: {first}{_way_on(str(place), first)}") from error
 
 
-def _way_on(told: str) -> str:
-    is_gone = ".parquet" in told and "not found" in told
-    way = "as long as it is gone, put it back, or remove the folder of the whole table: README says what is lost then"
-    return f"; {way}" if is_gone else ""
+def _way_on(place: str, told: str) -> str:
+    """Say what can be done where a file is gone."""
+    if ".parquet" not in told or "not found" not in told:
+        return ""
+    _, is_of_silver, table = place.rpartition("/silver/")
+    if is_of_silver:
+        feed, _, name = table.partition("/")
+        rebuild = f"`silverfold rebuild {feed} {silver_table_of(name)}`"
+        return f"; put it back, or make the table anew: {rebuild}"
+    return (
+        "; as long as it is gone, put it back, or remove the folder of the whole table: README says what is lost then"
+    )
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:

@@ -34,6 +34,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from conf.errors import ApplyError
 from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, log_columns, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, computed, few_at_hand, struct_type
@@ -56,6 +57,9 @@ _FEW = 1_000
 
 _SMALL = 16 << 20
 """Bytes of a table whose files are written anew rather than marked."""
+
+_NOT_STORED = (T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType, T.TimeType)
+"""Types that Delta refuses: only once a table is made, when that beside it is made already."""
 
 _REFUSING = ("delta.constraints.", "delta.appendOnly")
 """How properties begin by which a table may refuse a batch, when the table beside it has it."""
@@ -188,10 +192,28 @@ def _check(changes: DataFrame, table: str, settled: str | None) -> None:
     check_key(key, table=table)
     check_names(key, reserved=(OP, POSITION), table=table)
     check_names(struct_type(changes, "row"), reserved=(POSITION, START, END, LOG_OP, LOG_SEQUENCE), table=table)
+    for field in struct_type(changes, "row"):
+        if not _is_storable(field.dataType):
+            told = f"column {field.name} is {field.dataType.simpleString()}, which Delta does not store"
+            raise ApplyError(told, table=table)
     if not has_order(moment):
         raise ValueError(f"sequence_by is {moment.simpleString()}, which has no order")
     if settled is not None:
         changes.select(F.col("sequence").alias(POSITION)).alias("t").where(settled).schema  # noqa: B018 - analyses it
+
+
+def _is_storable(kind: T.DataType, *, inside: bool = False) -> bool:
+    match kind:
+        case T.StructType():
+            return bool(kind.fields) and all(_is_storable(field.dataType, inside=True) for field in kind)
+        case T.ArrayType():
+            return _is_storable(kind.elementType, inside=True)
+        case T.MapType():
+            return _is_storable(kind.keyType, inside=True) and _is_storable(kind.valueType, inside=True)
+        case T.NullType():
+            return not inside
+        case _:
+            return not isinstance(kind, _NOT_STORED)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructFiel
 _FEW_BYTES = 16 << 20
 """Up to which rows may be part of a plan."""
 
+_FEW_BYTES_EACH = 16 << 10
+"""The same of each row."""
+
 _CANCELLED = "SPARK_JOB_CANCELLED"
 """What an error says of a job that somebody ended."""
 
@@ -111,18 +114,45 @@ def at_hand(rows: DataFrame) -> DataFrame:
 
 
 def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
-    """Return the rows as `at_hand` does if they are so many at most, and small; else None. Runs Spark jobs.
+    """Return the rows as `at_hand` does if they are so many at most, and none is large; else None. Runs Spark jobs.
 
     None too where they cannot be had so: what is wrong with them is met again by whoever computes them.
     """
+    sizes = [_size_sql(field.dataType, quoted(field.name)) for field in rows.schema]
+    if None in sizes:
+        return None
+    is_small = F.expr(f"{' + '.join(map(str, sizes))} <= {_FEW_BYTES_EACH}")
+    small = F.when(is_small, F.struct("*")).alias("row")  # no large one comes here, not even to be seen
     try:
-        found = rows.limit(most + 1).toArrow()
-        is_few = found.num_rows <= most and found.nbytes <= _FEW_BYTES
-        return from_arrow(rows.sparkSession, found, rows.schema) if is_few else None
+        found = rows.select(small).limit(most + 1).toArrow()["row"].combine_chunks()
+        is_few = len(found) <= most and not found.null_count and found.nbytes <= _FEW_BYTES
+        return from_arrow(rows.sparkSession, pa.Table.from_struct_array(found), rows.schema) if is_few else None
     except (PySparkException, pa.ArrowException, ValueError, TypeError) as error:
         if _CANCELLED in str(error):
             raise
         return None
+
+
+def _size_sql(kind: T.DataType, value: str, depth: int = 0) -> str | None:
+    """Return about how many bytes a value takes, as SQL; None of a type that cannot be measured, or not go by Arrow."""
+    before, each = f"before_{depth}", f"each_{depth}"
+    match kind:
+        case T.StringType() | T.BinaryType():
+            return f"coalesce(octet_length({value}), 0)"
+        case T.StructType():
+            parts = [_size_sql(field.dataType, f"{value}.{quoted(field.name)}", depth) for field in kind]
+            return None if None in parts else f"({' + '.join(['0', *map(str, parts)])})"
+        case T.ArrayType():
+            size = _size_sql(kind.elementType, each, depth + 1)
+            sums = f"aggregate({value}, 0L, ({before}, {each}) -> {before} + {size})"
+            return None if size is None else f"coalesce({sums}, 0L)"
+        case T.MapType():
+            entry = T.StructType([T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)])
+            return _size_sql(T.ArrayType(entry), f"map_entries({value})", depth)
+        case T.NumericType() | T.BooleanType() | T.DateType() | T.TimestampType() | T.TimestampNTZType():
+            return "16"
+        case _:
+            return None
 
 
 def computed(rows: DataFrame) -> None:

@@ -140,12 +140,20 @@ def test_a_table_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.Captu
     assert "found 'quote', allowed: quotes, trades" in capsys.readouterr().err
 
 
-def test_a_store_that_cannot_be_read_ends_with_3(conf: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_table_whose_files_are_gone_ends_with_3_and_keeps_no_other_from_being_verified(
+    conf: Path, capsys: pytest.CaptureFixture[str]
+):
     for file in (conf / "lake/silver/market/quotes").glob("*.parquet"):
         file.unlink()
+    way_on = "put it back, or make the table anew: `silverfold rebuild market quotes`"
 
-    assert exits(conf) == 3
-    assert "silver/market/quotes" in capsys.readouterr().err
+    assert exits(conf, "--json") == 3
+    quotes, trades = told(capsys)["tables"]
+    assert (quotes["verdict"], trades["verdict"]) == ("unknown", "not_built")
+    assert quotes["reason"].endswith(way_on)
+
+    assert exits(conf, "--table", "quotes") == 3
+    assert way_on in capsys.readouterr().err
 
 
 def test_a_source_that_cannot_be_reached_ends_with_3(conf: Path, capsys: pytest.CaptureFixture[str]):

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from conf.errors import NullKey, SchemaDrift, UnusableKey
+from conf.errors import ApplyError, NullKey, SchemaDrift, UnusableKey
 from pipelines.spark import own_session
 from tests.transforms.test_autocdc import TABLE, apply, assert_table, table
 from transforms.autocdc import apply_changes
@@ -164,3 +164,13 @@ def test_a_float_is_no_key(spark: SparkSession, tmp_path: Path) -> None:
     source = own_session(spark).range(1).select(F.col("id").cast("double").alias("id"), F.lit(1).alias("seq"))
     with pytest.raises(UnusableKey, match="id is double"):
         apply_changes(source, str(tmp_path / "t"), keys=["id"], sequence_by="seq", recorded=Recorded("t", 1))
+
+
+@pytest.mark.parametrize("value", ["array(NULL)", "struct()", "map('k', INTERVAL '1' DAY)"])
+def test_a_type_that_delta_does_not_store_is_refused_before_anything_is_made(
+    spark: SparkSession, tmp_path: Path, value: str
+) -> None:
+    batch = spark.sql(f"SELECT 1 AS id, 1 AS seq, {value} AS odd")
+    with pytest.raises(ApplyError, match=r"column odd is .*, which Delta does not store"):
+        apply_changes(batch, str(tmp_path / "t"), keys=["id"], sequence_by="seq", recorded=Recorded("t", 1))
+    assert not list(tmp_path.iterdir())

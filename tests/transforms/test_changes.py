@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from transforms.changes import at_hand, few_at_hand, from_arrow
@@ -28,13 +29,32 @@ def test_rows_of_a_few_of_many_partitions_are_all_at_hand(spark: SparkSession) -
     assert sorted(row.id for row in at_hand(some).collect()) == [3, 9]
 
 
-def test_few_rows_are_at_hand_and_many_large_or_odd_ones_are_not(spark: SparkSession) -> None:
-    few = few_at_hand(spark.range(3), 3)
+MAP, EMPTY = "map('k', struct(1 AS n, 'y' AS t))", "slice(array(1), 1, 0)"
+NESTED = f"named_struct('s', array('x', NULL), 'm', {MAP}, 'e', {EMPTY}, 'b', X'00')"
+
+
+def test_few_rows_are_at_hand_with_all_that_is_in_them(spark: SparkSession) -> None:
+    found = spark.sql(f"SELECT id, IF(id = 1, NULL, {NESTED}) AS v, TIMESTAMP'1900-01-01' AS at FROM range(3)")
+    rows = found.select(*(F.col(each.name).cast(each.dataType).alias(each.name) for each in found.schema.toNullable()))
+
+    few = few_at_hand(rows, 3)
 
     assert few is not None
-    assert sorted(row.id for row in few.collect()) == [0, 1, 2]
-    assert few_at_hand(spark.range(4), 3) is None
-    assert few_at_hand(spark.range(2).selectExpr("repeat('x', 10 << 20) AS large"), 3) is None
-    assert few_at_hand(spark.sql("SELECT INTERVAL '1' YEAR AS unknown_to_arrow"), 3) is None
-    assert few_at_hand(spark.sql("SELECT IF(id = 0, parse_json('1'), NULL) AS half_known FROM range(2)"), 3) is None
-    assert few_at_hand(spark.sql("SELECT raise_error('broken') AS broken"), 3) is None
+    assert few.schema.toNullable() == rows.schema.toNullable()
+    assert sorted(few.collect(), key=str) == sorted(rows.collect(), key=str)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id FROM range(4)",
+        "SELECT repeat('x', 10 << 20) AS large FROM range(2)",
+        "SELECT map(id, array(struct(repeat('x', 20000) AS x))) AS large_inside FROM range(2)",
+        "SELECT INTERVAL '1' YEAR AS unknown_to_arrow",
+        "SELECT parse_json('1') AS without_null_to_arrow",
+        "SELECT array() AS of_no_type",
+        "SELECT raise_error('broken') AS broken",
+    ],
+)
+def test_many_large_or_odd_rows_are_not_at_hand(spark: SparkSession, query: str) -> None:
+    assert few_at_hand(spark.sql(query), 3) is None
