@@ -21,7 +21,7 @@ _WAYS_ON: Final = {
     "UNUSABLE_KEY": "name other `keys` and run `silverfold rebuild {feed} {table}`",
     "UNEXPLAINED": 'on_unexplained = "count" lets such changes pass; so does the next snapshot, where there is one',
     "APPLY_ERROR": (
-        "it is tried again; if a file of the table is gone or damaged, `silverfold rebuild {feed} {table}` makes it anew"
+        "it is tried again; if a file of the table is gone or broken, `silverfold rebuild {feed} {table}` makes it anew"
     ),
     "SNAPSHOT_NEEDED": "let `silverfold receive {feed}` connect anew",
 }
