@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
@@ -14,6 +15,9 @@ from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
 from jobs.context import invocation
 from jobs.source_change import change_since_landed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -54,7 +58,10 @@ def check(
 
 
 def _try_warehouse(settings: Settings) -> str:
-    """Make a table as receivers do, add a row as builds do, read both, and remove it; say by whom that was done."""
+    """Make a table as receivers do, add a row as builds do, read both, and remove it; say by whom that was done.
+
+    The row comes by a Python worker, which has to have our packages.
+    """
     import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
 
@@ -70,12 +77,17 @@ def _try_warehouse(settings: Settings) -> str:
             write_deltalake(place.url, pa.table({"n": [1]}), storage_options=dict(place.storage_options))
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app="silverfold config check")
-        append(spark.createDataFrame([(2,)], "n bigint"), place.url, recorded=Recorded("config check", 0))
+        row = spark.range(2, 3).toDF("n").mapInArrow(_unchanged, "n bigint")
+        append(row, place.url, recorded=Recorded("config check", 0))
         if spark.read.format("delta").load(place.url).count() != 2:
             raise StoreUnavailable(f"{place}: Spark does not find there what delta-rs wrote: they reach other stores")
     finally:
         remove_tree(place)
     return f"a table was written, read and removed there, by delta-rs and by Spark {spark.version}"
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 _KEPT = {Keeps.STATE: "keys: {keys}", Keeps.CHANGES: "every change", Keeps.ROWS: "every row as it came"}

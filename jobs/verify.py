@@ -97,6 +97,8 @@ def show(found: Verification, out: TextIO) -> None:
         console.print(_line(table, found.against))
         if table.differences:
             console.print(_differences(table))
+    if all(table.verdict.value == "not_built" and not table.reason for table in found.tables):
+        console.print(f"nothing has landed for feed {found.feed} in {found.warehouse}", soft_wrap=True)
 
 
 def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:

@@ -269,7 +269,7 @@ def read_built(
             count_rows(opened),
             held,
             last_cut,
-            versions=None if history is None or history.newest is None else count_rows(history.newest),
+            versions=None if history is None or history.counts is None else count_rows(history.counts),
             tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
             aside=0 if aside is None else count_rows(aside),
             begins_at=begins,

@@ -127,14 +127,12 @@ def _way_on(place: str, told: str) -> str:
     """Say what can be done where a file is gone."""
     if ".parquet" not in told or "not found" not in told:
         return ""
-    _, is_of_silver, table = place.rpartition("/silver/")
-    if is_of_silver:
-        feed, _, name = table.partition("/")
-        rebuild = f"`silverfold rebuild {feed} {silver_table_of(name)}`"
-        return f"; put it back, or make the table anew: {rebuild}"
-    return (
-        "; as long as it is gone, put it back, or remove the folder of the whole table: README says what is lost then"
-    )
+    _, is_of_silver, table = place.rstrip("/").rpartition("/silver/")
+    if not is_of_silver:
+        way = "as long as it is gone, put it back, or remove the folder of the whole table: README says what is lost"
+        return f"; {way} then"
+    feed, name = table.split("/")[:2]
+    return f"; put it back, or make the table anew: `silverfold rebuild {feed} {silver_table_of(name)}`"
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:

@@ -53,7 +53,7 @@ _OTHERS = (
     "columns cannot come or go"
 )
 _FEW = 1_000
-"""Changes, one per key, that a batch has at most to be part of the plans of what is done with it."""
+"""Changes that win, up to which a batch is part of the plans of what is done with it."""
 
 _SMALL = 16 << 20
 """Bytes of a table whose files are written anew rather than marked."""
@@ -148,9 +148,8 @@ def apply_changes(
         few = few_at_hand(sent, _FEW)
         if few is None:
             computed(sent)  # whatever refuses the batch does it here, before the table has its columns
-        batch = _Batch(
-            sent if few is None else few, path.rstrip("/"), parameters, recorded, settled, few=few is not None
-        )
+        changes = sent if few is None else few
+        batch = _Batch(changes, path.rstrip("/"), parameters, recorded, settled, few=few is not None)
         _check_made(batch)
         if parameters.needs_all_changes:
             _remake_rows(batch)

@@ -20,7 +20,7 @@ Stream and epoch are those of the cut being applied, so they are not repeated on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -118,10 +118,10 @@ def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
 
     None too where they cannot be had so: what is wrong with them is met again by whoever computes them.
     """
-    sizes = [_size_sql(field.dataType, quoted(field.name)) for field in rows.schema]
-    if None in sizes:
+    sizes = _sizes_sql(rows.schema, "")
+    if sizes is None:
         return None
-    is_small = F.expr(f"{' + '.join(map(str, sizes))} <= {_FEW_BYTES_EACH}")
+    is_small = F.expr(f"{_sum_sql(sizes)} <= {_FEW_BYTES_EACH}")
     small = F.when(is_small, F.struct("*")).alias("row")  # no large one comes here, not even to be seen
     try:
         found = rows.select(small).limit(most + 1).toArrow()["row"].combine_chunks()
@@ -133,26 +133,38 @@ def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
         return None
 
 
-def _size_sql(kind: T.DataType, value: str, depth: int = 0) -> str | None:
-    """Return about how many bytes a value takes, as SQL; None of a type that cannot be measured, or not go by Arrow."""
-    before, each = f"before_{depth}", f"each_{depth}"
+def _sizes_sql(kind: T.DataType, value: str, depth: int = 0) -> list[str] | None:
+    """Return about how many bytes the parts of a value take, as SQL; None of what has no size, or cannot go by Arrow.
+
+    Args:
+        value: In SQL; empty for columns by themselves.
+    """
     match kind:
         case T.StringType() | T.BinaryType():
-            return f"coalesce(octet_length({value}), 0)"
+            return [f"octet_length({value})"]
         case T.StructType():
-            parts = [_size_sql(field.dataType, f"{value}.{quoted(field.name)}", depth) for field in kind]
-            return None if None in parts else f"({' + '.join(['0', *map(str, parts)])})"
+            prefix = f"{value}." if value else ""
+            parts = [_sizes_sql(field.dataType, prefix + quoted(field.name), depth) for field in kind]
+            return None if None in parts else [size for part in parts for size in part or ()]
         case T.ArrayType():
-            size = _size_sql(kind.elementType, each, depth + 1)
-            sums = f"aggregate({value}, 0L, ({before}, {each}) -> {before} + {size})"
-            return None if size is None else f"coalesce({sums}, 0L)"
+            sizes = _sizes_sql(kind.elementType, f"each_{depth}", depth + 1)
+            return None if sizes is None else [_sum_sql(f"transform({value}, each_{depth} -> {_sum_sql(sizes)})")]
         case T.MapType():
             entry = T.StructType([T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)])
-            return _size_sql(T.ArrayType(entry), f"map_entries({value})", depth)
+            return _sizes_sql(T.ArrayType(entry), f"map_entries({value})", depth)
         case T.NumericType() | T.BooleanType() | T.DateType() | T.TimestampType() | T.TimestampNTZType():
-            return "16"
+            return ["16"]
         case _:
             return None
+
+
+def _sum_sql(sizes: Sequence[str] | str) -> str:
+    """Return the sum of sizes, or of an array of them, as SQL; NULL counts for nothing.
+
+    Not by ``+``: of a thousand columns, Spark's stack would not hold the sum.
+    """
+    array = sizes if isinstance(sizes, str) else f"array({', '.join(['0', *sizes])})"
+    return f"coalesce(aggregate({array}, 0L, (sum, size) -> sum + coalesce(size, 0)), 0L)"
 
 
 def computed(rows: DataFrame) -> None:

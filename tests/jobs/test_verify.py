@@ -128,6 +128,16 @@ def test_a_history_is_verified_beside_its_table(
     assert "t__history: different: 1 rows at position 3, version 0; bronze says 1; 1 cells differ\n" in said
 
 
+def test_a_warehouse_in_which_nothing_has_landed_is_named(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "/nowhere/lake")
+
+    assert exits(conf) == 0
+
+    assert capsys.readouterr().out.endswith("\nnothing has landed for feed market in /nowhere/lake\n")
+
+
 def test_one_table_can_be_chosen(conf: Path, capsys: pytest.CaptureFixture[str]):
     write(conf, 6)
 

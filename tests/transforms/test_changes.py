@@ -58,3 +58,10 @@ def test_few_rows_are_at_hand_with_all_that_is_in_them(spark: SparkSession) -> N
 )
 def test_many_large_or_odd_rows_are_not_at_hand(spark: SparkSession, query: str) -> None:
     assert few_at_hand(spark.sql(query), 3) is None
+
+
+def test_rows_of_a_thousand_columns_are_measured(spark: SparkSession) -> None:
+    wide = spark.sql(f"SELECT {', '.join(f'CAST(id AS STRING) AS c{number}' for number in range(1_000))} FROM range(2)")
+    few = few_at_hand(wide, 2)
+    assert few is not None
+    assert [row.c999 for row in few.select("c999").collect()] == ["0", "1"]
