@@ -9,7 +9,7 @@ from uuid import uuid4
 import typer
 from rich.console import Console
 
-from conf.errors import SilverfoldError, StoreUnavailable, without_secrets
+from conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable, without_secrets
 from conf.model import Settings
 from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
@@ -61,28 +61,39 @@ def _try_warehouse(settings: Settings) -> str:
     """Make a table as receivers do, add a row as builds do, read both, and remove it; say by whom that was done.
 
     The row comes by a Python worker, which has to have our packages.
+
+    Raises:
+        StoreUnavailable: The warehouse cannot be written or read.
+        SparkUnavailable: Spark does not start, or cannot do it.
     """
     import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
 
+    from pipelines.lease import sole_writer  # noqa: PLC0415 - as above
     from pipelines.leftovers import remove_tree  # noqa: PLC0415 - as above
     from pipelines.places import places_of  # noqa: PLC0415 - as above
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
     from pipelines.store import naming_the_store  # noqa: PLC0415 - as above
+    from transforms.faults import named_errors  # noqa: PLC0415 - as above
     from transforms.merge import Recorded, append  # noqa: PLC0415 - as above
 
-    place = places_of(settings).trial(uuid4().hex)
+    places = places_of(settings)
+    place = places.trial(uuid4().hex)
     try:
         with naming_the_store(place):
             write_deltalake(place.url, pa.table({"n": [1]}), storage_options=dict(place.storage_options))
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app="silverfold config check")
         row = spark.range(2, 3).toDF("n").mapInArrow(_unchanged, "n bigint")
-        append(row, place.url, recorded=Recorded("config check", 0))
-        if spark.read.format("delta").load(place.url).count() != 2:
-            raise StoreUnavailable(f"{place}: Spark does not find there what delta-rs wrote: they reach other stores")
+        with sole_writer(places, "config check", "trial"), named_errors("config check"):
+            append(row, place.url, recorded=Recorded("config check", 0))
+            count = spark.read.format("delta").load(place.url).count()
+    except ApplyError as error:
+        raise SparkUnavailable(f"Spark cannot write and read {place}: {error}") from error
     finally:
         remove_tree(place)
+    if count != 2:
+        raise StoreUnavailable(f"{place}: Spark does not find there what delta-rs wrote: they reach other stores")
     return f"a table was written, read and removed there, by delta-rs and by Spark {spark.version}"
 
 

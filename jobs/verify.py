@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -22,7 +22,7 @@ from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUn
 from jobs.cli import main_of
 from jobs.console import console_on
 from jobs.context import invocation
-from pipelines.places import places_of
+from pipelines.places import history_of, places_of
 
 if TYPE_CHECKING:
     from connectors.base import Connector, Feed
@@ -63,25 +63,27 @@ def verify(
     Safe beside everything else. Half a million rows at a time are held in memory, at two to three kilobytes each; all
     of a table at once where `keys` name other columns than the source does, or rows moved from key to key.
 
-    Exit code 1 when a table differs, cannot be verified, is held, or is not built though frames of it have landed, 3
-    when the store or the source is unavailable, or files of a table; the others are verified all the same.
+    Exit code 1 when a table differs, cannot be verified, is held, or is not built though frames of it have landed; 3
+    when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
-    from pipelines.verify import summed_up  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.verify import summed_up  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
     connector, opened = run.feed(feed, settings)
     tables = _chosen(opened, table or ())
     places = places_of(settings)
-    unread: list[StoreUnavailable] = []
-    waits = patience if against_source else None
-    each = _verified(places, connector, opened, tables, patience=waits, unread=unread)
-    found = summed_up(places, feed, "source" if against_source else "bronze", list(each), now)
+    told = list(_verified(places, connector, opened, tables, patience if against_source else None))
+    compared = [each for each in told if not isinstance(each, StoreUnavailable)]
+    found = summed_up(places, feed, "source" if against_source else "bronze", compared, now)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
         show(found, sys.stdout)
-    if unread:
+        if last_position(places.bronze(feed), feed) < 0:
+            print(f"nothing has landed for feed {feed} in {settings.warehouse}")
+    if len(compared) < len(told) and not any(each.verdict.value == "different" for each in compared):
         raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
@@ -97,8 +99,6 @@ def show(found: Verification, out: TextIO) -> None:
         console.print(_line(table, found.against))
         if table.differences:
             console.print(_differences(table))
-    if all(table.verdict.value == "not_built" and not table.reason for table in found.tables):
-        console.print(f"nothing has landed for feed {found.feed} in {found.warehouse}", soft_wrap=True)
 
 
 def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
@@ -109,47 +109,36 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
 
 
 def _verified(
-    places: Places,
-    connector: Connector,
-    feed: Feed,
-    tables: Sequence[str],
-    *,
-    patience: float | None,
-    unread: list[StoreUnavailable],
-) -> Iterator[TableVerification]:
-    """Verify one table after the other. Those that cannot be read are unknown, unless nothing else is asked for.
-
-    Args:
-        unread: Takes in why.
-    """
+    places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
+) -> Iterator[TableVerification | StoreUnavailable]:
+    """Verify one table, or history, after the other. One that cannot be read is unknown, and why comes behind it."""
     from pipelines.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
 
     for name in tables:
         with Console(stderr=True).status(f"verifying {name}"):
-            try:
-                yield from _verified_table(places, connector, feed, name, patience)
-            except StoreUnavailable as error:
-                if len(tables) == 1:
-                    raise
-                unread.append(error)
-                yield unknown(name, str(error))
+            for shown, verified in _verifications(places, connector, feed, name, patience):
+                try:
+                    yield verified()
+                except _OF_ONE_TABLE as error:  # the others are asked all the same
+                    yield unknown(shown, str(error))
+                except StoreUnavailable as error:
+                    yield unknown(shown, str(error))
+                    yield error
 
 
-def _verified_table(
+def _verifications(
     places: Places, connector: Connector, feed: Feed, name: str, patience: float | None
-) -> Iterator[TableVerification]:
+) -> Iterator[tuple[str, Callable[[], TableVerification]]]:
+    """Yield what is to be compared for a table, by the name under which it is told."""
     from pipelines.against import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.verify import unknown, verify_history, verify_table  # noqa: PLC0415 - as above
+    from pipelines.verify import verify_history, verify_table  # noqa: PLC0415 - as above
 
-    if patience is None:
-        yield verify_table(places, connector, feed, name)
-        if feed.tables[name].keeps_history:
-            yield verify_history(places, connector, feed, name)
+    if patience is not None:
+        yield name, lambda: verify_against_source(places, connector, feed, name, patience=patience)
         return
-    try:
-        yield verify_against_source(places, connector, feed, name, patience=patience)
-    except _OF_ONE_TABLE as error:  # the others are asked all the same
-        yield unknown(name, str(error))
+    yield name, lambda: verify_table(places, connector, feed, name)
+    if feed.tables[name].keeps_history:
+        yield history_of(name), lambda: verify_history(places, connector, feed, name)
 
 
 def _line(table: TableVerification, against: str) -> Text:

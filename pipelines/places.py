@@ -7,7 +7,7 @@
     <warehouse>/silver/<feed>/<table>__history
     <warehouse>/silver/<feed>/<table>__aside
     <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | lease/<table>
-    <warehouse>/_trial-<token>, for as long as `silverfold config check --connect` runs
+    <warehouse>/_trial-<token>, while `silverfold config check --connect` runs; of one that was killed it can be removed
 
 A place is known before its table exists. Nothing here touches storage.
 """

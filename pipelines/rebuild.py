@@ -33,6 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
+from pipelines.applying.target import session_for
 from pipelines.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
 from pipelines.beside import Counting, Part, beside, place_beside
 from pipelines.bronze import last_position
@@ -56,7 +57,7 @@ from pipelines.places import Place, Places, SidePlaces, places_of
 from pipelines.quarantine import as_rebuilt
 from pipelines.reached import is_of_another
 from pipelines.reached import reached as reached_by
-from pipelines.spark import close_session, own_session
+from pipelines.spark import close_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
 from transforms.faults import named_errors
@@ -341,7 +342,7 @@ class Rebuild:
 
     @cached_property
     def _session(self) -> SparkSession:
-        return own_session(self.spark)
+        return session_for(self.spark, self.feed.tables[self.table])
 
     def _rows_at(self, place: Place, version: int | None = None) -> DataFrame:
         reader = self._session.read.format("delta")

@@ -50,11 +50,11 @@ EXACT = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     # Spark would expand ``${name}`` anywhere in the text of a statement, literals included.
     "spark.sql.variable.substitute": "false",
-    # Rows of ours go to Spark by Arrow, which pyspark cannot cut into batches without a bound.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
-"""Without these, values would not be written as they are, or not at all. `own_session` sets them whatever the caller's
-session has."""
+"""Without these, values would not be written as they are. `own_session` sets them whatever the caller's session has."""
+
+_ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+"""Without a bound (0 or less) pyspark cannot hand over rows by Arrow."""
 
 SESSION = {
     **EXACT,
@@ -148,10 +148,14 @@ def own_session(session: SparkSession) -> SparkSession:
     Over Spark Connect, views that are there already come along.
     """
     if is_remote():  # where newSession is not
-        clone: SparkSession = cast(Any, session).cloneSession()
-        return _adapted(clone, EXACT)
-    # A new session has the options its JVM was started with; a platform's session may have got others later.
-    return _adapted(session.newSession(), {**session.conf.getAll, **EXACT})
+        ours: SparkSession = cast(Any, session).cloneSession()
+        _adapted(ours, EXACT)
+    else:  # a new session has the options its JVM was started with; a platform's session may have got others later
+        ours = _adapted(session.newSession(), {**session.conf.getAll, **EXACT})
+    if int(ours.conf.get(_ROWS_AT_ONCE, "1") or 1) <= 0:
+        ours.conf.unset(_ROWS_AT_ONCE)
+        _adapted(ours, {_ROWS_AT_ONCE: "10000"})
+    return ours
 
 
 def close_session(session: SparkSession) -> None:
@@ -264,8 +268,8 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
         secrets: Options that only the running JVM is told: anybody can read its command line.
     """
     # pyspark itself looks at the variable alone, and else for "python3" on the PATH, which lacks our packages.
-    os.environ["PYSPARK_PYTHON"] = worker_python(options, os.environ)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM, and set the variable
+    os.environ["PYSPARK_PYTHON"] = worker_python({} if submitted else options, os.environ)
     if not submitted:
         _await_master(options.get("spark.master", ""))
         java = check_java(os.environ)

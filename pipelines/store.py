@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from conf.errors import StoreUnavailable
-from pipelines.places import Place, silver_table_of
+from pipelines.places import Place
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -120,19 +120,17 @@ def naming_the_store(place: Place | str) -> Iterator[None]:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
-        raise StoreUnavailable(f"{place}: {first}{_way_on(str(place), first)}") from error
+        raise StoreUnavailable(f"{place}: {first}{_way_on(first)}") from error
 
 
-def _way_on(place: str, told: str) -> str:
+def _way_on(told: str) -> str:
     """Say what can be done where a file is gone."""
     if ".parquet" not in told or "not found" not in told:
         return ""
-    _, is_of_silver, table = place.rstrip("/").rpartition("/silver/")
-    if not is_of_silver:
-        way = "as long as it is gone, put it back, or remove the folder of the whole table: README says what is lost"
-        return f"; {way} then"
-    feed, name = table.split("/")[:2]
-    return f"; put it back, or make the table anew: `silverfold rebuild {feed} {silver_table_of(name)}`"
+    return (
+        "; as long as it is gone, put it back; else `silverfold rebuild` makes a silver table anew, and bronze's whole "
+        "folder can be removed: README says what is lost then"
+    )
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:

@@ -329,7 +329,7 @@ def summed_up(
     places: Places, feed: str, against: Literal["bronze", "source"], tables: Sequence[TableVerification], at: datetime
 ) -> Verification:
     """Return the verdict on a feed."""
-    holding = [_holding(places, feed, each) for each in tables]
+    holding = [None if each.verdict is Verdict.UNKNOWN else _holding(places, feed, each) for each in tables]
     told = [
         each if held is None else each.model_copy(update={"reason": each.reason or held})
         for each, held in zip(tables, holding, strict=True)

@@ -35,6 +35,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import ApplyError
+from conf.names import folded
 from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, log_columns, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, computed, few_at_hand, struct_type
@@ -96,7 +97,8 @@ def apply_changes(
     properties and clustering of its own, which a column's wider type takes away again, but no constraints.
 
     Args:
-        source: One row per change, with the key, the columns sent and whatever tells deletes and order.
+        source: One row per change, with the key, the columns sent and whatever tells deletes and order. Meanwhile no
+            other thread writes with its session, which carries what is recorded.
         keys: Columns that name a row. Never NULL but in truncates, never a float.
         sequence_by: Column, or expression, that orders the changes of a key; of a type that sorts, such as a struct of
             several columns. Neither it nor a field of it is ever NULL.
@@ -204,7 +206,9 @@ def _check(changes: DataFrame, table: str, settled: str | None) -> None:
 def _is_storable(kind: T.DataType, *, inside: bool = False) -> bool:
     match kind:
         case T.StructType():
-            return bool(kind.fields) and all(_is_storable(field.dataType, inside=True) for field in kind)
+            names = {folded(name) for name in kind.names}
+            fit = all(_is_storable(field.dataType, inside=True) for field in kind)
+            return fit and bool(names) and len(names) == len(kind)
         case T.ArrayType():
             return _is_storable(kind.elementType, inside=True)
         case T.MapType():
@@ -308,7 +312,7 @@ def _update_rows(batch: _Batch) -> None:
         newest = newest.unionByName(_truncated(batch, newest, tombstones))
     newer, same = (f"s.`row`.{POSITION} {sign} t.{POSITION}" for sign in (">", "="))
     rows = newest.select("op", _line(newest))
-    held = few_at_hand(rows, _FEW) if batch.few else None
+    held = few_at_hand(rows, _FEW) if batch.few and not truncates else None  # those that a truncate ends MERGE finds
     merge_rows(
         rows if held is None else held,
         batch.path,

@@ -24,12 +24,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.names import folded
+from transforms.faults import was_interrupted
 from transforms.sql import quoted
 
 INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
@@ -38,12 +40,9 @@ ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructFiel
 
 
 _FEW_BYTES = 16 << 20
-"""Up to which rows may be part of a plan."""
+"""Up to which rows may be part of a plan. Four times as many may come to this process to be measured."""
 
-_FEW_BYTES_EACH = 16 << 10
-"""The same of each row."""
-
-_CANCELLED = "SPARK_JOB_CANCELLED"
+_CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED")
 """What an error says of a job that somebody ended."""
 
 
@@ -121,14 +120,14 @@ def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
     sizes = _sizes_sql(rows.schema, "")
     if sizes is None:
         return None
-    is_small = F.expr(f"{_sum_sql(sizes)} <= {_FEW_BYTES_EACH}")
+    is_small = F.expr(f"{_sum_sql(sizes)} <= {4 * _FEW_BYTES // most if most else 0}")
     small = F.when(is_small, F.struct("*")).alias("row")  # no large one comes here, not even to be seen
     try:
         found = rows.select(small).limit(most + 1).toArrow()["row"].combine_chunks()
         is_few = len(found) <= most and not found.null_count and found.nbytes <= _FEW_BYTES
         return from_arrow(rows.sparkSession, pa.Table.from_struct_array(found), rows.schema) if is_few else None
-    except (PySparkException, pa.ArrowException, ValueError, TypeError) as error:
-        if _CANCELLED in str(error):
+    except (PySparkException, Py4JError, pa.ArrowException, ValueError, TypeError) as error:
+        if was_interrupted(error) or any(name in str(error) for name in _CANCELLED):
             raise
         return None
 

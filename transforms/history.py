@@ -57,7 +57,7 @@ from transforms.ties import comparable_sql, rank
 START, END = "__START_AT", "__END_AT"
 
 _FEW = 20_000
-"""Versions that a MERGE is given with its plan: two for each change of a small cut."""
+"""Events, and versions, that a MERGE is given with its plan: two for each change of a small cut."""
 
 _RESETS = (INSERT, SNAPSHOT, DELETE)
 _EVENT = ("line", "key", "moment", "op", "row", "present")

@@ -45,8 +45,7 @@ and leaves one file where marks leave one more each time."""
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
 """How the settings of a session begin that say with which properties Delta makes tables."""
 
-DELETION_VECTORS = f"{_DEFAULTS}enableDeletionVectors"
-"""Setting of a session: whether the tables it makes have them."""
+_DELETION_VECTORS = f"{_DEFAULTS}enableDeletionVectors"
 
 _PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "100"}
 """Deletion vectors make a MERGE cost by its rows, not by the files they are in.
@@ -204,6 +203,11 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
         plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
 
 
+def make_without_vectors(session: SparkSession) -> None:
+    """Let a session make tables without deletion vectors from now on."""
+    session.conf.set(_DELETION_VECTORS, "false")
+
+
 def table_properties(session: SparkSession, columns: StructType) -> dict[str, str]:
     """Return with which properties a session makes a table of such columns: ours where it has no default of its own."""
     ours = {
@@ -296,18 +300,23 @@ def _recording(
 ) -> Iterator[None]:
     """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are.
 
-    Afterwards the session has the settings that it had before.
+    Afterwards the session has the settings that it had before, and no position whoever set one.
     """
-    ours = {**options, _TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version), _SUBSTITUTE: "false"}
+    carried = {_TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
     if recorded.metadata:
-        ours[USER_METADATA] = recorded.metadata
-    before = {name: session.conf.get(name, None) for name in ours}
+        carried[USER_METADATA] = recorded.metadata
+    wanted = {**options, _SUBSTITUTE: "false"}
+    before = {name: session.conf.get(name, None) for name in wanted}
+    differing = {name: value for name, value in wanted.items() if before[name] != value}
     try:
-        for name, value in ours.items():
+        for name, value in {**carried, **differing}.items():
             session.conf.set(name, value)
         yield
     finally:
-        for name, had in before.items():
+        for name in carried:
+            session.conf.unset(name)
+        for name in differing:
+            had = before[name]
             if had is None:
                 session.conf.unset(name)
             else:

@@ -26,7 +26,7 @@ from pipelines.row_settings import RowSettings, differing, otherwise, row_settin
 from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from transforms.expectations import Rule
-from transforms.merge import DELETION_VECTORS
+from transforms.merge import make_without_vectors
 from transforms.sql import path_table
 
 
@@ -50,9 +50,7 @@ class Target:
     @cached_property
     def session(self) -> SparkSession:
         """The table's own session: the settings of a commit belong to one."""
-        session = own_session(self.start())
-        session.conf.set(DELETION_VECTORS, str(self.table.deletion_vectors).lower())
-        return session
+        return session_for(self.start(), self.table)
 
     def close(self) -> None:
         """End the table's session, if it has begun."""
@@ -139,6 +137,14 @@ class Target:
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
         """Return the rows of a table as it was opened: what is written to it later ends no cache of them. Lazy."""
         return self.session.read.format("delta").option("versionAsOf", opened.version()).load(place.url)
+
+
+def session_for(running: SparkSession, table: Table) -> SparkSession:
+    """Return a session of its own for what writes a table, and makes those beside it."""
+    session = own_session(running)
+    if not table.deletion_vectors:
+        make_without_vectors(session)
+    return session
 
 
 @dataclass(frozen=True)

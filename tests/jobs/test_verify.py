@@ -155,15 +155,15 @@ def test_a_table_whose_files_are_gone_ends_with_3_and_keeps_no_other_from_being_
 ):
     for file in (conf / "lake/silver/market/quotes").glob("*.parquet"):
         file.unlink()
-    way_on = "put it back, or make the table anew: `silverfold rebuild market quotes`"
+    way_on = "else `silverfold rebuild` makes a silver table anew"
 
     assert exits(conf, "--json") == 3
     quotes, trades = told(capsys)["tables"]
     assert (quotes["verdict"], trades["verdict"]) == ("unknown", "not_built")
-    assert quotes["reason"].endswith(way_on)
+    assert way_on in quotes["reason"]
 
     assert exits(conf, "--table", "quotes") == 3
-    assert way_on in capsys.readouterr().err
+    assert way_on in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_a_source_that_cannot_be_reached_ends_with_3(conf: Path, capsys: pytest.CaptureFixture[str]):

@@ -289,6 +289,8 @@ def test_workers_have_the_python_that_settings_name_else_the_environments_else_o
 
 def test_rows_go_to_spark_whatever_bound_of_batches_the_callers_session_has(spark):
     callers = spark.newSession()
+    callers.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    assert own_session(callers).conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "7"
     callers.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
     assert at_hand(own_session(callers).range(2)).count() == 2
     assert few_at_hand(callers.range(2), 2) is None  # pyspark cannot cut them into batches

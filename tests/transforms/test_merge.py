@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chispa import assert_df_equality
@@ -11,7 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.spark import own_session
 from tests.support.commits import begin_log
-from transforms.merge import AT_HAND, WHOLE_FILES, Recorded, allow_columns, append, create_empty, merge, replace
+from transforms.merge import (
+    AT_HAND,
+    WHOLE_FILES,
+    Recorded,
+    _recording,
+    allow_columns,
+    append,
+    create_empty,
+    merge,
+    replace,
+)
 from transforms.sql import path_table
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
@@ -259,3 +270,23 @@ def test_a_commit_leaves_the_session_the_settings_it_had(spark: SparkSession, ta
 
     assert {name: session.conf.get(name, None) for name in (theirs, ours)} == {theirs: "all", ours: None}
     assert not [name for name in session.conf.getAll if "txn" in name or "userMetadata" in name]
+
+
+class Settings:
+    """Settings of a session, without one."""
+
+    def __init__(self) -> None:
+        self.known = dict[str, str]()
+        self.conf, self.set, self.get = self, self.known.__setitem__, self.known.get
+
+    def unset(self, name: str) -> None:
+        self.known.pop(name, None)
+
+
+def test_commits_that_overlap_in_one_session_leave_no_position_in_it() -> None:
+    session: Any = Settings()
+    second = _recording(session, Recorded("b", 1), AT_HAND)
+    with _recording(session, Recorded("a", 1), AT_HAND):
+        second.__enter__()
+    second.__exit__(None, None, None)
+    assert not session.known
