@@ -153,7 +153,6 @@ def own_session(session: SparkSession) -> SparkSession:
     else:  # a new session has the options its JVM was started with; a platform's session may have got others later
         ours = _adapted(session.newSession(), {**session.conf.getAll, **EXACT})
     if int(ours.conf.get(_ROWS_AT_ONCE, "1") or 1) <= 0:
-        ours.conf.unset(_ROWS_AT_ONCE)
         _adapted(ours, {_ROWS_AT_ONCE: "10000"})
     return ours
 
