@@ -49,7 +49,7 @@ def test_few_rows_are_at_hand_with_all_that_is_in_them(spark: SparkSession) -> N
     [
         "SELECT id FROM range(4)",
         "SELECT repeat('x', 10 << 20) AS large FROM range(2)",
-        "SELECT map(id, array(struct(repeat('x', 20000) AS x))) AS large_inside FROM range(2)",
+        "SELECT map(id, array(struct(repeat('x', 30 << 20) AS x))) AS large_inside FROM range(2)",
         "SELECT INTERVAL '1' YEAR AS unknown_to_arrow",
         "SELECT parse_json('1') AS without_null_to_arrow",
         "SELECT array() AS of_no_type",
