@@ -132,9 +132,8 @@ def keep_history(
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
             told = _after_snapshot(listed, standing, moments.settled, kept, upsert=upsert, moves=moves)
-        held = (
-            few_at_hand(told, _FEW) if few and moments.settled is None else None
-        )  # a snapshot may write many versions
+        few = few and moments.settled is None  # a snapshot may write many versions
+        held = few_at_hand(told, _FEW) if few else None
         events = kept.enter_context(cached(told)) if held is None else held
         known = _known(before, events, by_sequence=moments.by_sequence)
         buried = [] if tombstones is None else [_buried(tombstones, events)]
