@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 def stopped_by_signals() -> Iterator[threading.Event]:
     """Give an event that SIGINT and SIGTERM set; a second signal ends the process at once. Only in the main thread.
 
-    After the block, signals do what they did before.
+    Whoever presses Ctrl-C is told so, for what is at work may take its time to end. After the block, signals do what
+    they did before.
     """
     stop = threading.Event()
     heard = SimpleQueue[bool]()
@@ -29,6 +31,8 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     def heed() -> None:
         if heard.get():
             stop.set()
+            if sys.stderr.isatty():
+                print("silverfold: ending what is at work; once more ends it at once", file=sys.stderr)
 
     heeding = threading.Thread(target=heed, name="heed signals", daemon=True)
     heeding.start()

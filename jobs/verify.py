@@ -74,16 +74,15 @@ def verify(
     connector, opened = run.feed(feed, settings)
     tables = _chosen(opened, table or ())
     places = places_of(settings)
-    told = list(_verified(places, connector, opened, tables, patience if against_source else None))
-    compared = [each for each in told if not isinstance(each, StoreUnavailable)]
-    found = summed_up(places, feed, "source" if against_source else "bronze", compared, now)
+    verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
+    found = summed_up(places, feed, "source" if against_source else "bronze", verified, now)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
         show(found, sys.stdout)
         if last_position(places.bronze(feed), feed) < 0:
             print(f"nothing has landed for feed {feed} in {settings.warehouse}")
-    if len(compared) < len(told) and not any(each.verdict.value == "different" for each in compared):
+    if unread and not any(each.verdict.value == "different" for each in verified):
         raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
@@ -110,20 +109,24 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
 
 def _verified(
     places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
-) -> Iterator[TableVerification | StoreUnavailable]:
-    """Verify one table, or history, after the other. One that cannot be read is unknown, and why comes behind it."""
+) -> tuple[list[TableVerification], set[str]]:
+    """Verify one table, or history, after the other; return the verdicts, and the names of those that are unreadable.
+
+    A verdict that cannot be had is unknown: the others are asked all the same.
+    """
     from pipelines.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
 
+    verdicts, unread = [], set()
     for name in tables:
         with Console(stderr=True).status(f"verifying {name}"):
-            for shown, verified in _verifications(places, connector, feed, name, patience):
+            for shown, verify_one in _verifications(places, connector, feed, name, patience):
                 try:
-                    yield verified()
-                except _OF_ONE_TABLE as error:  # the others are asked all the same
-                    yield unknown(shown, str(error))
-                except StoreUnavailable as error:
-                    yield unknown(shown, str(error))
-                    yield error
+                    verdicts.append(verify_one())
+                except (StoreUnavailable, *_OF_ONE_TABLE) as error:
+                    verdicts.append(unknown(shown, str(error)))
+                    if isinstance(error, StoreUnavailable):
+                        unread.add(shown)
+    return verdicts, unread
 
 
 def _verifications(

@@ -28,7 +28,7 @@ _TRIES = 10
 
 def open_table(place: Place) -> DeltaTable | None:
     """Return the table at its newest version; None when there is none yet. Raises StoreUnavailable."""
-    with naming_the_store(place):
+    with naming_the_store(place, "its log cannot be read: "):
         try:
             return DeltaTable(place.url, storage_options=dict(place.storage_options))
         except TableNotFoundError:
@@ -111,20 +111,28 @@ def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, st
 
 
 @contextmanager
-def naming_the_store(place: Place | str) -> Iterator[None]:
+def naming_the_store(place: Place | str, what: str = "") -> Iterator[None]:
     """Turn what delta-rs and Arrow raise inside the block into StoreUnavailable, which names the place, in one line.
 
     So a file that is damaged, or gone, is told as a store that does not answer is: neither can be told from the other.
+
+    Args:
+        what: What failed, to be said between the place and the error.
     """
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
-        raise StoreUnavailable(f"{place}: {first}{_way_on(first)}") from error
+        raise StoreUnavailable(f"{place}: {what}{first}{_way_on(first)}") from error
 
 
 def _way_on(told: str) -> str:
-    """Say what can be done where a file is gone."""
+    """Say what can be done where a file is gone, or damaged."""
+    if "Invalid Checkpoint" in told or "Corrupt footer" in told:
+        return (
+            "; a checkpoint is damaged: put it back, or remove it and `_last_checkpoint` from `_delta_log` if all "
+            "commits before it are still there; else do as if the table's files were gone, as README says"
+        )
     if ".parquet" not in told or "not found" not in told:
         return ""
     return (

@@ -24,7 +24,7 @@ from deltalake import (
 
 from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
-from pipelines.bronze_table import SCHEMA, app_id, create, last_epoch, note_lost
+from pipelines.bronze_table import SCHEMA, app_id, create, emptied_commits, last_epoch, note_lost
 from pipelines.compaction import NO_HOOKS, join_files
 from pipelines.places import Place
 from pipelines.reached import NOTHING, Reached
@@ -60,6 +60,8 @@ class BronzeWriter:
         """Last position written; -1 when there is none."""
         self.epoch = max(last_epoch(self._table), silver.epoch)
         """Epoch of the last frame found at the start, or that silver has; 0 when there was none."""
+        self.emptied = emptied_commits(place, self._table)
+        """How many of the newest commits found at the start had nothing in them any more."""
         self.lost: tuple[int, int] | None = None
         """First and last position that bronze has lost, as far as silver tells; None where it lacks none."""
         if silver.position > self.last:

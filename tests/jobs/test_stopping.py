@@ -1,5 +1,7 @@
 """What a signal does to a job that runs for good."""
 
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -61,3 +63,16 @@ def test_an_event_whose_lock_is_held_by_whom_the_signal_interrupts_is_set() -> N
     with stopped_by_signals() as stop, getattr(stop, "_cond"):  # noqa: B009 - as `stop.wait` holds it
         signal.raise_signal(signal.SIGTERM)
     assert stop.wait(30)
+
+
+def test_whoever_presses_ctrl_c_is_told_that_it_ends() -> None:
+    parent, child = pty.openpty()
+    command = [sys.executable, "-c", PROGRAM.format(seconds=0)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30)[0] == "ending\nended\n"
+    os.close(child)
+    with os.fdopen(parent, "rb") as terminal:
+        assert b"once more ends it at once" in terminal.read1()

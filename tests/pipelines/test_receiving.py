@@ -3,11 +3,14 @@
 import asyncio
 import gc
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pytest
+import structlog
 from deltalake import CommitProperties, Transaction, write_deltalake
+from structlog.testing import capture_logs
 
 from conf.errors import (
     ConfigError,
@@ -34,14 +37,14 @@ def places(warehouse):
     return Places(str(warehouse))
 
 
-def run(places, *scripts, settings=None, continuity="resync", seed=1):
+def run(places, *scripts, settings=None, continuity="resync", seed=1, log=LOG):
     """Receive until a script sets the event it is given."""
 
     async def until_stopped():
         stop = asyncio.Event()
         connector = ScriptedConnector(*(script(stop) for script in scripts), continuity=continuity)
         ours = settings or feed()
-        return await receive(ours, connector, places, stop=stop, clock=lambda: 0, rng=Random(seed), log=LOG)
+        return await receive(ours, connector, places, stop=stop, clock=lambda: 0, rng=Random(seed), log=log)
 
     return asyncio.run(until_stopped())
 
@@ -328,3 +331,18 @@ def test_only_an_epoch_that_brought_a_whole_update_resets_the_wait(places):
 
     asyncio.run(until_stopped())
     assert [each.get("next_in") for each in marks(places, "closed")] == [0.001, 0.002, 0.001, 0.002, None]
+
+
+def test_commits_that_a_power_cut_left_empty_are_told(places):
+    run(places, landing(b"a"), stopping)
+    before = len(landed(places))
+    log = Path(places.bronze("market").url) / "_delta_log"
+    newest = sorted(log.glob("*.json"))[-2:]
+    for commit in newest:
+        commit.write_bytes(b"")
+    with capture_logs() as told:
+        for script in (landing(b"b"), landing(b"c")):
+            run(places, script, stopping, log=structlog.get_logger())
+    warnings = [(each["event"], each["commits"]) for each in told if each["log_level"] == "warning"]
+    assert warnings == [("bronze's newest commits are empty files: what they landed is lost", 2)]
+    assert before < len(landed(places)), "and it lands on"

@@ -1,4 +1,4 @@
-"""Bounds of keys are worth having only where the table's log says that they skip files."""
+"""What a table's log tells without Spark, and what is said where it cannot be read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from conf.errors import StoreUnavailable
 from pipelines.places import Place
 from pipelines.store import open_table, skipping_bounds
 
@@ -40,3 +41,19 @@ def test_bounds_that_skip_no_file_are_left_out(
 
 def test_a_table_that_is_not_there_has_no_files_to_skip(tmp_path: Path) -> None:
     assert skipping_bounds(None, {"k": (1, 2)}) == {}
+
+
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_damaged_checkpoint_is_named_with_what_to_do(place: Place, kept: int) -> None:
+    table = open_table(place)
+    assert table is not None
+    table.create_checkpoint()
+    (checkpoint,) = (Path(place.url) / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:kept])
+    with pytest.raises(StoreUnavailable, match=r"its log cannot be read: .*a checkpoint is damaged: put it back, or"):
+        open_table(place)
+    for name in (checkpoint.name, "_last_checkpoint"):  # as it says
+        (checkpoint.parent / name).unlink()
+    again = open_table(place)
+    assert again is not None
+    assert again.version() == 1
