@@ -34,16 +34,14 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import ApplyError
-from conf.names import folded
 from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, log_columns, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, computed, few_at_hand, struct_type
-from transforms.evolve import check_names, follow_columns
+from transforms.evolve import check_names, check_types, follow_columns
 from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
-from transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty
+from transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty, settings
 from transforms.sql import has_order, path_table, quoted
 from transforms.ties import merge_rows, rank_sql, winners
 from transforms.tombstones import bury, last_truncate, not_buried
@@ -59,8 +57,9 @@ _FEW = 1_000
 _SMALL = 16 << 20
 """Bytes of a table whose files are written anew rather than marked."""
 
-_NOT_STORED = (T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType, T.TimeType)
-"""Types that Delta refuses: only once a table is made, when that beside it is made already."""
+_PLANNING = {"spark.sql.constraintPropagation.enabled": "false"}
+"""Spark looks for conditions that follow from those there are. What says which change counts names every column, and
+each column doubles what Spark finds: of 20 columns it planned for minutes, of 30 its memory did not suffice."""
 
 _REFUSING = ("delta.constraints.", "delta.appendOnly")
 """How properties begin by which a table may refuse a batch, when the table beside it has it."""
@@ -98,7 +97,8 @@ def apply_changes(
 
     Args:
         source: One row per change, with the key, the columns sent and whatever tells deletes and order. Meanwhile no
-            other thread writes with its session, which carries what is recorded.
+            other thread writes with its session, which carries what is recorded, and has no ``txnAppId``,
+            ``txnVersion`` or ``userMetadata`` of the caller's afterwards.
         keys: Columns that name a row. Never NULL but in truncates, never a float.
         sequence_by: Column, or expression, that orders the changes of a key; of a type that sorts, such as a struct of
             several columns. Neither it nor a field of it is ever NULL.
@@ -145,8 +145,9 @@ def apply_changes(
     )
     changes = _changes(source, parameters)
     _check(changes, recorded.app_id, settled)
+    session = source.sparkSession
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
-    with named_errors(recorded.app_id), cached(winners(changes, *per)) as sent:
+    with named_errors(recorded.app_id), settings(session, _PLANNING), cached(winners(changes, *per)) as sent:
         few = few_at_hand(sent, _FEW)
         if few is None:
             computed(sent)  # whatever refuses the batch does it here, before the table has its columns
@@ -193,30 +194,11 @@ def _check(changes: DataFrame, table: str, settled: str | None) -> None:
     check_key(key, table=table)
     check_names(key, reserved=(OP, POSITION), table=table)
     check_names(struct_type(changes, "row"), reserved=(POSITION, START, END, LOG_OP, LOG_SEQUENCE), table=table)
-    for field in struct_type(changes, "row"):
-        if not _is_storable(field.dataType):
-            told = f"column {field.name} is {field.dataType.simpleString()}, which Delta does not store"
-            raise ApplyError(told, table=table)
+    check_types(struct_type(changes, "row"), table=table)
     if not has_order(moment):
         raise ValueError(f"sequence_by is {moment.simpleString()}, which has no order")
     if settled is not None:
         changes.select(F.col("sequence").alias(POSITION)).alias("t").where(settled).schema  # noqa: B018 - analyses it
-
-
-def _is_storable(kind: T.DataType, *, inside: bool = False) -> bool:
-    match kind:
-        case T.StructType():
-            names = {folded(name) for name in kind.names}
-            fit = all(_is_storable(field.dataType, inside=True) for field in kind)
-            return fit and bool(names) and len(names) == len(kind)
-        case T.ArrayType():
-            return _is_storable(kind.elementType, inside=True)
-        case T.MapType():
-            return _is_storable(kind.keyType, inside=True) and _is_storable(kind.valueType, inside=True)
-        case T.NullType():
-            return not inside
-        case _:
-            return not isinstance(kind, _NOT_STORED)
 
 
 @dataclass(frozen=True)

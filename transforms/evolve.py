@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import SchemaDrift
+from conf.errors import ApplyError, SchemaDrift
 from conf.names import TAKEN, folded
 from transforms.merge import allow_columns, overwrite
 from transforms.sql import path_table, quoted, type_text
@@ -30,6 +30,9 @@ from transforms.sql import path_table, quoted, type_text
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
 """Decimal digits a whole number may have, as Delta counts them; a long needs 20."""
+
+
+_NOT_STORED = (T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType, T.TimeType)
 
 
 class Inside(NamedTuple):
@@ -70,6 +73,14 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
     missing = sorted(name for name in keys if folded(name) not in have)
     if missing:
         raise SchemaDrift(f"the source lacks the key {missing[0]!r}", table=table)
+
+
+def check_types(row: T.StructType, *, table: str) -> None:
+    """Refuse columns of types that Delta does not store, which it does only once a table is made. Raises ApplyError."""
+    for field in row:
+        if not _is_storable(field.dataType):
+            told = f"column {field.name} is {field.dataType.simpleString()}, which Delta does not store"
+            raise ApplyError(told, table=table)
 
 
 def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: str = "") -> Drift:
@@ -200,3 +211,19 @@ def _wider(narrow: T.DataType, wide: T.DataType) -> bool:
         case _:
             sizes = [_WHOLE.index(type(kind)) if isinstance(kind, _WHOLE) else None for kind in (narrow, wide)]
             return None not in sizes and sizes[0] < sizes[1]  # type: ignore[operator]  # neither is None
+
+
+def _is_storable(kind: T.DataType, *, inside: bool = False) -> bool:
+    match kind:
+        case T.StructType():
+            names = {folded(name) for name in kind.names}
+            fit = all(_is_storable(field.dataType, inside=True) for field in kind)
+            return fit and bool(names) and len(names) == len(kind)
+        case T.ArrayType():
+            return _is_storable(kind.elementType, inside=True)
+        case T.MapType():
+            return _is_storable(kind.keyType, inside=True) and _is_storable(kind.valueType, inside=True)
+        case T.NullType():
+            return not inside
+        case _:
+            return not isinstance(kind, _NOT_STORED)

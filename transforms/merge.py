@@ -295,32 +295,42 @@ def run_once(
 
 
 @contextmanager
-def _recording(
-    session: SparkSession, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[None]:
-    """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are.
-
-    Afterwards the session has the settings that it had before, and no position whoever set one.
-    """
-    carried = {_TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
-    if recorded.metadata:
-        carried[USER_METADATA] = recorded.metadata
-    wanted = {**options, _SUBSTITUTE: "false"}
+def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Let a session have some settings inside the block; afterwards it has those of before."""
     before = {name: session.conf.get(name, None) for name in wanted}
     differing = {name: value for name, value in wanted.items() if before[name] != value}
     try:
-        for name, value in {**carried, **differing}.items():
+        for name, value in differing.items():
             session.conf.set(name, value)
         yield
     finally:
-        for name in carried:
-            session.conf.unset(name)
         for name in differing:
             had = before[name]
             if had is None:
                 session.conf.unset(name)
             else:
                 session.conf.set(name, had)
+
+
+@contextmanager
+def _recording(
+    session: SparkSession, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
+    """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are.
+
+    Afterwards the session has no position, whoever set one: of two threads, one could put back the other's.
+    """
+    carried = {_TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
+    if recorded.metadata:
+        carried[USER_METADATA] = recorded.metadata
+    with settings(session, {**options, _SUBSTITUTE: "false"}):
+        try:
+            for name, value in carried.items():
+                session.conf.set(name, value)
+            yield
+        finally:
+            for name in carried:
+                session.conf.unset(name)
 
 
 def _append(rows: DataFrame, path: str, **options: str) -> None:
