@@ -54,7 +54,8 @@ def verify(
     code that shares nothing with the build but the wire codec; silver is read without Spark. Row counts, keys and a
     hash of every column for each range of keys are compared, and where they differ, cells. So are all versions of a
     table that keeps history, which is told of as TABLE__history; where the oldest frames were dropped, those that ended
-    before the first whole snapshot that is left are not looked at.
+    before the first whole snapshot that is left are not looked at. Rows that a rule keeps aside count as the table's,
+    for so they are the source's: which of them a rule is to keep aside is not judged anew.
 
     `--against-source` subscribes for itself and looks for the moment at which the source's table was what silver is:
     see `silverfold verify` in the README for what that proves. Run `receive` and `build --follow` beside it, or let
@@ -98,6 +99,9 @@ def show(found: Verification, out: TextIO) -> None:
         console.print(_line(table, found.against))
         if table.differences:
             console.print(_differences(table))
+        if table.differences and found.against == "bronze":
+            name = table.table.removesuffix(history_of(""))
+            console.print(f"`silverfold rebuild {found.feed} {name}` makes it anew from bronze")
 
 
 def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
@@ -149,7 +153,8 @@ def _line(table: TableVerification, against: str) -> Text:
     if table.reason is not None:
         text.append(f": {table.reason}")
     if table.expected_rows is not None:
-        text.append(f": {table.found_rows:,} rows at position {table.position}, version {table.delta_version}")
+        aside = f", {table.rows_aside:,} of them kept aside," if table.rows_aside else ""
+        text.append(f": {table.found_rows:,} rows{aside} at position {table.position}, version {table.delta_version}")
         text.append(f"; {against} says {table.expected_rows:,}")
     counts = (("missing", table.missing_rows), ("too many", table.extra_rows), ("cells differ", table.different_cells))
     for name, count in counts:

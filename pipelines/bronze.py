@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
 
 from connectors.base import ControlFrame, Cut, Kind
-from pipelines.bronze_table import SCHEMA, actions, app_id
+from pipelines.bronze_table import SCHEMA, actions, last_landed
 from pipelines.frame_sizes import FrameSizes
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
@@ -44,8 +44,8 @@ _BYTES_AT_ONCE, _FRAMES_AT_ONCE = 1 << 20, 256
 def last_position(place: Place, feed: str) -> int:
     """Return the last landed frame_seq, from the table's log alone; -1 when nothing has landed."""
     table = open_table(place)
-    position = None if table is None else table.transaction_version(app_id(feed))
-    return -1 if position is None else position
+    with naming_the_store(place):
+        return -1 if table is None else last_landed(table, feed)
 
 
 class Landing(NamedTuple):

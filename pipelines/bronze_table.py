@@ -97,6 +97,24 @@ def retained_from(place: Place, feed: str) -> int:
     return 0 if found is None else found
 
 
+def last_landed(table: DeltaTable, feed: str) -> int:
+    """Return the position of the last frame that landed; -1 when nothing has.
+
+    That is what the log records, but of a table that was put back to an older version: Delta keeps what was recorded
+    then, and the last frame there is counts, or the last that was dropped or noted as lost.
+    """
+    recorded = table.transaction_version(app_id(feed))
+    if recorded is None:
+        return -1
+    ends = actions(table)["max.frame_seq"]
+    if ends.null_count:  # a file that does not tell
+        return int(recorded)
+    dropped = table.transaction_version(retention_id(feed)) or 0
+    known = [*(last for _, last in _lost_in(table)), dropped - 1]
+    there = [pc.max(ends).as_py()] if len(ends) else []
+    return int(min(recorded, max(known + there)))
+
+
 def create(place: Place) -> DeltaTable:
     """Open the feed's bronze table, making it first where there is none.
 

@@ -290,3 +290,13 @@ def same(expected: Any, found: Any) -> bool:
         return expected.keys() == found.keys() and all(same(expected[name], found[name]) for name in expected)
     both_nan = expected != expected and found != found  # noqa: PLR0124 - what NaN is
     return type(expected) is type(found) and bool(both_nan or expected == found)
+
+
+def shown(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: shown(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [shown(part) for part in value]
+    plain = value is None or isinstance(value, bool | int | str)
+    return value if plain or (isinstance(value, float) and math.isfinite(value)) else str(value)

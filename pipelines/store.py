@@ -126,19 +126,26 @@ def naming_the_store(place: Place | str, what: str = "") -> Iterator[None]:
         raise StoreUnavailable(f"{place}: {what}{first}{_way_on(first)}") from error
 
 
+_OF_A_LOG = ("Invalid Checkpoint", "Corrupt footer", "Expected contiguous commit files")
+"""What delta-rs says of a log that is damaged."""
+
+
 def _way_on(told: str) -> str:
     """Say what can be done where a file is gone, or damaged."""
-    if "Invalid Checkpoint" in told or "Corrupt footer" in told:
+    if any(text in told for text in _OF_A_LOG):
         return (
-            "; a checkpoint is damaged: put it back, or remove it and `_last_checkpoint` from `_delta_log` if all "
-            "commits before it are still there; else do as if the table's files were gone, as README says"
+            "; its log is damaged: put back what it lacks, or remove a damaged checkpoint and `_last_checkpoint` from "
+            "`_delta_log` if all commits before it are there; else remove the table's folder: `silverfold build` makes "
+            "a silver table anew, README says what is lost with bronze's"
         )
-    if ".parquet" not in told or "not found" not in told:
-        return ""
-    return (
-        "; as long as it is gone, put it back; else `silverfold rebuild` makes a silver table anew, and bronze's whole "
-        "folder can be removed: README says what is lost then"
-    )
+    if ".parquet" in told and "not found" in told:
+        return (
+            "; as long as it is gone, put it back; else `silverfold rebuild` makes a silver table anew, and bronze's "
+            "whole folder can be removed: README says what is lost then"
+        )
+    if "Parquet" in told:
+        return "; a file is damaged: put it back; else `silverfold rebuild` makes a silver table anew"
+    return ""
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:

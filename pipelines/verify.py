@@ -13,8 +13,7 @@ The models here are what ``silverfold verify --json`` prints: their names and me
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from operator import itemgetter
@@ -31,12 +30,12 @@ from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from pipelines.beginnings import begins_at, history_begins_at
 from pipelines.beside import beside, beside_opened
 from pipelines.bronze import CARRYING, read_small_columns
-from pipelines.compare import Comparison, as_held, compare
+from pipelines.compare import Comparison, as_held, compare, shown
 from pipelines.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.expected import BronzeFold, Expected, LandedTable, fold_bronze
 from pipelines.expected_history import HistoryFold, fold_history
 from pipelines.held import PASSED_OVER, HoldState, quarantined
-from pipelines.kept_aside import failing_rows
+from pipelines.kept_aside import failing_rows, without_reasons
 from pipelines.losses import Losses, losses_of
 from pipelines.places import Places, history_of
 from pipelines.ranges import Range, named
@@ -107,6 +106,8 @@ class TableVerification(_Report):
     """The first ranges that differ."""
     differences: tuple[Difference, ...]
     """The first differences, by key."""
+    rows_aside: int = 0
+    """So many of ``found_rows`` are kept aside by the table's rules. Which are to be is not judged: that is Spark's."""
 
 
 class Verification(_Report):
@@ -153,8 +154,10 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
         return unknown(table, other or _why(error, landed.losses), silver)
-    late = _older_than_deletes(places, connector, feed, table, silver) if connector.sequenced else None
-    return found if late is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": late})
+    wrong = without_reasons(silver.rows.more)
+    if wrong is None and connector.sequenced:
+        wrong = _older_than_deletes(places, connector, feed, table, silver)
+    return found if wrong is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": wrong})
 
 
 def verify_history(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
@@ -194,8 +197,11 @@ def _landed(places: Places, connector: Connector, feed: Feed, table: str, throug
 
 
 def _why(error: Exception, losses: Losses) -> str:
-    gap = (error.first, error.last) if isinstance(error, PositionGap) else ()
-    return f"{error}: what silver has of them has nothing to be compared with" if gap in losses.taken else str(error)
+    if not isinstance(error, PositionGap) or error.advice:
+        return str(error)
+    if (error.first, error.last) in losses.taken:
+        return f"{error}: what silver has of them has nothing to be compared with"
+    return f"{error}: put its files back; `silverfold status` says what else there is to do"
 
 
 def _verified(
@@ -230,7 +236,7 @@ def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table:
     buried = {tuple(stone[name] for name in keys): stone["_position"] for stone in listed}
     standing = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.table().to_pylist())
     late = sorted(key for key, position in standing if key in buried and position <= buried[key])
-    named = ", ".join(f"{name}={_shown(value)}" for name, value in zip(keys, late[0], strict=True)) if late else ""
+    named = ", ".join(f"{name}={shown(value)}" for name, value in zip(keys, late[0], strict=True)) if late else ""
     return f"{len(late)} rows are older than the deletes of their keys, the first {named}" if late else None
 
 
@@ -292,6 +298,7 @@ def compared(
         different_cells=result.cells,
         ranges=_ranges(rows.keys, result),
         differences=_differences(rows.keys, result),
+        rows_aside=0 if silver.rows.more is None else silver.rows.more.num_rows,
     )
 
 
@@ -375,24 +382,14 @@ def _ranges(keys: Sequence[str], result: Comparison) -> tuple[DifferingRange, ..
 def _differences(keys: Sequence[str], result: Comparison) -> tuple[Difference, ...]:
     return tuple(
         Difference(
-            key=_named(keys, each.key), column=each.column, expected=_shown(each.expected), found=_shown(each.found)
+            key=_named(keys, each.key), column=each.column, expected=shown(each.expected), found=shown(each.found)
         )
         for each in result.first
     )
 
 
 def _named(keys: Sequence[str], key: Key) -> dict[str, Any]:
-    return {name: _shown(value) for name, value in zip(keys, key, strict=True)}
-
-
-def _shown(value: Any) -> Any:
-    """Return a value as JSON has it."""
-    if isinstance(value, Mapping):
-        return {name: _shown(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_shown(part) for part in value]
-    plain = value is None or isinstance(value, bool | int | str)
-    return value if plain or (isinstance(value, float) and math.isfinite(value)) else str(value)
+    return {name: shown(value) for name, value in zip(keys, key, strict=True)}
 
 
 def _position(position: int) -> int | None:

@@ -24,7 +24,7 @@ from deltalake import (
 
 from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
-from pipelines.bronze_table import SCHEMA, app_id, create, emptied_commits, last_epoch, note_lost
+from pipelines.bronze_table import SCHEMA, app_id, create, emptied_commits, last_epoch, last_landed, note_lost
 from pipelines.compaction import NO_HOOKS, join_files
 from pipelines.places import Place
 from pipelines.reached import NOTHING, Reached
@@ -44,8 +44,8 @@ class BronzeWriter:
 
     Args:
         token: Unlike any other writer's. It tells this writer's commits from another's.
-        silver: How far the feed's tables have come. Where bronze ends before, it has lost frames: the writer begins
-            behind them, and notes which.
+        silver: How far the feed's tables have come. Where bronze ends before that, or before what its own log records,
+            it has lost frames: the writer begins behind them, and notes which.
 
     Raises:
         ConfigError: The place holds a table that is not a bronze table.
@@ -56,20 +56,21 @@ class BronzeWriter:
         self._place, self._feed, self._token = place, feed, token
         self._table = create(place)
         self._in_doubt = self._stale = False
-        self.last = self._recorded()
+        self.last = self._landed()
         """Last position written; -1 when there is none."""
         self.epoch = max(last_epoch(self._table), silver.epoch)
         """Epoch of the last frame found at the start, or that silver has; 0 when there was none."""
         self.emptied = emptied_commits(place, self._table)
         """How many of the newest commits found at the start had nothing in them any more."""
         self.lost: tuple[int, int] | None = None
-        """First and last position that bronze has lost, as far as silver tells; None where it lacks none."""
-        if silver.position > self.last:
-            self.lost = self.last + 1, silver.position
+        """First and last position that bronze has lost, as far as silver and its log tell; None where it lacks none."""
+        end = max(silver.position, self._recorded())
+        if end > self.last:
+            self.lost = self.last + 1, end
             with naming_the_store(place):
                 note_lost(self._table, *self.lost)
-            self._write(SCHEMA.empty_table(), silver.position)
-            self.last = silver.position
+            self._write(SCHEMA.empty_table(), end)
+            self.last = end
 
     def resume(self, silver: Mapping[str, str] = MappingProxyType({})) -> Resume:
         """Return what had landed before. Reads small columns of all files, and the bodies of control frames.
@@ -147,6 +148,10 @@ class BronzeWriter:
         with naming_the_store(self._place):
             position = self._table.transaction_version(app_id(self._feed))
         return -1 if position is None else position
+
+    def _landed(self) -> int:
+        with naming_the_store(self._place):
+            return last_landed(self._table, self._feed)
 
     def _reload(self) -> DeltaTable:
         table = open_table(self._place)

@@ -91,8 +91,9 @@ def apply_changes(
     ``sequence_by`` of a truncate stands, but what the truncate deletes does not complete it.
 
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
-    tracked columns the table would have rows of both, and not every such change is noticed. New columns are added; a
-    batch that lacks one is refused: let it have NULL there. What is beside the table is part of it. It may get
+    tracked columns the table would have rows of both, and not every such change is noticed. New columns are added, and
+    fields inside; a batch that lacks one is refused: let it have NULL there. A column's type may become wider, not that
+    of a field inside. What is beside the table is part of it. It may get
     properties and clustering of its own, which a column's wider type takes away again, but no constraints.
 
     Args:

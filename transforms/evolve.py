@@ -138,7 +138,8 @@ def follow_columns(session: SparkSession, path: str, wanted: T.StructType, *, ta
     Raises:
         SchemaDrift: A column is gone or has a type that cannot be followed. The table stands as it was.
     """
-    follow(session, path, drift(session.read.format("delta").load(path).schema, wanted, table=table))
+    remedy = ": let it be as it was, NULL where it is gone"
+    follow(session, path, drift(session.read.format("delta").load(path).schema, wanted, table=table, remedy=remedy))
 
 
 def read_as(value: Column, have: T.DataType, want: T.DataType) -> Column:

@@ -79,4 +79,4 @@ def _condition(error: PySparkException | Py4JError) -> str:
         return str(error.getCondition())
     lines = [line.strip() for line in str(error).splitlines()]
     named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith("at ")]
-    return (named[-1] if named else type(error).__name__)[:300]
+    return (named[-1].lstrip(": ") if named else type(error).__name__)[:300]

@@ -240,6 +240,7 @@ FOUND = Verification(
         "_row_key=4",
         "NULL",
         '"[x]"',
+        "`silverfold rebuild market quotes` makes it anew",
     ],
 )
 def test_people_are_told_what_differs(said: str):
@@ -268,6 +269,7 @@ def test_the_keys_for_scripts_stay():
         "different_cells",
         "ranges",
         "differences",
+        "rows_aside",
     ]
     assert list(table["ranges"][0]) == ["first_key", "last_key", "expected_rows", "found_rows", "columns"]
     assert list(table["differences"][0]) == ["key", "column", "expected", "found"]

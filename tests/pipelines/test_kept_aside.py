@@ -20,7 +20,7 @@ from pipelines.applying.job import CutJob
 from pipelines.beside import beside
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import app_id
-from pipelines.kept_aside import failing_rows, read_aside
+from pipelines.kept_aside import failing_rows, read_aside, without_reasons
 from pipelines.places import Places
 from pipelines.rebuild import Rebuild
 from pipelines.store import count_rows
@@ -73,6 +73,12 @@ def test_what_is_written_counts_once_a_cut_of_the_table_names_it(places: Places)
     assert sorted(found["k"].to_pylist()) == [1, 2]
     commit(places, None)
     assert aside(places) == []
+
+
+def test_a_row_that_is_aside_for_no_reason_is_told():
+    rows = pa.table({"k": [1, 2, 3], "_reasons": [["low"], [], None]})
+    assert without_reasons(rows) == "2 of the rows that it keeps aside name no rule that they fail"
+    assert (without_reasons(rows[:1]), without_reasons(None)) == (None, None)
 
 
 def test_what_maintenance_commits_behind_it_has_the_same_rows(places: Places):

@@ -16,6 +16,7 @@ from conf.model import CutLimits
 from connectors.base import Frame
 from connectors.sqlitecloud.connector import CONNECTOR
 from pipelines.batch import Batch
+from pipelines.bronze import last_position
 from pipelines.bronze_table import each_lost, lost_from, note_lost, retained_from
 from pipelines.build import FeedBuild
 from pipelines.held import quarantined, skip
@@ -107,6 +108,24 @@ def test_a_writer_begins_behind_what_silver_has_and_notes_what_is_lost(tmp_path:
     BronzeWriter(place, FEED, token="more", silver=Reached(9, 5))
     BronzeWriter(place, FEED, token="last", silver=Reached(12, 5))
     assert lost_from(place) == [(2, 7), (9, 12)]
+
+
+@pytest.mark.parametrize("silver", [NOTHING, Reached(5, 1), Reached(9, 1)])
+def test_what_a_restored_bronze_lacks_is_lost_though_its_log_records_it(tmp_path: Path, silver: Reached):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(inserted(1))
+    kept, place = feed.land(inserted(2)), feed.places.bronze(FEED)
+    last = max(feed.land(inserted(number)) for number in range(3, 6))
+    table = open_table(place)
+    assert table is not None
+    table.restore(table.version() - 3)  # Delta keeps what was recorded since
+
+    assert last_position(place, FEED) == kept
+    writer = BronzeWriter(place, FEED, token="next", silver=silver)
+    behind = max(last, silver.position)
+    assert (writer.lost, writer.last, lost_from(place)) == ((kept + 1, behind), behind, [(kept + 1, behind)])
+    assert feed.land(inserted(6)) == behind + 1
+    assert last_position(place, FEED) == behind + 1
 
 
 def test_what_is_lost_twice_was_lost_the_first_time(tmp_path: Path):

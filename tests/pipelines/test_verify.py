@@ -254,7 +254,8 @@ def test_positions_missing_where_they_are_needed_leave_it_unknown(market: Wareho
 
     found = market.verify()
 
-    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, "bronze of feed market lacks positions 8 to 8")
+    told = "lacks positions 8 to 8: put its files back; `silverfold status` says what else there is to do"
+    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, f"bronze of feed market {told}")
 
 
 def test_positions_missing_before_the_snapshot_are_not_needed(market: Warehouse):
