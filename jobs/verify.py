@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -64,7 +65,7 @@ def verify(
     Safe beside everything else. Half a million rows at a time are held in memory, at two to three kilobytes each; all
     of a table at once where `keys` name other columns than the source does, or rows moved from key to key.
 
-    Exit code 1 when a table differs, cannot be verified, is held, or is not built though frames of it have landed; 3
+    Exit code 1 when a table differs, cannot be verified, is held or stopped, or not built though frames of it landed; 3
     when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
     from pipelines.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
@@ -76,7 +77,8 @@ def verify(
     tables = _chosen(opened, table or ())
     places = places_of(settings)
     verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
-    found = summed_up(places, feed, "source" if against_source else "bronze", verified, now)
+    stopped = _stopped(places, connector, opened, now)
+    found = summed_up(places, feed, "source" if against_source else "bronze", verified, now, stopped=stopped)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
@@ -109,6 +111,16 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
         if name not in feed.tables:
             raise ConfigError(file="command line", key="--table", found=name, allowed=", ".join(sorted(feed.tables)))
     return [name for name in feed.tables if not wanted or name in wanted]
+
+
+def _stopped(places: Places, connector: Connector, feed: Feed, now: datetime) -> dict[str, str]:
+    """Return by table why bronze lets no build of it go on; nothing where that cannot be told."""
+    from pipelines.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
+
+    with suppress(StoreUnavailable):
+        told = read_status(places, connector, feed, now=now).tables
+        return {each.table: each.fault.reason for each in told if each.fault and each.state is TableState.STOPPED}
+    return {}
 
 
 def _verified(

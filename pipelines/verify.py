@@ -13,10 +13,11 @@ The models here are what ``silverfold verify --json`` prints: their names and me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
@@ -95,16 +96,16 @@ class TableVerification(_Report):
     """Position the table had reached: what was expected is bronze up to and including it."""
     delta_version: int | None
     """Version of the table that was compared."""
-    folded_from: int | None
+    folded_from: int | None = None
     """Position from which bronze was folded: the last whole snapshot, if there is one."""
-    expected_rows: int | None
-    found_rows: int | None
-    missing_rows: int | None
-    extra_rows: int | None
-    different_cells: int | None
-    ranges: tuple[DifferingRange, ...]
+    expected_rows: int | None = None
+    found_rows: int | None = None
+    missing_rows: int | None = None
+    extra_rows: int | None = None
+    different_cells: int | None = None
+    ranges: tuple[DifferingRange, ...] = ()
     """The first ranges that differ."""
-    differences: tuple[Difference, ...]
+    differences: tuple[Difference, ...] = ()
     """The first differences, by key."""
     rows_aside: int = 0
     """So many of ``found_rows`` are kept aside by the table's rules. Which are to be is not judged: that is Spark's."""
@@ -119,7 +120,7 @@ class Verification(_Report):
     feed: str
     against: Literal["bronze", "source"]
     equal: bool
-    """No table is ``different``, ``unknown``, held, or ``not_built`` though frames of it have landed."""
+    """No table is ``different``, ``unknown``, held, stopped, or ``not_built`` though frames of it have landed."""
     tables: tuple[TableVerification, ...]
 
 
@@ -321,28 +322,29 @@ def unknown(
         reason=reason,
         position=_position(silver.position) if silver else None,
         delta_version=silver.rows.version if silver else None,
-        folded_from=None,
-        expected_rows=None,
         found_rows=silver.rows.count if silver else None,
-        missing_rows=None,
-        extra_rows=None,
-        different_cells=None,
-        ranges=(),
-        differences=(),
     )
 
 
 def summed_up(
-    places: Places, feed: str, against: Literal["bronze", "source"], tables: Sequence[TableVerification], at: datetime
+    places: Places,
+    feed: str,
+    against: Literal["bronze", "source"],
+    tables: Sequence[TableVerification],
+    at: datetime,
+    *,
+    stopped: Mapping[str, str] = MappingProxyType({}),
 ) -> Verification:
-    """Return the verdict on a feed."""
-    holding = [None if each.verdict is Verdict.UNKNOWN else _holding(places, feed, each) for each in tables]
-    told = [
-        each if held is None else each.model_copy(update={"reason": each.reason or held})
-        for each, held in zip(tables, holding, strict=True)
-    ]
-    fine = [each.verdict is Verdict.EQUAL or (each.verdict is Verdict.NOT_BUILT and not each.reason) for each in told]
-    equal = all(fine) and not any(holding)
+    """Return the verdict on a feed; ``stopped`` says by table why no build of it goes on, though nothing holds it."""
+    told, equal = [], True
+    for each in tables:
+        held = None
+        if each.verdict is not Verdict.UNKNOWN:
+            held = _holding(places, feed, each) or stopped.get(each.table)
+        shown = each if held is None else each.model_copy(update={"reason": each.reason or held})
+        fine = shown.verdict is Verdict.EQUAL or (shown.verdict is Verdict.NOT_BUILT and not shown.reason)
+        equal &= fine and not held
+        told.append(shown)
     return Verification(at=at, warehouse=places.warehouse, feed=feed, against=against, equal=equal, tables=tuple(told))
 
 

@@ -12,11 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from conf.errors import InvalidValue
 from connectors.registry import CONNECTORS
 from jobs import cli
 from jobs.verify import show
+from pipelines.batch import Batch
+from pipelines.bronze import last_position
 from pipelines.held import Hold, hold
 from pipelines.places import Places
 from pipelines.verify import Difference, DifferingRange, TableVerification, Verdict, Verification, unknown
@@ -91,6 +94,21 @@ def test_a_table_that_is_held_or_has_landed_and_is_not_built_ends_with_1(
     capsys.readouterr()
     assert exits(conf, "--table", "trades") == 1
     assert "trades: not_built: frames of it have landed" in capsys.readouterr().out
+
+
+def test_a_table_whose_builds_stop_at_a_hole_in_bronze_ends_with_1(conf: Path, capsys: pytest.CaptureFixture[str]):
+    history = LandedHistory({"quotes": {"Qty": "Long"}})
+    history.connect()
+    history.snapshot("quotes", {1: {"Qty": 6}})
+    bronze = Places(str(conf / "lake")).bronze("market")
+    batch = Batch(last_position(bronze, "market") + 4)
+    for epoch, frame in history.frames:
+        batch.add([frame], epoch, 1_700_000_000_000_000)
+    write_deltalake(bronze.url, batch.prepare().table, mode="append")
+
+    assert exits(conf, "--table", "quotes") == 1
+    told = "bronze of feed market lacks positions 7 to 9: put its files back"
+    assert f"quotes: equal: {told}" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_a_difference_ends_with_1_and_is_named(conf: Path, capsys: pytest.CaptureFixture[str]):
