@@ -90,7 +90,7 @@ class TableVerification(_Report):
     verdict: Verdict
     reason: str | None
     """Null unless ``verdict`` is ``unknown``, ``different`` for more than ``differences`` show, or of a part only; and
-    where the table is held, or not built though frames of it have landed.
+    where the table is held or stopped, or not built though frames of it have landed.
     """
     position: int | None
     """Position the table had reached: what was expected is bronze up to and including it."""
