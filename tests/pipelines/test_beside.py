@@ -137,6 +137,7 @@ def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it
     assert kept.verdicts() == (Verdict.EQUAL, Verdict.EQUAL)
 
 
+@pytest.mark.nightly
 def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
     told: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:

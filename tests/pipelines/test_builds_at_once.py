@@ -62,7 +62,7 @@ def test_two_builds_at_once_come_to_the_table(
     assert len(cuts) == len(set(cuts)), "whoever commits a cut lists it, and nobody else"
 
 
-@pytest.mark.parametrize("when", ["before", "during"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.nightly), "during"])
 @pytest.mark.parametrize("table", ["foo", "said"])
 def test_a_cut_never_takes_in_again_what_another_build_applied(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, when: str

@@ -186,6 +186,7 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
+@pytest.mark.nightly
 def test_a_build_that_dies_as_nothing_is_aside_any_more_is_gone_on_from_and_the_table_rebuilt(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def told(spark: SparkSession, warehouse: Path) -> Tried:
     "kind", ["a row that fails a rule", pytest.param("an update of nothing", marks=pytest.mark.nightly)]
 )
 @pytest.mark.parametrize("at_once", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["in parts", "at once"])
+@pytest.mark.nightly
 def test_the_history_lacks_what_was_passed_over_and_verify_and_rebuild_know(
     told: Tried, kind: str, at_once: bool
 ) -> None:
@@ -211,6 +212,7 @@ def test_what_a_history_is_ahead_by_may_have_been_read_otherwise_and_is_told_ane
     assert told.verdicts() == {Verdict.EQUAL}
 
 
+@pytest.mark.nightly
 def test_a_history_that_a_table_went_on_without_is_not_gone_on_with(
     told: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:

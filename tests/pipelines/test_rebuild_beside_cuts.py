@@ -58,6 +58,7 @@ def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(
     assert (len(rebuilds), generation) == (1, 1)
 
 
+@pytest.mark.nightly
 def test_a_rebuild_of_a_table_that_has_no_position_takes_no_cut_back(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,7 +84,7 @@ def put_back(spark: SparkSession, warehouse: Path, **settings: Any) -> tuple[Mar
     return market, floor
 
 
-@pytest.mark.parametrize("by_rebuild", [False, True], ids=["build", "rebuild"])
+@pytest.mark.parametrize("by_rebuild", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["build", "rebuild"])
 def test_a_table_that_is_put_back_goes_on_with_the_next_whole_snapshot(
     spark: SparkSession, warehouse: Path, by_rebuild: bool
 ):

@@ -261,6 +261,7 @@ def test_a_version_lasts_while_tracked_columns_are_equal_and_a_late_change_split
     assert_versions(spark, path, (1, "A", "Rome", 1, 3), (1, "C", "Oslo", 3, 5), (1, "B", "Rome", 5, None))
 
 
+@pytest.mark.nightly
 def test_a_truncate_deletes_all_rows_older_than_it_also_those_that_come_later(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_table_may_have_many_columns(spark: SparkSession, tmp_path: Path) -> N
     assert own.conf.get("spark.sql.constraintPropagation.enabled") == "true"
 
 
+@pytest.mark.nightly
 def test_order_may_be_a_struct_of_columns(spark: SparkSession, tmp_path: Path) -> None:
     path, order = tmp_path / "users", {"sequence_by": F.struct("seq", "name"), "keys": [F.col("ID")]}
     apply(spark, path, 1, (1, "b", "Rome", "U", 1), (1, "a", "Oslo", "U", 1), stored_as_scd_type=2, **order)

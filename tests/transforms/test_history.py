@@ -76,6 +76,7 @@ def one(spark: SparkSession, path: Path, changes: Sequence[Change], version: int
     return sorted((r.k, r.a, r[START], r[END]) for r in read(spark, path).collect())
 
 
+@pytest.mark.nightly
 def test_a_snapshot_closes_what_vanished_opens_what_is_new_and_leaves_what_is_equal(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_an_upsert_of_a_row_removed_in_the_same_moment_begins_a_row(spark: Spark
     assert found == [(10, "again", 3, None), (10, "first", 1, 3), (20, "stays", 1, None)]
 
 
+@pytest.mark.nightly
 def test_removed_ranges_end_what_stands_and_what_began_before_them_in_the_cut(
     spark: SparkSession, tmp_path: Path
 ) -> None:

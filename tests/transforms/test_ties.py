@@ -65,6 +65,7 @@ def test_of_two_values_of_any_type_the_same_one_wins_in_any_order(
     assert len({row.m for row in found[0]}) == 1
 
 
+@pytest.mark.nightly
 def test_a_version_lasts_while_maps_are_equal_and_not_while_zeros_have_other_signs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

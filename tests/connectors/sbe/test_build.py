@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from deltalake import DeltaTable
 
 from conf.errors import UndecodableFrame
@@ -275,6 +276,7 @@ def test_an_action_that_nobody_gave_a_meaning_holds_the_table(spark: SparkSessio
     assert [row["level"] for row in feed.rows("book")] == [0]
 
 
+@pytest.mark.nightly
 def test_a_key_whose_value_has_no_name_yet_holds_the_table_until_the_schema_names_it(
     spark: SparkSession, tmp_path: Path
 ):

@@ -354,6 +354,7 @@ def test_what_a_vendor_posts_is_in_silver_whatever_came_twice(
 
 
 @pytest.mark.parametrize("follows", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 def test_a_rule_may_name_a_column_that_is_still_to_come(spark: SparkSession, warehouse: Path, follows: bool) -> None:
     """The control frame that tells it has no stream: it is for all tables."""
     rules = {
