@@ -39,6 +39,10 @@ _OF_WORKERS = re.compile(
 """What a worker says that cannot begin: no module of ours, or no Python."""
 
 
+_IN_PYTHON = re.compile(r"^([A-Z]\w*(?:Error|Exception))\b", re.MULTILINE)
+"""What Python calls an error, at the end of its traceback; what it says of it may have values in it."""
+
+
 @contextmanager
 def named_errors(table: str) -> Iterator[None]:
     """Turn what Spark raises inside the block into the ApplyError of the table that fits.
@@ -75,8 +79,9 @@ def _condition(error: PySparkException | Py4JError) -> str:
     worker = _OF_WORKERS.search(str(error))
     if worker is not None:
         return f"its workers lack what a job needs: {worker[0]}"
-    if isinstance(error, PySparkException) and error.getCondition():
-        return str(error.getCondition())
+    if isinstance(error, PySparkException) and (condition := error.getCondition()):
+        raised = _IN_PYTHON.findall(str(error)) if condition == "PYTHON_EXCEPTION" else []
+        return f"{condition}: {raised[-1]}" if raised else condition
     lines = [line.strip() for line in str(error).splitlines()]
     named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith("at ")]
     return (named[-1].lstrip(": ") if named else type(error).__name__)[:300]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from conf.errors import ApplyError, StoreUnavailable
 from transforms.faults import named_errors
@@ -28,6 +29,14 @@ def test_an_error_is_named_by_what_tells_most(told: str, named: str):
     with pytest.raises(ApplyError) as raised, named_errors("quotes"):
         raise Py4JError(told)
     assert str(raised.value).endswith(named)
+
+
+def test_an_error_in_python_code_is_named_without_what_it_says(monkeypatch: pytest.MonkeyPatch):
+    told = 'Traceback (most recent call last):\n  File "/f.py", line 4, in f\nZeroDivisionError: of 4711\n'
+    error = PySparkException(f"An exception was thrown from the Python worker:\n{told}")
+    monkeypatch.setattr(error, "getCondition", lambda: "PYTHON_EXCEPTION")
+    with pytest.raises(ApplyError, match=r"Spark: PYTHON_EXCEPTION: ZeroDivisionError$"), named_errors("quotes"):
+        raise error
 
 
 def test_a_full_disk_is_a_store_that_cannot_be_written():
