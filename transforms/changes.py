@@ -38,8 +38,7 @@ INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
 
 ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructField("reason", T.StringType())])
 
-
-_FEW_BYTES = 16 << 20
+FEW_BYTES = 16 << 20
 """Up to which rows may be part of a plan. Four times as many may come to this process to be measured."""
 
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED")
@@ -120,11 +119,11 @@ def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
     sizes = _sizes_sql(rows.schema, "")
     if sizes is None:
         return None
-    is_small = F.expr(f"{_sum_sql(sizes)} <= {4 * _FEW_BYTES // most if most else 0}")
+    is_small = F.expr(f"{_sum_sql(sizes)} <= {4 * FEW_BYTES // most if most else 0}")
     small = F.when(is_small, F.struct("*")).alias("row")  # no large one comes here, not even to be seen
     try:
         found = rows.select(small).limit(most + 1).toArrow()["row"].combine_chunks()
-        is_few = len(found) <= most and not found.null_count and found.nbytes <= _FEW_BYTES
+        is_few = len(found) <= most and not found.null_count and found.nbytes <= FEW_BYTES
         return from_arrow(rows.sparkSession, pa.Table.from_struct_array(found), rows.schema) if is_few else None
     except (PySparkException, Py4JError, pa.ArrowException, ValueError, TypeError) as error:
         if was_interrupted(error) or any(name in str(error) for name in _CANCELLED):

@@ -41,7 +41,7 @@ from pipelines.reached import moment
 from pipelines.row_settings import RowSettings, decided, differing
 from pipelines.store import count_rows, mean_row_bytes
 from transforms.aside_columns import REASONS
-from transforms.changes import at_hand, cached, complete, struct_type, typed_as
+from transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import Drift, check_names, drift, with_columns
 from transforms.expectations import check_rules
 from transforms.fold import check_key
@@ -54,10 +54,8 @@ ORDINAL = "_ordinal"
 """Of rows that are only ever added: the row's number inside its frame, from 0."""
 
 _FEW = 10_000
-"""Changes, and rows aside, up to which a cut is small."""
-
-_FEW_BYTES = 16 << 20
-"""The same of bytes: of the changes in memory, and of as many rows of the table, and those aside, in files."""
+"""Changes, and rows aside, up to which a cut is small: if the changes in memory, and as many rows of the table and those
+aside in files, take no more than `FEW_BYTES`."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +318,7 @@ def _is_small(opened: Opened, changes: ArrowRows, survey: Survey) -> bool:
     if aside is None or changes.count + aside > _FEW:
         return False
     tables = [(changes.count + aside, opened.table), (aside, opened.side.counts)]
-    return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= _FEW_BYTES
+    return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= FEW_BYTES
 
 
 def _reserved(target: Target) -> tuple[str, ...]:
