@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from conf.names import folded
 from transforms.merge import Recorded
+from transforms.sql import quoted
 
 _TYPES: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
 
@@ -123,20 +124,24 @@ def _names(source: DataFrame, argument: str, columns: Any) -> list[str]:
     found = [(column, _name(source, column)) for column in columns]
     unknown = sorted(str(column) for column, name in found if name is None)
     if unknown:
-        raise ValueError(f"the source lacks {', '.join(unknown)}")
+        raise ValueError(f"the source lacks {', '.join(unknown)}: an expression is to be made a column of it first")
     return [name for _, name in found if name is not None]
 
 
 def _name(source: DataFrame, column: str | Column) -> str | None:
-    """Return the source's name of a column, which any case and backticks may spell; None if it has no such column."""
+    """Return the source's name of a column, which any case and backticks may spell; None if it has no such column.
+
+    An expression is none, though Spark calls some by the name of a column: a cast, or a field.
+    """
     if column in source.columns if isinstance(column, str) else False:
         return str(column)
+    spelt = {folded(each): each for each in source.columns}
     try:
-        (name,) = source.select(F.col(column) if isinstance(column, str) else column).columns
+        chosen = source.select(F.col(column) if isinstance(column, str) else column)
+        name = spelt.get(folded(chosen.columns[0]))
+        return name if name is not None and chosen.sameSemantics(source.select(quoted(name))) else None
     except AnalysisException:
         return None
-    spelt = {folded(each): each for each in source.columns}
-    return spelt.get(folded(name))
 
 
 def _expression(argument: str, given: Any) -> Column:

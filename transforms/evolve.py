@@ -200,6 +200,8 @@ def _grown(have: T.DataType, want: T.DataType, path: tuple[str, ...]) -> list[In
 def _wider(narrow: T.DataType, wide: T.DataType) -> bool:
     """Tell whether every value of one type is a value of the other, which is another."""
     match narrow, wide:
+        case (T.NullType(), _):
+            return not isinstance(wide, T.NullType)
         case (T.ByteType() | T.ShortType() | T.IntegerType(), T.DoubleType()):
             return True
         case (T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType(), T.DecimalType()):

@@ -55,7 +55,7 @@ def bury(
     names = ", ".join(quoted(name) for name in kind.names)
     values = ", ".join(f"s.{quoted(name)}" for name in kind.names)
     moves_up = f"WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN UPDATE SET t.{POSITION} = s.{POSITION}"
-    forget = f"WHEN NOT MATCHED BY SOURCE AND ({settled}) THEN DELETE" if settled else ""
+    forget = f"WHEN NOT MATCHED BY SOURCE AND ({settled}\n) THEN DELETE" if settled else ""  # a comment may end it
     run_once(
         deletes.distinct() if every else deletes,
         f"""

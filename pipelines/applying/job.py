@@ -54,8 +54,8 @@ ORDINAL = "_ordinal"
 """Of rows that are only ever added: the row's number inside its frame, from 0."""
 
 _FEW = 10_000
-"""Changes, and rows aside, up to which a cut is small: if the changes in memory, and as many rows of the table and those
-aside in files, take no more than `FEW_BYTES`."""
+"""Changes, and rows aside, up to which a cut is small: if the changes in memory, and as many rows of the table and of
+those aside in files, take no more than `FEW_BYTES`."""
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,22 @@ def test_a_truncate_deletes_all_rows_older_than_it_also_those_that_come_later(
     assert_table(spark, path, (2, "Bob", "Bern", 6), (3, "Cy", "Bonn", 7), (4, "Di", "Lyon", 5))
 
 
+def test_a_column_of_nulls_without_a_type_has_any_type(spark: SparkSession, tmp_path: Path) -> None:
+    path, own = str(tmp_path / "users"), own_session(spark)
+    for number, value in enumerate(["NULL", "'Ann'", "NULL"]):
+        apply_changes(
+            own.sql(f"SELECT {number % 2} AS id, {number} AS seq, {value} AS name"),
+            path,
+            keys=["id"],
+            sequence_by="seq",
+            except_column_list=["seq"],
+            recorded=Recorded("users", number),
+            settled="t._position < -1  -- nothing comes before",
+        )
+    expected = own.sql("SELECT 0 AS id, CAST(NULL AS STRING) AS name, 2 AS _position UNION ALL SELECT 1, 'Ann', 1")
+    assert_df_equality(table(spark, tmp_path / "users"), expected, ignore_row_order=True, ignore_nullable=True)
+
+
 def test_a_table_may_have_many_columns(spark: SparkSession, tmp_path: Path) -> None:
     """Planning took twice as long for each column more: with 20 structs 17 minutes, then Spark's memory was used up."""
     path, names = tmp_path / "wide", [f"c{number}" for number in range(50)]

@@ -41,6 +41,11 @@ def test_keys_and_order_are_never_null_and_a_batch_that_says_so_leaves_nothing_b
         ({"keys": []}, "keys is empty"),
         ({"keys": ["nr"]}, "the source lacks nr"),
         ({"keys": lambda: [F.upper("name")]}, "the source lacks "),
+        ({"keys": lambda: [F.col("id").cast("string")]}, "an expression is to be made a column of it first"),
+        (
+            {"column_list": lambda: [F.upper("city").alias("name")], "except_column_list": None},
+            "an expression is to be made a column of it first",
+        ),
         ({"column_list": ["name"]}, "column_list and except_column_list are both given"),
         ({"stored_as_scd_type": 3}, "stored_as_scd_type is 3, neither 1 nor 2"),
         ({"stored_as_scd_type": "2", "apply_as_truncates": "op = 'T'"}, "apply_as_truncates is for"),
