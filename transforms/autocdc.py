@@ -61,8 +61,8 @@ _PLANNING = {"spark.sql.constraintPropagation.enabled": "false"}
 """Spark looks for conditions that follow from those there are. What says which change counts names every column, and
 each column doubles what Spark finds: of 20 columns it planned for minutes, of 30 its memory did not suffice."""
 
-_REFUSING = ("delta.constraints.", "delta.appendOnly")
-"""How properties begin by which a table may refuse a batch, when the table beside it has it."""
+_CONSTRAINTS, _APPEND_ONLY = "delta.constraints.", "delta.appendOnly"
+"""How a property begins, and what one is, by which a table may refuse a batch when the table beside it has it."""
 
 
 def apply_changes(
@@ -93,8 +93,8 @@ def apply_changes(
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
     tracked columns the table would have rows of both, and not every such change is noticed. New columns are added, and
     fields inside; a batch that lacks one is refused: let it have NULL there. A column's type may become wider, not that
-    of a field inside. What is beside the table is part of it. It may get
-    properties and clustering of its own, which a column's wider type takes away again, but no constraints.
+    of a field inside. What is beside the table is part of it. It may get properties of its own, clustering and
+    partitions, which a column's wider type takes away again, but no constraints or generated columns.
 
     Args:
         source: One row per change, with the key, the columns sent and whatever tells deletes and order. Meanwhile no
@@ -262,7 +262,8 @@ def _check_made(batch: _Batch) -> None:
     if not {*batch.moments} <= {*table.columns} or not _exists(session, batch.side):
         raise ValueError(_OTHERS)
     properties = _detail(batch)["properties"]
-    strict = [name for name, value in properties.items() if name.startswith(_REFUSING) and value != "false"]
+    strict = [name for name in properties if name.startswith(_CONSTRAINTS)]
+    strict += [name for name in properties if name == _APPEND_ONLY and properties[name] != "false"]
     strict += [field.name for field in table.schema if not field.nullable]
     if strict:
         raise ValueError(f"the table has a constraint, {strict[0]}: leave rows it would refuse out of the source")
