@@ -146,9 +146,12 @@ def apply_changes(
     )
     changes = _changes(source, parameters)
     _check(changes, recorded.app_id, settled)
-    session = source.sparkSession
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
-    with named_errors(recorded.app_id), settings(session, _PLANNING), cached(winners(changes, *per)) as sent:
+    with (
+        named_errors(recorded.app_id),
+        settings(source.sparkSession, _PLANNING),
+        cached(winners(changes, *per)) as sent,
+    ):
         few = few_at_hand(sent, _FEW)
         if few is None:
             computed(sent)  # whatever refuses the batch does it here, before the table has its columns

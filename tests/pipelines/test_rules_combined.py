@@ -51,7 +51,6 @@ def told(spark: SparkSession, warehouse: Path, connector: ToldConnector | None =
     return feed
 
 
-@pytest.mark.nightly
 def test_a_row_that_an_update_begins_has_its_key_and_is_found_by_the_next(spark: SparkSession, warehouse: Path) -> None:
     settings = {"mode": "updates_only", "apply": "upsert", "expect": rule("A > 0", "quarantine")}
     built, history = deephaven(spark, warehouse, {"A": "Long", "B": "Long"}, **settings)
@@ -232,7 +231,6 @@ def test_rows_aside_are_not_written_again_by_a_cut_that_leaves_them_as_they_are(
     assert (feed.rows(), DeltaTable(aside_of(feed)).version()) == ({1: ("xx", 1)}, version)
 
 
-@pytest.mark.nightly
 def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_one(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,7 +311,6 @@ def test_what_holds_a_table_is_passed_by_what_mends_it_however_short_its_cuts_ar
     assert built.rows("t") == {1: {"A": 7}, 2: {"A": 5}}
 
 
-@pytest.mark.nightly
 def test_a_history_passes_a_snapshot_that_what_cannot_be_read_overlays(spark: SparkSession, warehouse: Path) -> None:
     """An update that landed before the first snapshot of its epoch overlays it: so neither can be taken."""
     feed = Told(spark, warehouse, ToldConnector())
