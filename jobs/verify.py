@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -77,7 +77,15 @@ def verify(
     tables = _chosen(opened, table or ())
     places = places_of(settings)
     verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
-    stopped = _stopped(places, connector, opened, now)
+    try:
+        stopped = _stopped(
+            places, connector, replace(opened, tables={name: opened.tables[name] for name in tables}), now
+        )
+    except StoreUnavailable as error:
+        stopped = {}
+        if not unread:  # else it is said beside a verdict
+            print(f"silverfold: {error}", file=sys.stderr)
+        unread = True
     found = summed_up(places, feed, "source" if against_source else "bronze", verified, now, stopped=stopped)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
@@ -114,25 +122,23 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
 
 
 def _stopped(places: Places, connector: Connector, feed: Feed, now: datetime) -> dict[str, str]:
-    """Return by table why bronze lets no build of it go on; nothing where that cannot be told."""
+    """Return by table why bronze lets no build of it go on. Raises StoreUnavailable."""
     from pipelines.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
-    with suppress(StoreUnavailable):
-        told = read_status(places, connector, feed, now=now).tables
-        return {each.table: each.fault.reason for each in told if each.fault and each.state is TableState.STOPPED}
-    return {}
+    told = read_status(places, connector, feed, now=now).tables
+    return {each.table: each.fault.reason for each in told if each.fault and each.state is TableState.STOPPED}
 
 
 def _verified(
     places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
-) -> tuple[list[TableVerification], set[str]]:
-    """Verify one table, or history, after the other; return the verdicts, and the names of those that are unreadable.
+) -> tuple[list[TableVerification], bool]:
+    """Verify one table, or history, after the other; return the verdicts, and whether one could not be read.
 
     A verdict that cannot be had is unknown: the others are asked all the same.
     """
     from pipelines.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
 
-    verdicts, unread = [], set()
+    verdicts, unread = [], False
     for name in tables:
         with Console(stderr=True).status(f"verifying {name}"):
             for shown, verify_one in _verifications(places, connector, feed, name, patience):
@@ -140,8 +146,7 @@ def _verified(
                     verdicts.append(verify_one())
                 except (StoreUnavailable, *_OF_ONE_TABLE) as error:
                     verdicts.append(unknown(shown, str(error)))
-                    if isinstance(error, StoreUnavailable):
-                        unread.add(shown)
+                    unread |= isinstance(error, StoreUnavailable)
     return verdicts, unread
 
 

@@ -62,7 +62,9 @@ async def receive(
         landed = await asyncio.to_thread(writer.resume, source_positions(tables))
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     if writer.emptied:
-        log.warning("bronze's newest commits are empty files: what they landed is lost", commits=writer.emptied)
+        log.warning(
+            "bronze's newest commits are empty files: what they landed, if anything, is lost", commits=writer.emptied
+        )
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         if writer.lost is not None:
             sink.take(_lost(connector, feed, *writer.lost))

@@ -61,6 +61,11 @@ class SilverRows:
         _, batches = self._scan(self.names[:1])
         return sum(batch.num_rows for batch in batches)
 
+    @property
+    def aside(self) -> int:
+        """How many of them are `more`."""
+        return 0 if self.more is None else self.more.num_rows
+
     def table(self, keys: Sequence[str] = (), within: KeySpan = EVERY_KEY) -> pa.Table:
         """Return the rows whose keys are in a span, in no order. Raises StoreUnavailable."""
         schema, batches = self._scan(self.names, self._limits(keys, within))

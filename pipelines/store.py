@@ -28,7 +28,7 @@ _TRIES = 10
 
 def open_table(place: Place) -> DeltaTable | None:
     """Return the table at its newest version; None when there is none yet. Raises StoreUnavailable."""
-    with naming_the_store(place, "its log cannot be read: "):
+    with naming_the_store(place, of_its_log=True):
         try:
             return DeltaTable(place.url, storage_options=dict(place.storage_options))
         except TableNotFoundError:
@@ -111,40 +111,47 @@ def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, st
 
 
 @contextmanager
-def naming_the_store(place: Place | str, what: str = "") -> Iterator[None]:
+def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterator[None]:
     """Turn what delta-rs and Arrow raise inside the block into StoreUnavailable, which names the place, in one line.
 
     So a file that is damaged, or gone, is told as a store that does not answer is: neither can be told from the other.
 
     Args:
-        what: What failed, to be said between the place and the error.
+        of_its_log: The block reads nothing but a table's log.
     """
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
-        raise StoreUnavailable(f"{place}: {what}{first}{_way_on(first)}") from error
+        told = f"its log cannot be read: {first}" if of_its_log else first
+        raise StoreUnavailable(f"{place}: {told}{_way_on(first, of_its_log=of_its_log)}") from error
 
 
-_OF_A_LOG = ("Invalid Checkpoint", "Corrupt footer", "Expected contiguous commit files")
+_DAMAGES = (
+    "Invalid Checkpoint",
+    "Corrupt footer",
+    "Expected contiguous commit files",
+    "Json error",
+    "No table metadata or protocol found",
+)
 """What delta-rs says of a log that is damaged."""
 
 
-def _way_on(told: str) -> str:
-    """Say what can be done where a file is gone, or damaged."""
-    if any(text in told for text in _OF_A_LOG):
-        return (
-            "; its log is damaged: put back what it lacks, or remove a damaged checkpoint and `_last_checkpoint` from "
-            "`_delta_log` if all commits before it are there; else remove the table's folder: `silverfold build` makes "
-            "a silver table anew, README says what is lost with bronze's"
-        )
-    if ".parquet" in told and "not found" in told:
+def _way_on(told: str, *, of_its_log: bool) -> str:
+    """Say what can be done where a file is gone, or damaged; nothing where the store may be to blame."""
+    if of_its_log:
+        damaged = any(text in told for text in _DAMAGES)
+        return "; its log is damaged: put back what it lacks. README says what else can be done" if damaged else ""
+    if ".parquet" in told and "not found" in told and "magic" not in told:
         return (
             "; as long as it is gone, put it back; else `silverfold rebuild` makes a silver table anew, and bronze's "
             "whole folder can be removed: README says what is lost then"
         )
-    if "Parquet" in told:
-        return "; a file is damaged: put it back; else `silverfold rebuild` makes a silver table anew"
+    if "Parquet" in told and "Object Store error" not in told:
+        return (
+            "; if it stays so, a file is damaged: put it back; else `silverfold rebuild` makes a silver table anew, "
+            "README says what is lost with bronze's"
+        )
     return ""
 
 

@@ -202,7 +202,7 @@ def _why(error: Exception, losses: Losses) -> str:
         return str(error)
     if (error.first, error.last) in losses.taken:
         return f"{error}: what silver has of them has nothing to be compared with"
-    return f"{error}: put its files back; `silverfold status` says what else there is to do"
+    return f"{error}: `silverfold status` says what can be done"
 
 
 def _verified(
@@ -299,7 +299,7 @@ def compared(
         different_cells=result.cells,
         ranges=_ranges(rows.keys, result),
         differences=_differences(rows.keys, result),
-        rows_aside=0 if silver.rows.more is None else silver.rows.more.num_rows,
+        rows_aside=silver.rows.aside,
     )
 
 
@@ -323,6 +323,7 @@ def unknown(
         position=_position(silver.position) if silver else None,
         delta_version=silver.rows.version if silver else None,
         found_rows=silver.rows.count if silver else None,
+        rows_aside=silver.rows.aside if silver else 0,
     )
 
 
@@ -338,13 +339,11 @@ def summed_up(
     """Return the verdict on a feed; ``stopped`` says by table why no build of it goes on, though nothing holds it."""
     told, equal = [], True
     for each in tables:
-        held = None
-        if each.verdict is not Verdict.UNKNOWN:
-            held = _holding(places, feed, each) or stopped.get(each.table)
-        shown = each if held is None else each.model_copy(update={"reason": each.reason or held})
-        fine = shown.verdict is Verdict.EQUAL or (shown.verdict is Verdict.NOT_BUILT and not shown.reason)
-        equal &= fine and not held
-        told.append(shown)
+        held = None if each.verdict is Verdict.UNKNOWN else _holding(places, feed, each) or stopped.get(each.table)
+        full = each if held is None else each.model_copy(update={"reason": each.reason or held})
+        fine = full.verdict is Verdict.EQUAL or (full.verdict is Verdict.NOT_BUILT and not full.reason)
+        equal &= fine and held is None
+        told.append(full)
     return Verification(at=at, warehouse=places.warehouse, feed=feed, against=against, equal=equal, tables=tuple(told))
 
 

@@ -49,6 +49,7 @@ class BronzeWriter:
 
     Raises:
         ConfigError: The place holds a table that is not a bronze table.
+        Fenced: Another writer landed frames while this one noted what is lost.
         StoreUnavailable: The store does not answer.
     """
 
@@ -64,11 +65,14 @@ class BronzeWriter:
         """How many of the newest commits found at the start had nothing in them any more."""
         self.lost: tuple[int, int] | None = None
         """First and last position that bronze has lost, as far as silver and its log tell; None where it lacks none."""
-        end = max(silver.position, self._recorded())
+        recorded = self._recorded()
+        end = max(silver.position, recorded)
         if end > self.last:
             self.lost = self.last + 1, end
             with naming_the_store(place):
                 note_lost(self._table, *self.lost)
+            if self._recorded() != recorded:  # another one has landed frames since the log was read
+                raise Fenced(owner=app_id(feed), expected=recorded, found=self._recorded())
             self._write(SCHEMA.empty_table(), end)
             self.last = end
 

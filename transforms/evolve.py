@@ -33,6 +33,7 @@ _DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
 
 
 _NOT_STORED = (T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType, T.TimeType)
+"""Types that Delta refuses: only once a table is made, when that beside it is made already."""
 
 
 class Inside(NamedTuple):

@@ -39,10 +39,6 @@ _OF_WORKERS = re.compile(
 """What a worker says that cannot begin: no module of ours, or no Python."""
 
 
-_IN_PYTHON = re.compile(r"^([A-Z]\w*(?:Error|Exception))\b", re.MULTILINE)
-"""What Python calls an error, at the end of its traceback; what it says of it may have values in it."""
-
-
 @contextmanager
 def named_errors(table: str) -> Iterator[None]:
     """Turn what Spark raises inside the block into the ApplyError of the table that fits.
@@ -80,8 +76,16 @@ def _condition(error: PySparkException | Py4JError) -> str:
     if worker is not None:
         return f"its workers lack what a job needs: {worker[0]}"
     if isinstance(error, PySparkException) and (condition := error.getCondition()):
-        raised = _IN_PYTHON.findall(str(error)) if condition == "PYTHON_EXCEPTION" else []
-        return f"{condition}: {raised[-1]}" if raised else condition
+        raised = _raised_in_python(str(error)) if condition == "PYTHON_EXCEPTION" else None
+        return condition if raised is None else f"{condition}: {raised}"
     lines = [line.strip() for line in str(error).splitlines()]
     named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith("at ")]
     return (named[-1].lstrip(": ") if named else type(error).__name__)[:300]
+
+
+def _raised_in_python(told: str) -> str | None:
+    """Return the type of the error below the last traceback in a text. What is said of it may have values in it."""
+    _, _, below = told.rpartition("Traceback (most recent call last):\n")
+    first = next((line for line in below.splitlines() if not line.startswith(" ")), "")
+    named = re.match(r"[\w.]+(?=:|$)", first)
+    return None if named is None else named[0].rpartition(".")[2]

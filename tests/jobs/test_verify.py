@@ -109,6 +109,9 @@ def test_a_table_whose_builds_stop_at_a_hole_in_bronze_ends_with_1(conf: Path, c
     assert exits(conf, "--table", "quotes") == 1
     told = "bronze of feed market lacks positions 7 to 9: put its files back"
     assert f"quotes: equal: {told}" in capsys.readouterr().out.replace("\n", " ")
+    (conf / "lake/silver/market/trades/_delta_log").mkdir(parents=True)
+    (conf / "lake/silver/market/trades/_delta_log/00000000000000000000.json").write_text("{")
+    assert exits(conf, "--table", "quotes") == 1, "whatever becomes of the others"
 
 
 def test_a_difference_ends_with_1_and_is_named(conf: Path, capsys: pytest.CaptureFixture[str]):

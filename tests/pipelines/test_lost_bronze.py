@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
+import pipelines.writer
 from conf.errors import Fenced, PositionGap, ReplacedBronze
 from conf.model import CutLimits
 from connectors.base import Frame
@@ -126,6 +128,26 @@ def test_what_a_restored_bronze_lacks_is_lost_though_its_log_records_it(tmp_path
     assert (writer.lost, writer.last, lost_from(place)) == ((kept + 1, behind), behind, [(kept + 1, behind)])
     assert feed.land(inserted(6)) == behind + 1
     assert last_position(place, FEED) == behind + 1
+
+
+def test_a_writer_that_notes_what_is_lost_stops_where_another_lands_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    feed = SqliteCloudFeed(tmp_path, {"foo": {}})
+    feed.connect(inserted(1))
+    place = feed.places.bronze(FEED)
+    running = BronzeWriter(place, FEED, token="running")
+
+    def noted_late(table: DeltaTable, first: int, last: int) -> None:
+        batch = Batch(running.last + 1)
+        batch.add([inserted(2)], 1, feed.received_at)
+        running.append(batch.prepare().table)
+        note_lost(table, first, last)
+
+    monkeypatch.setattr(pipelines.writer, "note_lost", noted_late)
+    with pytest.raises(Fenced):
+        BronzeWriter(place, FEED, token="next", silver=Reached(9, 1))
+    assert last_position(place, FEED) == running.last
 
 
 def test_what_is_lost_twice_was_lost_the_first_time(tmp_path: Path):

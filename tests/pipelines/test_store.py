@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 
 from conf.errors import StoreUnavailable
 from pipelines.places import Place
+from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table, skipping_bounds
 
 
@@ -57,3 +58,14 @@ def test_a_damaged_checkpoint_is_named_with_what_to_do(place: Place, kept: int) 
     again = open_table(place)
     assert again is not None
     assert again.version() == 1
+
+
+@pytest.mark.parametrize("kept", [b"", b"\0" * 400])
+def test_a_damaged_data_file_is_no_damaged_log(place: Place, kept: bytes) -> None:
+    file = min(Path(place.url).glob("*.parquet"))
+    file.write_bytes(kept)
+    table = open_table(place)
+    assert table is not None
+    with pytest.raises(StoreUnavailable) as raised:
+        SilverRows(place, table).table()
+    assert "log" not in str(raised.value).removeprefix(place.url)

@@ -159,7 +159,7 @@ def test_a_log_that_is_put_back_lacks_what_was_dropped_and_says_what_to_do(spark
     )
     assert (verified.verdict, verified.reason) == (
         Verdict.UNKNOWN,
-        f"bronze of feed market lacks positions 0 to {floor - 1}",
+        f"bronze of feed market lacks positions 0 to {floor - 1}: `silverfold status` says what can be done",
     )
     assert market.built.build() == {}
     assert (market.verify().verdict, market.status().begins_at_position) == (Verdict.EQUAL, floor)

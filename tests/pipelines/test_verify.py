@@ -254,7 +254,7 @@ def test_positions_missing_where_they_are_needed_leave_it_unknown(market: Wareho
 
     found = market.verify()
 
-    told = "lacks positions 8 to 8: put its files back; `silverfold status` says what else there is to do"
+    told = "lacks positions 8 to 8: `silverfold status` says what can be done"
     assert (found.verdict, found.reason) == (Verdict.UNKNOWN, f"bronze of feed market {told}")
 
 

@@ -32,10 +32,15 @@ def test_an_error_is_named_by_what_tells_most(told: str, named: str):
 
 
 def test_an_error_in_python_code_is_named_without_what_it_says(monkeypatch: pytest.MonkeyPatch):
-    told = 'Traceback (most recent call last):\n  File "/f.py", line 4, in f\nZeroDivisionError: of 4711\n'
+    told = (
+        'Traceback (most recent call last):\n  File "/f.py", line 3, in f\nKeyError: 4711\n\n'
+        "During handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "/f.py", line 4, in f\n    1 / 0\n    ~~^~~\n'
+        "pyarrow.lib.ArrowInvalid: of 4711\nSmithError: no error but a name\n"
+    )
     error = PySparkException(f"An exception was thrown from the Python worker:\n{told}")
     monkeypatch.setattr(error, "getCondition", lambda: "PYTHON_EXCEPTION")
-    with pytest.raises(ApplyError, match=r"Spark: PYTHON_EXCEPTION: ZeroDivisionError$"), named_errors("quotes"):
+    with pytest.raises(ApplyError, match=r"Spark: PYTHON_EXCEPTION: ArrowInvalid$"), named_errors("quotes"):
         raise error
 
 
