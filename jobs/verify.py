@@ -78,9 +78,7 @@ def verify(
     places = places_of(settings)
     verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
     try:
-        stopped = _stopped(
-            places, connector, replace(opened, tables={name: opened.tables[name] for name in tables}), now
-        )
+        stopped = _stopped(places, connector, opened, tables, now)
     except StoreUnavailable as error:
         stopped = {}
         if not unread:  # else it is said beside a verdict
@@ -121,11 +119,12 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
     return [name for name in feed.tables if not wanted or name in wanted]
 
 
-def _stopped(places: Places, connector: Connector, feed: Feed, now: datetime) -> dict[str, str]:
-    """Return by table why bronze lets no build of it go on. Raises StoreUnavailable."""
+def _stopped(places: Places, connector: Connector, feed: Feed, tables: Sequence[str], now: datetime) -> dict[str, str]:
+    """Return, of some tables, why bronze lets no build of them go on. Raises StoreUnavailable."""
     from pipelines.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
-    told = read_status(places, connector, feed, now=now).tables
+    chosen = replace(feed, tables={name: feed.tables[name] for name in tables})
+    told = read_status(places, connector, chosen, now=now).tables
     return {each.table: each.fault.reason for each in told if each.fault and each.state is TableState.STOPPED}
 
 

@@ -57,7 +57,8 @@ class BronzeWriter:
         self._place, self._feed, self._token = place, feed, token
         self._table = create(place)
         self._in_doubt = self._stale = False
-        self.last = self._landed()
+        with naming_the_store(place):
+            self.last = last_landed(self._table, feed)
         """Last position written; -1 when there is none."""
         self.epoch = max(last_epoch(self._table), silver.epoch)
         """Epoch of the last frame found at the start, or that silver has; 0 when there was none."""
@@ -152,10 +153,6 @@ class BronzeWriter:
         with naming_the_store(self._place):
             position = self._table.transaction_version(app_id(self._feed))
         return -1 if position is None else position
-
-    def _landed(self) -> int:
-        with naming_the_store(self._place):
-            return last_landed(self._table, self._feed)
 
     def _reload(self) -> DeltaTable:
         table = open_table(self._place)
