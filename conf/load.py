@@ -2,14 +2,15 @@
 
 ===  ==================================  ===========================================================
 1    ``base.toml``                       packaged; holds everywhere
-2    ``<env>.toml``                      packaged: ``local``, ``databricks``
+2    ``<env>.toml``                      packaged: ``local``, ``cluster``, ``databricks``
 3    ``DIR/settings.toml``               the user's, if there is one
 4    ``DIR/feeds/<feed>.toml``           one per feed, called after the file
 5    ``SILVERFOLD__WAREHOUSE`` and such  environment; ``__`` goes one table deeper
 ===  ==================================  ===========================================================
 
 The value of a variable is read as TOML where it is a number, true or false, a quoted string, an array or an inline
-table, and is text otherwise. Tables are merged, anything else is replaced.
+table, and is text otherwise. Tables are merged, anything else is replaced. Where Spark's master is not of this machine,
+or spark-submit has started it, what ``local`` says of Spark does not hold.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
     layers = _files(conf_dir, env)
     feeds = dict(_feeds(conf_dir))
     _environment(layers, feeds, environ)
+    _without_local_spark(layers, environ)
     mistakes: list[ConfigError] = []
     loaded: dict[str, FeedSettings] = {}
     for name, layered in feeds.items():
@@ -127,9 +129,9 @@ def _files(conf_dir: Path | None, env: str) -> Layered:
     environments = sorted(packaged.keys() - {"base"})
     if env not in environments:
         raise ConfigError(file="command line", key="--env", found=env, allowed=", ".join(environments))
-    layers = Layered(f"{env}.toml of silverfold")
+    layers = Layered(_named(env))
     for name in ("base", env):
-        layers.add(_read(packaged[name], f"{name}.toml of silverfold"), f"{name}.toml of silverfold")
+        layers.add(_read(packaged[name], _named(name)), _named(name))
     if conf_dir is None:
         return layers
     if not conf_dir.is_dir():
@@ -150,6 +152,20 @@ def _files(conf_dir: Path | None, env: str) -> Layered:
             )
         layers.add(raw, str(own))
     return layers
+
+
+def _without_local_spark(layers: Layered, environ: Mapping[str, str]) -> None:
+    """Take back what ``local`` says of Spark where another layer, or spark-submit, says that it runs elsewhere."""
+    spark = layers.raw.get("spark")
+    submitted = "PYSPARK_GATEWAY_PORT" in environ
+    if isinstance(spark, dict) and (submitted or not str(spark.get("spark.master", "local")).startswith("local")):
+        for name in [name for name in spark if layers.source_of(("spark", name)) == _named("local")]:
+            del spark[name]
+
+
+def _named(env: str) -> str:
+    """Return what a packaged layer is called in messages."""
+    return f"{env}.toml of silverfold"
 
 
 def _packaged() -> list[Traversable]:

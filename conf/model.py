@@ -6,6 +6,7 @@ A feed's ``options`` and ``tables`` are kept raw: only the connector knows their
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
@@ -20,6 +21,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from conf.names import TAKEN, folded
 from conf.secrets import Secret, revealed
@@ -140,7 +142,7 @@ class Table(Strict):
     @field_validator("keys")
     @classmethod
     def _each_key_is_a_column(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(map(folded, keys))) < len(keys) or "" in keys:
+        if len(set(map(folded, keys))) < len(keys) or not all(map(str.strip, keys)):
             raise ValueError("names of columns, each once")
         return keys
 
@@ -191,6 +193,10 @@ class Settings(Strict):
             raise ValueError(f"a folder, or a URL of {', '.join(_SCHEMES)}")
         if not warehouse.strip() or (said and not rest):
             raise ValueError("a folder, or a URL with more than its beginning")
+        if "@" in rest.partition("/")[0] and not scheme.startswith("abfs"):  # whose container stands there
+            raise PydanticCustomError("secret", "a URL without user or key: storage_options may name secrets")
+        if not said and re.match(r"\w{2,}:", warehouse) and not warehouse.startswith("dbfs:"):
+            raise ValueError("a folder, or a URL with :// behind its scheme")
         if warehouse.startswith("~"):
             raise ValueError("a folder whose path is written out: ~ stands for nothing here")
         if warehouse.startswith(_FUSE) and sys.platform != "darwin":  # where /Volumes has other disks

@@ -36,6 +36,10 @@ HIDDEN = _Unshown("a value that is not shown")
 """Found where a secret may stand."""
 WHOLE = _Unshown("these settings together")
 """Found by a rule between keys: their whole table would be too long to read."""
+_UNKNOWN = _Unshown("a key that is not known")
+_NO_TABLE = _Unshown("what is no table")
+_NO_TEXT = _Unshown("what is no text")
+"""Found in their stead is what may be a secret: a key misspelt, or said in another shape."""
 
 
 def validated(
@@ -106,8 +110,15 @@ def _path(finding: ErrorDetails, raw: Any) -> Path:
 
 
 def _found(finding: ErrorDetails) -> object:
-    if finding["type"] == "missing":
-        return None
+    match finding["type"], finding["input"]:
+        case "missing", _:
+            return None
+        case "extra_forbidden", _:
+            return _UNKNOWN
+        case "dict_type" | "model_type" | "model_attributes_type", _:
+            return _NO_TABLE
+        case "string_type", dict() | list():
+            return _NO_TEXT
     return WHOLE if finding["type"] == "value_error" and isinstance(finding["input"], dict) else finding["input"]
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # receivers must not import Spark
     from pyspark.sql.types import StructType
 
     from connectors.arrow_rows import ArrowRows
+    from connectors.transport import Address
 
 
 class Kind(StrEnum):
@@ -298,9 +299,7 @@ class Watch(Protocol):
         """The source's columns; none before the first update."""
 
     def take(self, seconds: float) -> Sequence[PlainUpdate]:
-        """Return the whole updates that have come since the last call, in order.
-
-        Waits for the first of them, at most so long.
+        """Return the whole updates that have come since the last call, in order; wait for the first, at most so long.
 
         Raises:
             SourceRefused, SourceUnavailable, ProtocolError: There will be no more.
@@ -377,11 +376,10 @@ class Connector(Protocol):
         """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""
 
     def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
-        """Return how the schema that the settings name differs from the one that landed last; None if it does not.
+        """Return how the settings' schema differs from the one that landed (`Resume.told`); None if it does not."""
 
-        Args:
-            told: As `Resume.told`.
-        """
+    def listens_at(self, feed: Feed) -> Address | None:
+        """Return where a feed's receiver listens, at which no other one can; None if it connects instead."""
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""

@@ -26,6 +26,9 @@ MOST_UNSENT: Final = 1 << 20
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound by it
+
+
 class Address(NamedTuple):
     """Where a source listens."""
 
@@ -34,6 +37,11 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def meets(self, other: Address) -> bool:
+        """Tell whether not both can be listened at: the port is one, and so is the host, or one stands for all."""
+        hosts = {"127.0.0.1" if each.host == "localhost" else each.host for each in (self, other)}
+        return self.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_EVERYWHERE))
 
 
 def parse_address(text: str) -> Address:

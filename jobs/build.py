@@ -46,6 +46,7 @@ def build(
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
+    log = structlog.get_logger("build")
     from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
@@ -79,6 +80,8 @@ def build(
             _tell_misread(settings, feed_build)
             if feed_build.landed < 0:
                 print(f"silverfold: {_nothing(settings, feed_build)}: start `silverfold receive` (again)")
+            else:
+                log.info("building", feed=feed_build.feed.name, tables=len(feed_build.tables), landed=feed_build.landed)
         faults = run(builds, stop, follow=follow) if builds else {}
     _tell_held(faults, of_several=len(opened) > 1)
     if unread:

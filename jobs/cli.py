@@ -16,9 +16,12 @@ Each command is a file of its own in this folder, imported when it is called: a 
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -124,7 +127,8 @@ def begin(
         typer.Option(metavar="DIR", envvar="SILVERFOLD_CONF", help="Folder with settings.toml and feeds/FEED.toml."),
     ] = None,
     env: Annotated[
-        str, typer.Option(metavar="NAME", envvar="SILVERFOLD_ENV", help="Packaged settings: local or databricks.")
+        str,
+        typer.Option(metavar="NAME", envvar="SILVERFOLD_ENV", help="Packaged settings: local, cluster, databricks."),
     ] = "local",
     _: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Show which silverfold this is.")
@@ -146,19 +150,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. Without arguments, those of the process."""
     try:
         command = with_plain_flags(typer.main.get_command(app))
-        command(args=None if arguments is None else list(arguments), prog_name="silverfold")
+        try:
+            command(args=None if arguments is None else list(arguments), prog_name="silverfold")
+        finally:
+            sys.stdout.flush()
     except SilverfoldError as error:
         others = error.others if isinstance(error, ConfigError) else ()
-        for each in (error, *others):
-            print(f"silverfold: {each}", file=sys.stderr)
+        _tell(*map(str, (error, *others)))
         sys.exit(exit_code(error))
-    except Exception:  # the line between an answer and a bug: a script must not take the one for the other
-        spark = sys.modules.get("pipelines.spark")
-        if spark is not None and spark.has_ended():
-            print(f"silverfold: {spark.ENDED}", file=sys.stderr)
-            sys.exit(3)
-        traceback.print_exc()
-        sys.exit(70)
+    except Exception as error:  # the line between an answer and a bug: a script must not take the one for the other
+        told = _of_no_bug(error)
+        if told is None:
+            with suppress(OSError):
+                traceback.print_exc()
+            sys.exit(70)
+        _tell(told)
+        sys.exit(3)
+
+
+def _tell(*lines: str) -> None:
+    with suppress(OSError):  # where nobody reads them, the exit code stays
+        for each in lines:
+            print(f"silverfold: {each}", file=sys.stderr)
+
+
+def _of_no_bug(error: Exception) -> str | None:
+    """Say what ended a command, where it is neither silverfold that says so nor a bug: a full disk, or Spark's end."""
+    spark = sys.modules.get("pipelines.spark")
+    if spark is not None and spark.has_ended():
+        return str(spark.ENDED)
+    if not (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+        return None
+    if error.filename is None:  # it was our own output, most likely: Python would try to write the rest as it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"{error.strerror}: {error.filename or 'what was to be written is not whole'}"
 
 
 def main_of(name: str) -> None:

@@ -7,7 +7,7 @@ before a job asks, so that ``--help`` needs no settings at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +22,7 @@ from jobs.logs import start_logs
 if TYPE_CHECKING:
     from conf.model import Settings
     from connectors.base import Connector, Feed
+    from connectors.transport import Address
 
 
 Names = Annotated[
@@ -62,12 +63,14 @@ class Invocation:
 
     def feeds(self, settings: Settings, names: Sequence[str] | None = None) -> list[tuple[Connector, Feed]]:
         """Return some feeds, each once; all there are without names. Raises ConfigError with the mistakes of all."""
-        found, mistakes = [], []
+        found: list[tuple[Connector, Feed]] = []
+        mistakes: list[ConfigError] = []
         for name in dict.fromkeys(settings.feeds if names is None else names):
             try:
                 found.append(self.feed(name, settings))
             except ConfigError as error:
                 mistakes.append(error)
+        mistakes += _listening_twice(settings, found)
         if mistakes:
             raise together(mistakes)
         return found
@@ -83,6 +86,22 @@ class Invocation:
         if not opened:
             raise ConfigError(file="command line", key="--all", found="no feeds", allowed="files feeds/FEED.toml")
         return opened
+
+
+def _listening_twice(settings: Settings, feeds: Sequence[tuple[Connector, Feed]]) -> Iterator[ConfigError]:
+    """Yield the feeds that are to listen where one before them does."""
+    seen: list[tuple[str, Address]] = []
+    for connector, feed in feeds:
+        here = connector.listens_at(feed)
+        first = next((name for name, there in seen if here is not None and here.meets(there)), None)
+        if here is not None:
+            seen.append((feed.name, here))
+        if first is not None:
+            file, allowed = (
+                settings.feeds[feed.name].file_of(("address",)),
+                f"another port: the feed {first} listens there",
+            )
+            yield ConfigError(file=file, key="address", found=str(here), allowed=allowed)
 
 
 def invocation(ctx: typer.Context) -> Invocation:

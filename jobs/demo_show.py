@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from conf.errors import SilverfoldError
+from jobs.console import counted
 from jobs.status import duration
 
 if TYPE_CHECKING:
@@ -174,4 +175,4 @@ def _landed(status: FeedStatus) -> str:
 
 
 def _lag(table: TableStatus) -> str:
-    return f"{table.lag_updates:,} updates, {duration(table.lag_seconds)}" if table.lag_updates else "0"
+    return f"{counted(table.lag_updates, 'update')}, {duration(table.lag_seconds)}" if table.lag_updates else "0"

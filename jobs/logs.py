@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
+
+
+class _Unfailing:
+    """A stream whose lines are lost where it takes none: a full disk or a reader that is gone ends no receiver."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def start_logs(level: str, stream: TextIO | None = None) -> None:
@@ -17,7 +33,7 @@ def start_logs(level: str, stream: TextIO | None = None) -> None:
     """
 
     def logger(*_name: str) -> structlog.PrintLogger:
-        return structlog.PrintLogger(stream or sys.stderr)
+        return structlog.PrintLogger(cast(Any, _Unfailing(stream or sys.stderr)))
 
     structlog.configure(
         processors=[

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from conf.errors import ApplyError, ConfigError, PositionGap, UndecodableFrame
 from jobs.cli import main_of
+from jobs.console import counted
 from jobs.context import invocation
 from jobs.source_change import change_since_landed
 
@@ -24,7 +25,8 @@ def rebuild(
     For a table that is broken or gone, or that another version of silverfold is to make anew. Readers see the old
     table until they see the new one; other builds may run meanwhile. The new table stands at the position the old one
     had reached: `build` goes on from there. A table that is gone, or that holds because the source has other columns or
-    keys now (SCHEMA_DRIFT, REBUILD_NEEDED), is built as far as it goes; a history begins with the last such change.
+    keys now (SCHEMA_DRIFT, REBUILD_NEEDED), is built as far as it goes; a history begins with the last such change. One
+    whose log is damaged is gone, too: the log is set aside. Stop its builds before.
 
     Its history and remembered deletes are made anew with it, each swapped in by a commit of its own: the table last.
     Where the oldest frames were dropped, a history that is there cannot be made anew, and nothing is.
@@ -48,6 +50,12 @@ def rebuild(
     from pipelines.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
+    aside: list[str] = []
+
+    def set_aside(log: str) -> None:
+        aside.append(log)
+        print(f"{table}: a log could not be read, and is now {log}, which may be removed once all is well")
+
     def tell(reached: int, goal: int) -> None:
         status.update(f"rebuilding {table}: position {reached:,} of {goal:,}")
 
@@ -55,13 +63,15 @@ def rebuild(
         spark = start_spark(settings, app=f"silverfold rebuild {feed} {table}")
         status.update(f"rebuilding {table}")
         try:
-            done = Rebuild(spark, settings, connector, opened, table, uuid.uuid4().hex, tell).run()
+            done = Rebuild(spark, settings, connector, opened, table, uuid.uuid4().hex, tell, set_aside).run()
         except (ApplyError, PositionGap) as error:
-            print(f"silverfold: {table} was not rebuilt, it stands as it was: {error}")
+            stands = "" if aside else ", it stands as it was"
+            print(f"silverfold: {table} was not rebuilt{stands}: {error}")
             if isinstance(error, UndecodableFrame):
                 print('silverfold: with on_bad_frame = "skip" in the table\'s settings it is rebuilt without the frame')
             raise typer.Exit(1) from error
-    print(f"{table}: rebuilt from {done.updates:,} updates; position {done.position}, version {done.delta_version}")
+    updates = counted(done.updates, "update")
+    print(f"{table}: rebuilt from {updates}; position {done.position}, version {done.delta_version}")
     if done.begins is not None:
         print(f"{table}: its history begins at position {done.begins}: before, it had other columns or keys")
 

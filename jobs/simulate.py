@@ -20,6 +20,7 @@ from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from jobs.cli import main_of
+from jobs.console import counted
 from jobs.logs import start_logs
 from jobs.simulate_webhooks import webhooks
 from jobs.stopping import stopped_by_signals
@@ -82,7 +83,8 @@ def deephaven(
         _announce(server, host, tables)
         changers = [Changer(each, f"{seed}/{name}") for name, each in tables.items()]
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
-        typer.echo(f"quiet after {made} changes in {sum(each.updates - 1 for each in tables.values())} updates")
+        updates = sum(each.updates - 1 for each in tables.values())
+        typer.echo(f"quiet after {counted(made, 'change')} in {counted(updates, 'update')}")
         stop.wait()
 
 
@@ -188,7 +190,7 @@ def _announce(server: TableServer, host: str, tables: Mapping[str, LiveTable]) -
         server.export_table(name, table)
     typer.echo(f"listening on {host}:{server.port}")
     for name, table in tables.items():
-        typer.echo(f"table {name}: {len(table)} rows, {len(table.columns)} columns")
+        typer.echo(f"table {name}: {counted(len(table), 'row')}, {counted(len(table.columns), 'column')}")
 
 
 def _change(changers: Sequence[Changing], pace: Pace, stop: threading.Event, server: Server) -> int:

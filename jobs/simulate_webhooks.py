@@ -14,6 +14,7 @@ from conf.secrets import Secret
 from connectors.pace import Pace, keep_changing
 from connectors.sqlitecloud_webhooks.orders import DATABASE, KEY, TABLE
 from connectors.sqlitecloud_webhooks.signing import Encoding, Scheme, Signing
+from jobs.console import counted
 from jobs.logs import start_logs
 from jobs.stopping import stopped_by_signals
 
@@ -65,4 +66,4 @@ def webhooks(
             except SourceUnavailable:
                 if not stop.is_set():
                     raise
-    typer.echo(f"quiet after {made} changes, {len(source.orders.rows)} rows")
+    typer.echo(f"quiet after {counted(made, 'change')}, {counted(len(source.orders.rows), 'row')}")

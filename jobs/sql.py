@@ -24,7 +24,7 @@ from rich.table import Table
 
 from conf.errors import ConfigError, QueryFailed
 from jobs.cli import main_of
-from jobs.console import console_on
+from jobs.console import console_on, counted
 from jobs.context import invocation
 from pipelines.places import places_of
 
@@ -262,7 +262,7 @@ def _write_table(answer: Answer, out: TextIO) -> None:
         table.add_row(*(_text(value, "NULL") for value in row))
     console = console_on(out)
     console.print(table, markup=False)
-    console.print(f"{len(answer.rows)} rows" + (", and more" if answer.more else ""))
+    console.print(counted(len(answer.rows), "row") + (", and more" if answer.more else ""))
 
 
 def _text(value: Any, null: str) -> str:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from conf.errors import StoreUnavailable
 from jobs.cli import main_of
-from jobs.console import console_on
+from jobs.console import console_on, counted
 from jobs.context import invocation
 from jobs.ways_on import way_on
 from pipelines.places import places_of
@@ -159,8 +159,7 @@ def _tables(feed: FeedStatus, now: datetime) -> Table:
 
 
 def _cells(table: TableStatus, now: datetime) -> list[Text]:
-    updates = f"{table.lag_updates} update{'' if table.lag_updates == 1 else 's'}"
-    lag = f"{updates}, {duration(table.lag_seconds)}" if table.lag_updates else "0"
+    lag = f"{counted(table.lag_updates, 'update')}, {duration(table.lag_seconds)}" if table.lag_updates else "0"
     rows = table.rows if table.versions is None else f"{table.rows}, {table.versions} versions"
     rows = f"{rows}, {table.rows_aside} aside" if table.rows_aside else rows
     numbers = (table.epoch, table.landed_position, table.applied_position, lag, rows)

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
 from jobs.cli import main_of
-from jobs.console import console_on
+from jobs.console import console_on, counted
 from jobs.context import invocation
 from pipelines.places import history_of, places_of
 
@@ -170,7 +170,8 @@ def _line(table: TableVerification, against: str) -> Text:
         text.append(f": {table.reason}")
     if table.expected_rows is not None:
         aside = f", {table.rows_aside:,} of them kept aside," if table.rows_aside else ""
-        text.append(f": {table.found_rows:,} rows{aside} at position {table.position}, version {table.delta_version}")
+        rows = counted(table.found_rows or 0, "row")
+        text.append(f": {rows}{aside} at position {table.position}, version {table.delta_version}")
         text.append(f"; {against} says {table.expected_rows:,}")
     counts = (("missing", table.missing_rows), ("too many", table.extra_rows), ("cells differ", table.different_cells))
     for name, count in counts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ from pipelines import ledger
 from pipelines.commit_note import CommitNote
 from pipelines.places import Place, Places
 from pipelines.row_settings import differing, otherwise, row_settings
-from pipelines.store import naming_the_store, open_table
+from pipelines.store import is_damaged, naming_the_store, open_table
 
 SCHEMA = pa.schema(
     [
@@ -216,13 +217,22 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     """Add the cuts that the silver tables' own logs know and the list does not; return how many.
 
     Safe to repeat. Of a table the list knows nothing of, the whole log is read; else what came after the newest cut
-    known, and some commits before it, which might be missing from a list that could not be written for a moment.
+    known, and some commits before it, which might be missing from a list that could not be written for a moment. A list
+    that is damaged is made anew.
 
     Raises:
         StoreUnavailable: A table's store cannot be read or written now.
     """
     columns = ("table", "delta_version", "last_position", "committed_at")
-    known = _listed(places, feed, columns=columns).to_pylist()
+    try:
+        known = _listed(places, feed, columns=columns).to_pylist()
+    except StoreUnavailable:
+        from pipelines.leftovers import remove_tree  # noqa: PLC0415 - receivers, which read positions, need not load it
+
+        if not is_damaged(places.cuts(feed), lambda: _listed(places, feed)):
+            raise
+        remove_tree(places.cuts(feed))
+        known = []
     missing = _missing(places, feed, tables, {tuple(row.values())[:3]: row["committed_at"] for row in known})
     if missing:
         ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row) for row in missing])
@@ -232,12 +242,14 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
 def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
     """Return the cuts of some silver tables, also those the list lacks; in no order.
 
-    Writes nothing, so that a reader does not write what a build is about to.
+    Writes nothing, so that a reader does not write what a build is about to. A list that cannot be read lacks all.
 
     Raises:
-        StoreUnavailable: The list or a table's store cannot be read now.
+        StoreUnavailable: A table's store cannot be read now.
     """
-    known = [row for row in read_cuts(places, feed) if row.table in tables]
+    known: list[CutRow] = []
+    with suppress(StoreUnavailable):
+        known = [row for row in read_cuts(places, feed) if row.table in tables]
     have = {(row.table, row.delta_version, row.last_position): row.committed_at for row in known}
     return [*known, *_missing(places, feed, tables, have)]
 

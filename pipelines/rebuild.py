@@ -51,7 +51,7 @@ from pipelines.cuts import (
 )
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.lease import sole_writer
-from pipelines.leftovers import remove_tree, remove_unused
+from pipelines.leftovers import remove_tree, remove_unused, set_damaged_log_aside
 from pipelines.losses import losses_of
 from pipelines.places import Place, Places, SidePlaces, places_of
 from pipelines.quarantine import as_rebuilt
@@ -103,6 +103,7 @@ class Rebuild:
     Args:
         token: Unlike any other rebuild's.
         tell: Called with the position that the new table has reached, and the one it is built to; in this thread.
+        set_aside: Called with the place, and its new name, of each log that could not be read and was set aside.
     """
 
     spark: SparkSession
@@ -112,6 +113,7 @@ class Rebuild:
     table: str
     token: str
     tell: Callable[[int, int], None] = lambda _reached, _goal: None
+    set_aside: Callable[[str], None] = lambda _log: None
 
     def run(self) -> Rebuilt:
         """Build the table anew and swap it in. Runs Spark jobs; safe to repeat, and beside builds and readers.
@@ -122,6 +124,7 @@ class Rebuild:
                 where the old table stands, or builds have moved it all the time.
             StoreUnavailable: Try again.
         """
+        self._set_damaged_aside()
         self._check_bronze()
         try:
             for _ in range(_ATTEMPTS):
@@ -149,6 +152,22 @@ class Rebuild:
 
     def _discard(self) -> None:
         remove_tree(self._side.own(self.feed.name))
+
+    def _set_damaged_aside(self) -> None:
+        """Set aside the logs that cannot be read of what bronze can make anew.
+
+        Any other is for people to put back, or to remove with what it has and nobody else.
+        """
+        feed, table = self.feed.name, self.table
+        is_whole = not self._floor() and not lost_from(self._bronze)
+        places = [place_beside(self._places, feed, table, part) for part in ("tombstones", "aside")]
+        if is_whole or self._has_snapshots:
+            places.append(self._places.silver(feed, table))
+        if is_whole:
+            places.append(self._places.history(feed, table))
+        for log in (set_damaged_log_aside(place, self.token) for place in places):
+            if log is not None:
+                self.set_aside(log)
 
     def _check_bronze(self) -> None:
         """Refuse to build from a part what needs the whole: a table without snapshots, and a history that is there."""

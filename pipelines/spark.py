@@ -38,6 +38,7 @@ from pipelines import s3
 from pipelines.class_archive import JVM_OPTIONS, archive_path, using_archive
 from pipelines.jars import DELTA, jar_options
 from pipelines.java import JvmOutput, check_java
+from pipelines.workers import await_workers
 
 if TYPE_CHECKING:
     from conf.model import Settings
@@ -118,17 +119,29 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
 
     Raises:
         SparkUnavailable: No Java, a Java that Spark does not run on, JARs that cannot be fetched, an option
-            that Spark refuses, or no Connect server in reach. The message says what to do.
+            that Spark refuses, no Connect server in reach, or workers that do not come or lack something. The message
+            says what to do.
         ConfigError: A secret of the ``spark`` table is not where its reference says.
     """
     options, secrets = wanted(settings), {**s3.spark_secrets(settings), **settings.spark_secrets()}
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
+    session = _running()
+    if session is not None:
+        session = _adapted(own_session(session), {**options, **secrets})
+    elif "spark.remote" in settings.spark:
+        session = _connect({**options, **secrets})
+    else:
+        session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
+    await_workers(session)
+    return session
+
+
+def _running() -> SparkSession | None:
     try:
-        running = SparkSession.active()
+        return SparkSession.active()
     except PySparkRuntimeError:
-        if "spark.remote" in settings.spark:
-            return _connect({**options, **secrets})
-        return _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
-    return _adapted(own_session(running), {**options, **secrets})
+        return None
 
 
 def wanted(settings: Settings) -> dict[str, str]:
@@ -274,8 +287,6 @@ def _start(options: Mapping[str, str], secrets: Mapping[str, str]) -> SparkSessi
         java = check_java(os.environ)
         options = {**options, JVM_OPTIONS: " ".join([_IN_UTC, options.get(JVM_OPTIONS, "")])}
         options = {**options, **using_archive(options, archive_path(options, java, os.environ))}
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
     for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
         logger.addFilter(_is_not_raised_too)
     spark_conf = SparkConf(loadDefaults=False).setAll(list(options.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +22,9 @@ _T = TypeVar("_T")
 
 _SMALL = 16 << 20
 """Bytes."""
+
+_A_MOMENT = 1.0
+"""Seconds."""
 
 _TRIES = 10
 """How often a commit is tried while those of others come first."""
@@ -114,7 +118,7 @@ def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, st
 def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterator[None]:
     """Turn what delta-rs and Arrow raise inside the block into StoreUnavailable, which names the place, in one line.
 
-    So a file that is damaged, or gone, is told as a store that does not answer is: neither can be told from the other.
+    So a file that is damaged, or gone, is told as a store that does not answer is (`is_damaged`).
 
     Args:
         of_its_log: The block reads nothing but a table's log.
@@ -125,6 +129,24 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
         told = f"its log cannot be read: {first}" if of_its_log else first
         raise StoreUnavailable(f"{place}: {told}{_way_on(first, of_its_log=of_its_log)}") from error
+
+
+def is_damaged(place: Place, read: Callable[[], object]) -> bool:
+    """Tell whether a table cannot be read, nor a moment later, though its store answers. Raises StoreUnavailable.
+
+    Args:
+        read: Raises StoreUnavailable where it cannot be.
+    """
+    for pause in (0.0, _A_MOMENT):  # of a log that is just being cleaned, another look finds all
+        time.sleep(pause)
+        try:
+            read()
+        except StoreUnavailable:
+            continue
+        return False
+    with naming_the_store(place):
+        files_of(place).get_file_info(["_delta_log"])
+    return True
 
 
 _DAMAGES = (
@@ -141,7 +163,8 @@ def _way_on(told: str, *, of_its_log: bool) -> str:
     """Say what can be done where a file is gone, or damaged; nothing where the store may be to blame."""
     if of_its_log:
         damaged = any(text in told for text in _DAMAGES)
-        return "; its log is damaged: put back what it lacks. README says what else can be done" if damaged else ""
+        rebuild = "`silverfold rebuild` makes a silver table anew"
+        return f"; its log is damaged: put back what it lacks. Else {rebuild}, README says the rest" if damaged else ""
     if ".parquet" in told and "not found" in told and "magic" not in told:
         return (
             "; as long as it is gone, put it back; else `silverfold rebuild` makes a silver table anew, and bronze's "

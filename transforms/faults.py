@@ -31,6 +31,9 @@ _OVERTAKEN = (
 _FULL = ("No space left on device", "Disk quota exceeded")
 """What a disk says that is full. In Spark's own words a task has failed."""
 
+_UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND")
+"""Conditions under which a file is damaged, or gone, or its store does not answer."""
+
 _OF_WORKERS = re.compile(
     r"ModuleNotFoundError: No module named '[\w.]+'"
     r"|ImportError: cannot import name '\w+' from '[\w.]+'"
@@ -44,7 +47,7 @@ def named_errors(table: str) -> Iterator[None]:
     """Turn what Spark raises inside the block into the ApplyError of the table that fits.
 
     Raises:
-        StoreUnavailable: The disk is full.
+        StoreUnavailable: The disk is full, or a file cannot be read.
     """
     try:
         yield
@@ -58,6 +61,8 @@ def named_errors(table: str) -> Iterator[None]:
         condition = _condition(error)
         if any(full in condition for full in _FULL):
             raise StoreUnavailable(f"{table}: {condition}") from error
+        if condition.startswith(_UNREADABLE):
+            raise StoreUnavailable(f"{table}: {_unreadable(error, condition)}") from error
         if any(name in condition for name in _OVERTAKEN):
             raise Overtaken("another process has written the table meanwhile; try again", table=table) from error
         raise ApplyError(f"Spark: {condition}", table=table) from error
@@ -81,6 +86,12 @@ def _condition(error: PySparkException | Py4JError) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith("at ")]
     return (named[-1].lstrip(": ") if named else type(error).__name__)[:300]
+
+
+def _unreadable(error: PySparkException | Py4JError, condition: str) -> str:
+    told = (error.getMessageParameters() or {}) if isinstance(error, PySparkException) else {}
+    way_on = "if it stays so, the file is damaged or gone: README says what can be done"
+    return f"Spark cannot read {told.get('path', 'a file')} ({condition}); {way_on}"
 
 
 def _raised_in_python(told: str) -> str | None:

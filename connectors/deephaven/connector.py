@@ -65,6 +65,9 @@ class DeephavenConnector:
             if table.on_unexplained != "count":  # a net row does not say what it was made of
                 yield Problem(f"tables.{name}.on_unexplained", table.on_unexplained, "count")
 
+    def listens_at(self, feed: Feed) -> None:
+        """Return nothing: it connects."""
+
     def changed(self, feed: Feed, told: bytes) -> None:
         """Return nothing: a table says what it has whenever it is subscribed, the settings do not."""
 

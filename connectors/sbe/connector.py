@@ -85,6 +85,9 @@ class SbeConnector:
             assert isinstance(table, SbeTable)
             yield from problems_of(schema, name, table)
 
+    def listens_at(self, feed: Feed) -> None:
+        """Return nothing: it connects."""
+
     def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
         """Return what the schema file says otherwise than the schema that landed. Raises SchemaError."""
         now = read_schema(_options(feed).schema_)

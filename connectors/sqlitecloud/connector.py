@@ -59,6 +59,9 @@ class SqliteCloudConnector:
                     f"tables.{name}.keys", list(settings.keys), f"those of {other}, which is of the same source"
                 )
 
+    def listens_at(self, feed: Feed) -> None:
+        """Return nothing: it connects."""
+
     def changed(self, feed: Feed, told: bytes) -> None:
         """Return nothing: each snapshot says of what columns it is, and nothing is resumed without one."""
 

@@ -8,13 +8,10 @@ final: every later ``next_event`` raises its error.
 from __future__ import annotations
 
 import re
-from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn
-from urllib.parse import quote
 
-from conf.errors import LocalProtocolError, RemoteProtocolError, StatementRefused
+from conf.errors import LocalProtocolError, RemoteProtocolError
 from connectors.sqlitecloud.encode import encode_statement, encode_text
 from connectors.sqlitecloud.frames import MAX_FRAME_BYTES, RawFrame
 from connectors.sqlitecloud.messages import (
@@ -38,7 +35,6 @@ from connectors.sqlitecloud.messages import (
     Reconnect,
     ReplyReceived,
     Request,
-    RequestRefused,
     Rowset,
     RowsetChunk,
     ServerError,
@@ -50,7 +46,6 @@ from connectors.sqlitecloud.streams import Stream
 
 _PAUTH: Final = re.compile(rb"PAUTH ([!-~]{36}) ([!-~]{36})")
 _NOTIFICATIONS: Final = frozenset("#+!")
-_HIDDEN: Final = "(hidden)"
 
 
 class MainState(Enum):
@@ -97,6 +92,7 @@ class MainStream(Stream[MainEvent]):
             raise LocalProtocolError(f"a {type(request).__name__} cannot be sent in the state {self._state.name}")
         octets = _encoded(request)
         self._state, self._request = MainState.WAITING, request
+        self._secrets = request.secrets if isinstance(request, Login) else self._secrets
         return octets
 
     def _take(self, raw: RawFrame) -> MainEvent:
@@ -116,9 +112,8 @@ class MainStream(Stream[MainEvent]):
         return self._listening(message, raw) if isinstance(self._request, Listen) else self._reply(message, raw)
 
     def _refused(self, message: ServerError, raw: RawFrame) -> MainEvent:
-        secrets = self._request.secrets if isinstance(self._request, Login) else ()
         self._state = MainState.REFUSED if isinstance(self._request, Login) else MainState.READY
-        return _refusal(message, raw, secrets)
+        return self._refusal(message, raw)
 
     def _logged_in(self, message: Message, raw: RawFrame) -> MainEvent:
         if not (isinstance(message, Single) and message.is_ok):
@@ -170,7 +165,7 @@ class PubSubStream(Stream[PubSubEvent]):
         self._check_open()
         if self._ticket is not None:
             raise LocalProtocolError("the pub/sub connection takes one request")
-        self._ticket = request
+        self._ticket, self._secrets = request, (request.secret,)
         return encode_text(request.command)
 
     def _take(self, raw: RawFrame) -> PubSubEvent:
@@ -181,7 +176,7 @@ class PubSubStream(Stream[PubSubEvent]):
         message = self._parse(raw)
         if isinstance(message, ServerError):
             self._refused = True
-            return _refusal(message, raw, (self._ticket.secret,))
+            return self._refusal(message, raw)
         if not (isinstance(message, Single) and message.is_ok):
             _unexpected(raw, "PAUTH is answered with OK or an error")
         self._accepted = True
@@ -201,24 +196,6 @@ def _notification(raw: RawFrame) -> Notification:
         _unexpected(raw, "only notifications may come")
     end = len(raw.octets) - (raw.kind == "!")
     return Notification(raw.octets[raw.body : end], raw.octets)
-
-
-def _refusal(message: ServerError, raw: RawFrame, secrets: Iterable[str]) -> RequestRefused:
-    """Return what the server said, without the secrets that it was sent."""
-    text, frame = message.text, raw.octets
-    for spelling in (found for secret in secrets if secret for found in _spellings(secret)):
-        text = re.sub(re.escape(spelling), _HIDDEN, text, flags=re.IGNORECASE)
-        frame = re.sub(re.escape(spelling.encode()), _HIDDEN.encode(), frame, flags=re.IGNORECASE)
-    offset = None if message.offset < 0 else message.offset
-    error = StatementRefused(code=str(message.code), text=text, extended=message.extended, offset=offset)
-    return RequestRefused(error, frame)
-
-
-def _spellings(secret: str) -> Iterator[str]:
-    """Yield a secret as it is, and as a server might write it: in hexadecimal digits, base64, or percent signs."""
-    octets = secret.encode()
-    yield from (secret, octets.hex(), quote(secret, safe=""))
-    yield from (encode(octets).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode))
 
 
 def _ticket(message: Message) -> PubSubTicket:

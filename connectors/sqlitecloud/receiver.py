@@ -53,13 +53,15 @@ class SqliteCloudReceiver:
         self._tables = {table.stream(name): table for name, table in settings if not table.is_channel}
         self._channels = sorted({table.channel for _, table in settings if table.is_channel})
         self._own = f"silverfold-{rng.getrandbits(64):016x}"
+        self._has_listened = False  # to a table, in some epoch
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Run one epoch; see `connectors.base.Receiver`. There is nothing to resume: tables are read anew.
 
         Raises:
             ConfigError: A secret, or a file of certificates, is not there.
-            SourceRefused: The login or a channel is refused; or every table: it is not there, or has no key.
+            SourceRefused: The login or a channel is refused; or every table, and always was: it is not there, has no
+                key, or may not be read.
         """
         settings, options = connection_settings(self._feed, self._environ), self._options
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
@@ -95,9 +97,9 @@ class SqliteCloudReceiver:
 
     async def _listen(self, db: Client, epoch: Epoch, sink: FrameSink, schema: int | None) -> str | None:
         """Listen to all that is wanted; return our own channel, if there is one."""
-        described = await self._describe(db, epoch, sink)
-        for name in [ALL] if self._options.all_tables else sorted(described):
-            await db.listen_table(name)
+        described = await self._described(db, epoch, sink)
+        if self._options.all_tables:
+            await db.listen_table(ALL)
         for name in self._channels:
             await db.listen(name)
         channel = await self._listen_to_own(db, sink)
@@ -109,25 +111,30 @@ class SqliteCloudReceiver:
         await sink.land([mark("listening", tables=tables, channels=self._channels)])
         return channel
 
-    async def _describe(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:
-        """Return what there is to be listened to.
+    async def _described(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:
+        """Return what tables there are, listened to but where ``all_tables`` are at once.
 
         Raises:
-            SourceRefused: A table cannot be read, and none of the others either; or a statement is refused.
+            SourceRefused: None of the tables can be read or listened to, nor ever could.
+            SourceUnavailable: None can be now.
         """
         names = await list_tables(db) if self._options.all_tables else []
         described: dict[str, Description] = {}
         refusals: list[SourceRefused] = []
         for name in sorted({*names, *self._tables}):
             try:
-                described[name] = await describe(db, name, epoch.settings_of(name))
-            except StatementRefused:
-                raise
+                found = await describe(db, name, epoch.settings_of(name))
+                if not self._options.all_tables:
+                    await db.listen_table(name)
+                described[name] = found
             except SourceRefused as refused:
+                if refused.code in _PASSES:
+                    raise
                 refusals.append(refused)
                 await sink.land([landing.left_out(name, refused)])
         if refusals and not (described or self._channels or self._options.all_tables):
-            raise refusals[0]
+            raise SourceUnavailable(str(refusals[0])) if self._has_listened else refusals[0]
+        self._has_listened |= bool(described)
         return described
 
     async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:

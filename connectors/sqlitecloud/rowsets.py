@@ -36,6 +36,10 @@ MOST_VALUES: Final = 4_000_000
 """In a frame: compressed, 260 kB may hold 32 million NULLs, which as rows of Python take two gigabytes."""
 
 
+MOST_COLUMNS: Final = 32_767
+"""In a frame: no SQLite has more (``SQLITE_MAX_COLUMN``), and their names take as much memory as values do."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Shape:
     at: int
@@ -132,8 +136,10 @@ def _contents(octets: bytes, shape: _Shape, *, named: bool) -> tuple[tuple[Colum
     if 2 * width * (lists + shape.rows) > len(octets) - at:
         detail = f"{shape.rows} rows of {width} columns cannot be in {len(octets) - at} bytes"
         raise InvalidValue(detail, offset=at, reason=_BAD)
-    if width * shape.rows > MOST_VALUES:
-        detail = f"{shape.rows} rows of {width} columns are more than {MOST_VALUES} values"
+    if width > MOST_COLUMNS or width * shape.rows > MOST_VALUES:
+        detail = (
+            f"{shape.rows} rows of {width} columns: at most {MOST_COLUMNS} columns and {MOST_VALUES} values may come"
+        )
         raise OversizedMessage(detail, offset=at, reason="too_many_values")
     heads, at = read_values(octets, at, width * lists, _BAD)
     columns = tuple(_column(heads[place::width], shape.begins) for place in range(width)) if named else ()

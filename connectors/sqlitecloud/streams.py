@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
+from urllib.parse import quote
 
-from conf.errors import LocalProtocolError, ProtocolError, WireError
+from conf.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, StatementRefused, WireError
 from connectors.sqlitecloud.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
-from connectors.sqlitecloud.messages import BadFrame, ConnectionEnded, Message
+from connectors.sqlitecloud.messages import BadFrame, ConnectionEnded, Message, RequestRefused, ServerError
 
 _Event = TypeVar("_Event")
 _TICKET: Final = b"|"
@@ -25,6 +29,7 @@ class Stream(ABC, Generic[_Event]):
         self._cutter = FrameCutter(max_frame_bytes=max_frame_bytes)
         self._eof = self._ended = False
         self._error: WireError | ProtocolError | None = None
+        self._secrets: Sequence[str] = ()  # which the server was told
 
     @property
     def held(self) -> int:
@@ -55,8 +60,11 @@ class Stream(ABC, Generic[_Event]):
             if raw is not None:
                 return self._take(raw)
         except (WireError, ProtocolError) as error:
-            self._error = error
-            return BadFrame(error, _without_ticket((raw.octets if raw else b"") + self._cutter.left()))
+            frame = (raw.octets if raw else b"") + self._cutter.left()
+            shown = _hidden(frame, self._secrets)
+            hidden = RemoteProtocolError("what came repeats a secret, and is not shown", reason="repeats_secret")
+            self._error = error if shown == frame else hidden  # an error may show a part of the frame
+            return BadFrame(self._error, _without_ticket(shown))
         if not self._eof or self._ended:
             return None
         self._ended = True
@@ -69,9 +77,30 @@ class Stream(ABC, Generic[_Event]):
     def _parse(self, raw: RawFrame) -> Message:
         return parse(raw, max_frame_bytes=self._max_frame_bytes)
 
+    def _refusal(self, message: ServerError, raw: RawFrame) -> RequestRefused:
+        """Return what the server said, without the secrets that it was sent."""
+        text = _hidden(message.text.encode(), self._secrets).decode()
+        offset = None if message.offset < 0 else message.offset
+        error = StatementRefused(code=str(message.code), text=text, extended=message.extended, offset=offset)
+        return RequestRefused(error, _hidden(raw.octets, self._secrets))
+
     def _check_open(self) -> None:
         if self._error is not None or self._eof:
             raise LocalProtocolError("the connection is over")
+
+
+def _hidden(octets: bytes, secrets: Iterable[str]) -> bytes:
+    """Return the bytes without secrets, however a server may have written them."""
+    for spelling in (found for secret in secrets if secret for found in _spellings(secret)):
+        octets = re.sub(re.escape(spelling.encode()), b"(hidden)", octets, flags=re.IGNORECASE)
+    return octets
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """Yield a secret as it is, and as a server might write it: in hexadecimal digits, base64, or percent signs."""
+    octets = secret.encode()
+    yield from (secret, octets.hex(), quote(secret, safe=""))
+    yield from (encode(octets).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode))
 
 
 def _without_ticket(octets: bytes) -> bytes:

@@ -14,7 +14,7 @@ from conf.model import Table
 from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
-from connectors.transport import address_problems
+from connectors.transport import Address, address_problems
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class WebhookConnector:
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address."""
         yield from address_problems(feed, listening_address)
+
+    def listens_at(self, feed: Feed) -> Address:
+        """Return where webhooks are to be posted."""
+        return listening_address(feed.address)
 
     def changed(self, feed: Feed, told: bytes) -> None:
         """Return nothing: columns and their types are what the settings say."""

@@ -12,9 +12,11 @@ Answers do not say what serves them.
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -48,6 +50,7 @@ class Listening:
         self._runner = web.AppRunner(app, shutdown_timeout=patience)
         self._log = log
         self._server: asyncio.Server | None = None
+        self._before: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._open: Counter[str] = Counter()
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(MOST_CONNECTIONS, max(2, files // 2))
@@ -58,6 +61,8 @@ class Listening:
         """Listen. Raises OSError."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
+        self._before = loop.get_exception_handler()
+        loop.set_exception_handler(self._on_trouble)
         handshake = None if tls is None else HEAD_WITHIN
         self._server = await loop.create_server(
             self._connection, address.host, address.port, ssl=tls, ssl_handshake_timeout=handshake
@@ -65,6 +70,7 @@ class Listening:
 
     async def stop(self) -> None:
         """Listen no more; end connections, those in which a request is being answered after it."""
+        asyncio.get_running_loop().set_exception_handler(self._before)
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
@@ -90,6 +96,14 @@ class Listening:
         if now - self._noted_at.get(what, -_QUIET) >= _QUIET:
             self._noted_at[what] = now
             self._log.warning(what, count=self._noted.pop(what), **details)
+
+    def _on_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Note that no more files can be opened, of which asyncio logs a hundred tracebacks at once; log all else."""
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            self.note("connections wait: no more files can be opened")
+        else:
+            loop.default_exception_handler(context)
 
     def _connection(self) -> web.RequestHandler:
         server = self._runner.server

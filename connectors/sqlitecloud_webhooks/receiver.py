@@ -120,7 +120,7 @@ class WebhookReceiver:
                 return await request.read()
         except web.HTTPRequestEntityTooLarge:
             return TOO_LARGE
-        except TimeoutError:
+        except (TimeoutError, ConnectionError):  # the latter will not even hear it
             return TOO_SLOW
 
     def _secret(self) -> str:

@@ -37,6 +37,30 @@ def test_the_packaged_settings_alone_are_enough_on_one_machine():
     assert settings.feeds == {}
 
 
+@pytest.mark.parametrize(
+    ("environ", "kept"),
+    [
+        ({"SILVERFOLD__SPARK": '{ "spark.master" = "spark://m:7077" }'}, {"spark.master": "spark://m:7077"}),
+        ({"PYSPARK_GATEWAY_PORT": "1"}, {}),
+        (
+            {"SILVERFOLD__SPARK": '{ "spark.driver.host" = "driver" }', "PYSPARK_GATEWAY_PORT": "1"},
+            {"spark.driver.host": "driver"},
+        ),
+    ],
+)
+def test_what_local_says_of_spark_does_not_hold_elsewhere(environ, kept):
+    assert load_settings(None, "local", environ).spark == kept
+    here = load_settings(None, "local", {"SILVERFOLD__SPARK": '{ "spark.master" = "local[1]" }'})
+    assert (here.spark["spark.master"], here.spark["spark.driver.host"]) == ("local[1]", "127.0.0.1")
+
+
+@pytest.mark.parametrize("warehouse", ["s3://KEY:sesame@lake/w", "s3:/lake/sesame"])
+def test_a_warehouse_names_a_place_and_nothing_else(warehouse):
+    (told,) = mistakes(None, environ={"SILVERFOLD__WAREHOUSE": warehouse})
+    assert "warehouse: found" in told
+    assert "KEY" not in told
+
+
 def test_databricks_needs_a_warehouse_and_says_where_to_set_it(tmp_path):
     assert mistakes(None, "databricks") == [
         "databricks.toml of silverfold: warehouse: found nothing, allowed: a value: this setting has no default"
@@ -123,7 +147,8 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
         "found 'many', allowed: a valid integer",
         f"{tmp_path}/settings.toml: build.cut.max_frames: found True, allowed: a valid integer",
         f"{tmp_path}/settings.toml: log_level: found 'loud', allowed: 'debug', 'info', 'warning' or 'error'",
-        f"{tmp_path}/settings.toml: warehuse: found 'x', allowed: no such key, did you mean warehouse? "
+        f"{tmp_path}/settings.toml: warehuse: found a key that is not known, "
+        "allowed: no such key, did you mean warehouse? "
         "Known here: build, feeds, lease, log_level, maintain, spark, storage_options, warehouse",
         f"{tmp_path}/feeds/market.toml: commit.interval_ms: found 0, allowed: greater than or equal to 1",
         f"{tmp_path}/feeds/other.toml: tables: found nothing, allowed: a value: this setting has no default",
@@ -142,7 +167,7 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path):
 
 
 def test_an_unknown_environment_is_answered_with_the_known_ones():
-    assert mistakes(None, "prod") == ["command line: --env: found 'prod', allowed: databricks, local"]
+    assert mistakes(None, "prod") == ["command line: --env: found 'prod', allowed: cluster, databricks, local"]
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
@@ -151,7 +176,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["local", "databricks", "base"])
+@pytest.mark.parametrize("name", ["local", "cluster", "databricks", "base"])
 def test_a_file_called_like_a_packaged_layer_is_not_left_unread(tmp_path, name):
     (tmp_path / f"{name}.toml").write_text('warehouse = "/w"\n')
 

@@ -1,4 +1,4 @@
-"""A warehouse on S3: what lands by delta-rs is built by two Sparks at once, kept small, and verified."""
+"""A warehouse on S3: what lands by delta-rs is built by two Sparks, kept small, verified; logs are set aside."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
+from pyarrow.fs import FileSelector
 
 from connectors.sqlitecloud_webhooks.landing import Landing
 from pipelines.batch import Batch
+from pipelines.leftovers import set_damaged_log_aside
 from pipelines.places import Places
+from pipelines.store import files_of, open_table
 from pipelines.writer import BronzeWriter
 from tests.support.waiting import tries
 from tests.support.webhooks import FEED, free_port, webhook
@@ -114,3 +119,18 @@ def test_two_builds_at_once_and_maintenance_on_s3(tmp_path: Path, store: str) ->
         ("albums__history", "equal"),
     ]
     assert found["tables"][1]["found_rows"] == CUTS * PER_CUT
+
+
+def test_a_damaged_log_is_set_aside_on_s3(store: str) -> None:
+    place = Places("s3://lake/w", options(store)).silver(FEED, "albums")
+    for n in range(2):
+        write_deltalake(place.url, pa.table({"n": [n]}), mode="append", storage_options=dict(place.storage_options))
+    assert set_damaged_log_aside(place, "a") is None
+    files = files_of(place)
+    files.delete_file("_delta_log/00000000000000000000.json")
+
+    assert set_damaged_log_aside(place, "a") == "s3://lake/w/silver/shop/albums/_delta_log.damaged-a"
+
+    assert open_table(place) is None
+    aside = files.get_file_info(FileSelector("_delta_log.damaged-a"))
+    assert [file.base_name for file in aside] == ["00000000000000000001.json"]

@@ -95,7 +95,7 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2():
     assert done.stderr == (
         "silverfold: environment variable SILVERFOLD__LOG_LEVEL: log_level: found 'loud', "
         "allowed: 'debug', 'info', 'warning' or 'error'\n"
-        "silverfold: environment variable SILVERFOLD__WAREHOSE: warehose: found 'x', "
+        "silverfold: environment variable SILVERFOLD__WAREHOSE: warehose: found a key that is not known, "
         "allowed: no such key, did you mean warehouse? "
         "Known here: build, feeds, lease, log_level, maintain, spark, storage_options, warehouse\n"
     )
@@ -132,6 +132,13 @@ def test_a_spark_that_has_ended_is_no_bug(monkeypatch, capsys):
     assert exits(["config", "check"]) == 3
     said = "silverfold: Spark has ended before its work was done. Start again: what was not committed is done anew\n"
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(("words", "redirected", "code"), [("--help", ">/dev/full", 3), ("status x", "2>/dev/full", 2)])
+def test_output_that_cannot_be_written_is_no_bug(words, redirected, code):
+    line = f"{sys.executable} -m jobs.cli {words} {redirected}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (code, "", False)
 
 
 def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):

@@ -83,6 +83,37 @@ def test_what_is_secret_in_a_wrong_address_is_not_shown_either(capsys, tmp_path,
     assert (code, "address: found" in err, "sesame" in out + err) == (2, True, False)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        'adress = "sqlitecloud://me:sesame@h/db"',
+        'options = "apikey=sesame"',
+        'address = ["sqlitecloud://me:sesame@h/db"]',
+        'options = { apikey = "sesame" }',
+    ],
+)
+def test_what_may_be_a_secret_is_not_shown_where_it_is_misspelt(capsys, tmp_path, wrong):
+    feed = f'connector = "sqlitecloud"\n{wrong}\n[tables.foo]\n'
+    code, out, err = check(capsys, tmp_path, shop=feed)
+    said = ("found what is no t", "found a key that is not known", "found a value that is not shown")
+    assert (code, any(words in err for words in said), "sesame" in out + err) == (2, True, False)
+
+
+def test_two_feeds_that_listen_at_one_port_are_a_mistake(capsys, tmp_path):
+    hooks = """connector = "sqlitecloud_webhooks"\naddress = "{}"
+options = {{ database = "db", insecure = true }}
+[tables.a]\nkeys = ["id"]\ntypes = {{ id = "bigint" }}\n"""
+    addresses = {"a": "", "b": "0.0.0.0:8090", "c": "localhost:8091", "d": "127.0.0.1:8091", "e": "[::1]:8091"}
+    code, _, err = check(capsys, tmp_path, **{name: hooks.format(address) for name, address in addresses.items()})
+    assert (code, [line.partition("address: ")[2] for line in err.splitlines()]) == (
+        2,
+        [
+            "found '0.0.0.0:8090', allowed: another port: the feed a listens there",
+            "found '127.0.0.1:8091', allowed: another port: the feed c listens there",
+        ],
+    )
+
+
 def test_a_key_that_rows_cannot_be_told_apart_by_is_a_mistake(capsys, tmp_path):
     stream = STREAM.replace('"securityId", "side", "level"', '"price"')
     code, _, err = check(capsys, tmp_path, stream=stream)
@@ -184,7 +215,7 @@ def test_a_framing_can_be_described_by_a_table(capsys, tmp_path):
         (
             "[tables.Trade]",
             '[tables.Trade]\nsource = "Trade"',
-            "tables.Trade.source: found 'Trade', allowed: no such key",
+            "tables.Trade.source: found a key that is not known, allowed: no such key",
         ),
         ('"entries"', '"entries"\nwith = ["none"]', "tables.book.with: found ['none'], allowed: with: none does not"),
     ],
@@ -288,7 +319,7 @@ def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp
     assert err == (
         f"silverfold: {tmp_path}/feeds/other.toml: connector: found 'deephavn', "
         "allowed: deephaven, sbe, sqlitecloud, sqlitecloud_webhooks\n"
-        f"silverfold: {tmp_path}/feeds/third.toml: options.schma: found 'builtin', "
+        f"silverfold: {tmp_path}/feeds/third.toml: options.schma: found a key that is not known, "
         "allowed: no such key, did you mean schema? "
         "Known here: accept_schema_id, byte_order, date_times, prefix_counts, schema, silent_after, text\n"
         f"silverfold: {tmp_path}/feeds/third.toml: tables.quotes.mode: found 'now_and_then', "

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,15 +62,22 @@ def running(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=GENEROUS)
 
 
-def nothing_is_left_of(process: subprocess.Popen[str], receiver: int) -> bool:
-    """Tell whether the demo's process group, the JVM in it, and its receiver are gone, waiting a little for them."""
+def nothing_is_left_in(folder: Path) -> bool:
+    """Tell whether the demo, its receiver and its JVM are gone, waiting a little for them."""
     for _ in range(300):
-        listed = subprocess.run(["ps", "-eo", "pid=,pgid=,stat="], check=True, capture_output=True, text=True).stdout
-        alive = [line for line in map(str.split, listed.splitlines()) if not line[2].startswith("Z")]
-        if not any(int(pid) == receiver or int(group) == process.pid for pid, group, _ in alive):
+        if not processes_in(folder):
             return True
         time.sleep(0.1)
     return False
+
+
+def processes_in(folder: Path) -> int:
+    """Count the processes that were given this temporary folder, whatever groups and sessions they are in."""
+    found = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            found += f"TMPDIR={folder}\0".encode() in (process / "environ").read_bytes()
+    return found
 
 
 def receiver_in(text: str) -> int:
@@ -107,7 +114,7 @@ def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
         _, found, rest = rest.partition(part)
         assert found, f"{part!r} is not told in its turn:\n{out}"
     assert len(re.findall(r"^(?:trades|baskets): [\d,]+ rows, [\d,]+ cells, equal$", out, re.MULTILINE)) == 2
-    assert nothing_is_left_of(process, receiver_in(out))
+    assert nothing_is_left_in(tmp_path / "tmp")
     status = json.loads(silverfold("--conf", str(kept / "conf"), "status", "--json"))
     (feed,) = status["feeds"]
     assert [(each["table"], each["state"], each["epoch"]) for each in feed["tables"]] == [
@@ -149,6 +156,7 @@ def ended_in_order(tmp_path: Path, number: int, code: int, *, phase: str | None)
         lines = iter(process.stdout.readline, "")
         receiver = next(receiver_in(line) for line in lines if "receiver: process" in line)
         os.kill(receiver, 0)  # it is there
+        assert processes_in(tmp_path / "tmp") >= 2, "itself and its receiver"
         if phase is None:
             time.sleep(1)
         else:
@@ -157,7 +165,7 @@ def ended_in_order(tmp_path: Path, number: int, code: int, *, phase: str | None)
         out, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, err) == (code, "")
     assert out.endswith("stopping receiver, source and Spark\n")
-    assert nothing_is_left_of(process, receiver)
+    assert nothing_is_left_in(tmp_path / "tmp")
     assert list((tmp_path / "tmp").glob("silverfold-*")) == []
 
 

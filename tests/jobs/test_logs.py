@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 
@@ -52,3 +53,12 @@ def test_a_person_gets_plain_text():
     structlog.get_logger().info("landed", feed="market")
     assert "landed" in out.getvalue()
     assert "{" not in out.getvalue()
+
+
+def test_a_stream_that_takes_nothing_ends_nobody():
+    class Full(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    start_logs("info", Full())
+    structlog.get_logger().warning("commit failed")

@@ -42,7 +42,7 @@ def test_a_table_is_rebuilt_where_there_is_something_to_build_from(
 
     stands = "silverfold: quotes was not rebuilt, it stands as it was: quotes: nothing to build it from has landed\n"
     assert nothing == (1, stands)
-    assert something == (0, "quotes: rebuilt from 1 updates; position 5, version 0\n")
+    assert something == (0, "quotes: rebuilt from 1 update; position 5, version 0\n")
 
 
 def test_a_table_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):

@@ -107,7 +107,7 @@ def test_orders_are_posted_signed_and_land_in_order_and_a_wrong_secret_is_refuse
     bodies = [frame.body for frame in frames if frame.kind == "data"]
     orders = Orders(seed=4, action=url)
     assert bodies == [orders.change() for _ in bodies]
-    assert last == f"quiet after {len(bodies)} changes, {len(orders.rows)} rows"
+    assert last == f"quiet after {len(bodies):,} changes, {len(orders.rows):,} rows"
     assert len(bodies) > 1
     assert unsigned == 2
     assert "401: no header shows that the secret is known" in " ".join(capsys.readouterr().err.split())
@@ -152,4 +152,4 @@ def test_a_simulator_that_reaches_nobody_ends_on_a_signal_with_exit_code_0(tmp_p
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 0
-        assert process.stdout.read() == b"quiet after 0 changes, 1 rows\n"
+        assert process.stdout.read() == b"quiet after 0 changes, 1 row\n"

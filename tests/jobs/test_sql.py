@@ -268,7 +268,7 @@ def test_a_table_shows_null_and_counts_its_rows():
     assert "[red]AAPL" in printed
     assert "[bid]" in printed
     assert "NULL" in printed
-    assert "1 rows, and more" in printed
+    assert "1 row, and more" in printed
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import pipelines.rebuild
 import pipelines.swap
-from conf.errors import ApplyError, PositionGap
+from conf.errors import ApplyError, PositionGap, StoreUnavailable
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.beside import Part
 from pipelines.build import FeedBuild
@@ -38,7 +38,7 @@ class Market:
     """A feed with the table quotes, built up to position 10: a snapshot, and an update of row 1."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
-        self.spark, self.warehouse = spark, warehouse
+        self.spark, self.warehouse, self.aside = spark, warehouse, list[str]()
         self.built = Built(spark, warehouse, {"quotes": table(**settings)})
         self.history = LandedHistory({"quotes": COLUMNS})
         self.history.connect()
@@ -53,7 +53,8 @@ class Market:
         return self.built.land(self.history)
 
     def rebuild(self, token: str = "a") -> Rebuilt:
-        return Rebuild(self.spark, self.built.settings, CONNECTOR, self.built.feed, "quotes", token).run()
+        feed, told = self.built.feed, (lambda *_: None, self.aside.append)
+        return Rebuild(self.spark, self.built.settings, CONNECTOR, feed, "quotes", token, *told).run()
 
     def verify(self) -> TableVerification:
         return verify_table(self.built.places, CONNECTOR, self.built.feed, "quotes")
@@ -117,6 +118,45 @@ def test_a_table_that_is_gone_or_has_lost_files_is_made_anew(market: Market, los
     assert market.update(8) == 12
     assert market.built.build() == {}
     assert market.verdict() == (Verdict.EQUAL, 12)
+
+
+@pytest.mark.parametrize("damage", ["garbage", "no action", "a commit is gone", "a file"])
+def test_a_table_whose_log_is_damaged_is_made_anew_and_the_log_set_aside(market: Market, damage: str):
+    market.update(8)
+    market.built.build()
+    log = market.warehouse / "silver" / FEED / "quotes" / "_delta_log"
+    newest = max(log.glob("*.json"))
+    if damage == "a file":
+        shutil.rmtree(log)
+        log.write_text("garbage")
+    elif damage == "a commit is gone":
+        (log / f"{1:020}.json").unlink()
+    else:
+        newest.write_text('{"add": 1}' if damage == "no action" else "garbage")
+    with pytest.raises(StoreUnavailable):
+        market.verify()
+
+    assert market.rebuild().position == 12
+
+    assert market.aside == [f"{log}.damaged-a"]
+    assert Path(market.aside[0]).exists()
+    assert market.verdict() == (Verdict.EQUAL, 12)
+    assert market.update(9) == 15
+    assert market.built.build() == {}
+    assert market.verdict() == (Verdict.EQUAL, 15)
+
+
+def test_a_damaged_list_of_cuts_stops_nothing(market: Market):
+    for entry in Path(market.built.places.cuts(FEED).url).glob("_delta_log/*.json"):
+        entry.write_text("garbage")
+
+    assert market.rebuild().position == 9
+    assert [cut.last_position for cut in read_cuts(market.built.places, FEED)] == [9, 9]
+    assert market.update(8) == 12
+    for entry in Path(market.built.places.cuts(FEED).url).glob("*.parquet"):
+        entry.write_bytes(b"garbage")
+    assert market.built.build() == {}
+    assert [cut.last_position for cut in read_cuts(market.built.places, FEED)] == [9, 9, 12]
 
 
 @pytest.mark.parametrize(
@@ -273,10 +313,16 @@ def test_a_log_is_not_rebuilt_from_a_part_of_its_frames(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ):
     market = Market(spark, warehouse, mode="updates_only")
+    market.built.build()
     monkeypatch.setattr(pipelines.rebuild, "retained_from", lambda *_: 5)
 
     with pytest.raises(PositionGap, match="positions 0 to 4"):
         market.rebuild()
+    log = warehouse / "silver" / FEED / "quotes" / "_delta_log"
+    max(log.glob("*.json")).write_text("garbage")
+    with pytest.raises(PositionGap):  # it has what nothing else has
+        market.rebuild()
+    assert market.aside == []
 
 
 def test_nothing_landed_is_nothing_to_build_from(spark: SparkSession, warehouse: Path):

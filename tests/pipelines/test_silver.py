@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from conf.errors import ApplyError
+from conf.errors import StoreUnavailable
 from connectors.arrow_rows import InProcess, InSpark
 from connectors.base import Cut
 from connectors.sqlitecloud.connector import CONNECTOR
@@ -53,7 +53,7 @@ def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
 ):
     monkeypatch.setattr("pipelines.bronze._FEW_FRAMES", 0)
     monkeypatch.setattr("pipelines.silver.files_between", lambda *_: [f"{tmp_path}/gone.parquet"])
-    with pytest.raises(ApplyError, match="PATH_NOT_FOUND"):
+    with pytest.raises(StoreUnavailable, match=r"cannot read .*gone.parquet \(PATH_NOT_FOUND\)"):
         said.frames(cut_of(((0, COUNT - 1),)))
 
 

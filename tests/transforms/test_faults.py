@@ -48,3 +48,12 @@ def test_a_full_disk_is_a_store_that_cannot_be_written():
     told = "An error occurred\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed\n\tat a.b.C\n"
     with pytest.raises(StoreUnavailable, match=r"^quotes: .*No space left on device"), named_errors("quotes"):
         raise Py4JError(f"{told}Caused by: java.io.IOException: No space left on device\n\tat a.b.C")
+
+
+def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch):
+    error = PySparkException("no matter")
+    monkeypatch.setattr(error, "getCondition", lambda: "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
+    monkeypatch.setattr(error, "getMessageParameters", lambda: {"path": "file:///w/part-1.parquet"})
+    told = r"^quotes: Spark cannot read file:///w/part-1.parquet \(FAILED_READ_FILE.*README says"
+    with pytest.raises(StoreUnavailable, match=told), named_errors("quotes"):
+        raise error

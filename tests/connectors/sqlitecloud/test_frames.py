@@ -227,10 +227,12 @@ def test_a_block_is_not_expanded_beyond_the_limit_nor_beyond_what_its_size_can_b
     assert "a block of 3 bytes does not expand to 1000" in str(refused(framed("%", b"3 1000 /0 1:1 1 1 xyz")))
 
 
-def test_a_small_block_of_many_nulls_is_refused_before_they_take_memory() -> None:
-    expanded = b"+1 k" + b"_ " * 5_000_000
+@pytest.mark.parametrize(
+    ("expanded", "header"),
+    [(b"+1 k" + b"_ " * 5_000_000, b"/0 1:1 5000000 1 "), (b"+1 k" * 2_500_000, b"/0 1:1 0 2500000 ")],
+)
+def test_a_small_block_of_many_values_is_refused_before_they_take_memory(expanded: bytes, header: bytes) -> None:
     block = lz4.block.compress(expanded, store_size=False)
-    header = b"/0 1:1 5000000 1 "
     frame = framed("%", b"%d %d %s%s" % (len(block), len(expanded), header, block))
     tracemalloc.start()
     error = refused(frame)

@@ -227,6 +227,26 @@ def test_a_key_is_hidden_however_the_server_repeats_it(echoed: str):
     assert echoed.encode() not in event.frame
 
 
+@pytest.mark.parametrize("answer", [b":hunter2?/ ", b"*28 hunter2?/ x y", b"+hunter2?/ 1", b"+9 hunter2?/"])
+def test_a_key_is_hidden_in_an_answer_that_is_none(answer: bytes):
+    stream = MainStream()
+    stream.send(Login("AUTH APIKEY hunter2?/;", ("hunter2?/",)))
+    stream.receive(answer)
+    stream.receive_eof()
+    bad = stream.next_event()
+    assert isinstance(bad, BadFrame)
+    assert "hunter2" not in f"{bad.error}{bad.frame!r}"
+
+
+def test_a_key_is_hidden_in_later_errors_too():
+    stream = MainStream()
+    stream.send(Login("AUTH APIKEY hunter2?/;", ("hunter2?/",)))
+    heard(stream, b"+2 OK")
+    stream.send(SELECT)
+    (event,) = heard(stream, error(b"10004:0:-1 no rights: hunter2?/"))
+    assert event.error.text == "no rights: (hidden)"
+
+
 def test_requests_are_sent_one_at_a_time_and_the_login_first():
     stream = MainStream()
     with pytest.raises(LocalProtocolError, match="a Statement cannot be sent in the state LOGIN"):

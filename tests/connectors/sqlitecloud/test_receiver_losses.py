@@ -6,6 +6,7 @@ And when a snapshot does not come to what the table is: another attempt follows 
 import asyncio
 import json
 
+import apsw
 import pytest
 
 from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
@@ -17,7 +18,7 @@ from connectors.sqlitecloud.encode import encode_error, encode_json, encode_rows
 from connectors.sqlitecloud.messages import Column, Rowset, ServerError
 from connectors.sqlitecloud.options import SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
-from tests.support.scsp_peer import OK, Peer, scripted
+from tests.support.scsp_peer import OK, TICKET, Peer, scripted, spelt
 from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
 from tests.support.waiting import until
 
@@ -170,6 +171,37 @@ def test_a_table_that_cannot_be_read_is_told_and_the_others_are_read(made, reaso
     told = sink.marks("table left out", "bar")[0]
     assert (told["level"], told["reason"].partition(":")[0]) == ("warning", reason)
     assert sink.folded("bar") == [{"id": 1, "a": "x"}]
+
+
+def test_a_feed_whose_only_table_is_gone_for_a_while_is_tried_again(tmp_path):
+    path = database(tmp_path)
+
+    async def running():
+        with SqliteCloudServer.start({"shop.db": path}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server:
+            receiver, sink = receiver_at(url(server)), Sink()
+            first = asyncio.create_task(receiver.run(sink, Resume(1)))
+            await until(lambda: sink.marks("snapshot complete"), "a whole snapshot", work=first)
+            first.cancel()
+            await asyncio.wait([first])
+            with apsw.Connection(str(path)) as connection:
+                connection.execute("ALTER TABLE foo RENAME TO bar")
+            with pytest.raises(SourceUnavailable, match="foo: no-table"):
+                await receiver.run(sink, Resume(2))
+
+    asyncio.run(running())
+
+
+def test_a_table_that_may_not_be_listened_to_is_left_out_and_the_others_are_read():
+    refuse = encode_error(ServerError(10005, 0, -1, "no rights"))
+    empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
+
+    def listened(statement):
+        return refuse if "'bar'" in spelt(statement) else TICKET
+
+    peer = Peer({"SELECT name, type": encode_rowset(XINFO), "LISTEN": listened, "SELECT": empty})
+    tables = {"bar": SqliteCloudTable(), "foo": SqliteCloudTable()}
+    sink = receive_from(peer, lambda sink: sink.marks("snapshot complete", "foo"), tables=tables)
+    assert [told["reason"] for told in sink.marks("table left out", "bar")] == ["10005: no rights"]
 
 
 def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -116,6 +117,33 @@ def test_more_connections_than_may_be_are_cut_off_and_those_that_end_make_room(
         raise AssertionError
 
     assert run(steps) == ([b"", b"", b""], 200)
+
+
+def test_a_body_that_is_cut_off_is_no_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    async def steps(client: aiohttp.ClientSession, url: str) -> int:
+        for _ in range(3):
+            _, writer = await connected(url)
+            writer.write(HEAD + b"Content-Length: 100\r\n\r\n{")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            writer.close()
+        return (await posted(client, url, ALBUM))[0]
+
+    assert run(steps) == 200
+    assert not caplog.records
+
+
+def test_no_more_files_are_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def steps(client: aiohttp.ClientSession, url: str) -> int:
+        error = OSError(errno.EMFILE, "Too many open files")
+        for _ in range(100):
+            asyncio.get_running_loop().call_exception_handler({"message": "socket.accept()", "exception": error})
+        return (await posted(client, url, ALBUM))[0]
+
+    with capture_logs() as logs:
+        assert run(steps) == 200
+    assert [log["event"] for log in logs] == ["listening", "connections wait: no more files can be opened"]
+    assert not caplog.records
 
 
 def test_bodies_that_come_slowly_keep_no_other_waiting() -> None:
