@@ -44,6 +44,8 @@ def check(
     """
     run = invocation(ctx)
     settings = run.settings()
+    from pipelines.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
+
     breaks = False
     for connector, feed in run.feeds(settings):
         typer.echo(_described(connector, feed))
@@ -51,6 +53,10 @@ def check(
     count = len(settings.feeds)
     found = "what landed would be misread" if breaks else "no mistakes"
     typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: {found}")
+    if settings.is_on_s3 and not settings.lease and run.env != "databricks":
+        typer.echo("  lease = false: two writers at once can lose commits, unless Spark's log store lets them not")
+    if settings.needs_leases:
+        check_package()
     if connect:
         typer.echo(_try_warehouse(settings))
     if breaks:

@@ -173,8 +173,12 @@ def _line(table: TableVerification, against: str) -> Text:
         rows = counted(table.found_rows or 0, "row")
         text.append(f": {rows}{aside} at position {table.position}, version {table.delta_version}")
         text.append(f"; {against} says {table.expected_rows:,}")
-    counts = (("missing", table.missing_rows), ("too many", table.extra_rows), ("cells differ", table.different_cells))
-    for name, count in counts:
+    cells = "cell differs" if table.different_cells == 1 else "cells differ"
+    for name, count in (
+        ("missing", table.missing_rows),
+        ("too many", table.extra_rows),
+        (cells, table.different_cells),
+    ):
         if count:
             text.append(f"; {count:,} {name}")
     return text

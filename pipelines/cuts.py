@@ -182,15 +182,6 @@ def record(places: Places, feed: str, row: CutRow) -> None:
     ledger.append(places.cuts(feed), SCHEMA, [_to_ledger(row)])
 
 
-def _listed(places: Places, feed: str, **wanted: Any) -> pa.Table:
-    """Return rows of the list, as `pipelines.ledger.read` does; say what to do about one that is damaged."""
-    try:
-        return ledger.read(places.cuts(feed), SCHEMA, **wanted)
-    except StoreUnavailable as error:
-        advice = "if it stays so, remove that folder: the next build lists the cuts anew, from the tables' own logs"
-        raise StoreUnavailable(f"{error} ({advice})") from error
-
-
 def read_cuts(places: Places, feed: str, *, table: str | None = None, newest: int | None = None) -> list[CutRow]:
     """Return applied cuts, the oldest first. Raises StoreUnavailable.
 
@@ -199,18 +190,18 @@ def read_cuts(places: Places, feed: str, *, table: str | None = None, newest: in
         newest: At most so many, the newest.
     """
     where = None if table is None else f'"table" = {ledger.sql_text(table)}'
-    found = _listed(places, feed, where=where)
+    found = ledger.read(places.cuts(feed), SCHEMA, where=where)
     return _rows(found, newest)
 
 
 def last_cuts(places: Places, feed: str) -> Mapping[str, CutRow]:
     """Return the last cut of each silver table that had one. Raises StoreUnavailable."""
-    times = _listed(places, feed, columns=("table", "committed_at"))
+    times = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "committed_at"))
     if not times.num_rows:
         return {}
     earliest = pc.min(times.group_by("table").aggregate([("committed_at", "max")])["committed_at_max"])
     where = f"committed_at >= {ledger.sql_text(earliest.as_py().isoformat())}"
-    return {row.table: row for row in _rows(_listed(places, feed, where=where))}
+    return {row.table: row for row in _rows(ledger.read(places.cuts(feed), SCHEMA, where=where))}
 
 
 def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
@@ -225,11 +216,11 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     """
     columns = ("table", "delta_version", "last_position", "committed_at")
     try:
-        known = _listed(places, feed, columns=columns).to_pylist()
+        known = ledger.read(places.cuts(feed), SCHEMA, columns=columns).to_pylist()
     except StoreUnavailable:
         from pipelines.leftovers import remove_tree  # noqa: PLC0415 - receivers, which read positions, need not load it
 
-        if not is_damaged(places.cuts(feed), lambda: _listed(places, feed)):
+        if not is_damaged(places.cuts(feed), lambda: ledger.read(places.cuts(feed), SCHEMA)):
             raise
         remove_tree(places.cuts(feed))
         known = []

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -149,6 +150,12 @@ class Lease:
             raise StoreUnavailable(f"lease {self.name}: {str(error).splitlines()[0]}") from error
 
 
+def check_package() -> None:
+    """Pass where leases can be had. Raises SparkUnavailable: the package that they need is not installed."""
+    if find_spec("obstore") is None:
+        raise SparkUnavailable("a warehouse on S3 needs packages that are not here: install silverfold[s3]")
+
+
 def sole_writer(places: Places, feed: str, table: str) -> AbstractContextManager[None]:
     """Return a context in which no other process of ours writes the table with Spark; does nothing where none need be.
 
@@ -157,10 +164,9 @@ def sole_writer(places: Places, feed: str, table: str) -> AbstractContextManager
     """
     if not places.needs_leases:
         return nullcontext()
-    try:
-        from obstore.store import from_url  # noqa: PLC0415 - comes with the extra
-    except ImportError:
-        raise SparkUnavailable("a warehouse on S3 needs packages that are not here: install silverfold[s3]") from None
+    check_package()
+    from obstore.store import from_url  # noqa: PLC0415 - comes with the extra
+
     options: Any = reaching(places.storage_options)
     plain: Any = {"allow_http": options.pop("allow_http", "false")}
     store = from_url(places.warehouse, config=options, client_options=plain)

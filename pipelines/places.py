@@ -14,6 +14,7 @@ A place is known before its table exists. Nothing here touches storage.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,27 @@ def aside_of(table: str) -> str:
 def silver_table_of(name: str) -> str:
     """Return the silver table that a name in queries is of: its own, its history's, or that of its rows aside."""
     return name.removesuffix(history_of("")).removesuffix(aside_of(""))
+
+
+_REBUILD = "else `silverfold rebuild {feed} {table}` makes it anew"
+
+_WAYS_ON = {
+    r"/bronze/[^/]+": "else bronze's whole folder can be removed, README says what is lost then",
+    r"/silver/(?P<feed>[^/]+)/(?P<table>[^/]+)": _REBUILD,
+    r"/_silverfold/(?P<feed>[^/]+)/tombstones/(?P<table>[^/]+)": _REBUILD,
+    r"/_silverfold/[^/]+/cuts": "else the next build makes it anew",
+    r"/_silverfold/[^/]+/quarantine/[^/]+": "else its folder can be removed: what was skipped holds its table again",
+}
+
+
+def way_on_without(url: str) -> str:
+    """Say what else can be done than to put back what a Delta table has lost; empty for one of nobody knows what."""
+    for layout, way_on in _WAYS_ON.items():
+        found = re.search(f"{layout}/?$", url)
+        if found is not None:
+            named = found.groupdict()
+            return way_on.format(**named | ({"table": silver_table_of(named["table"])} if named else {}))
+    return ""
 
 
 @dataclass(frozen=True)

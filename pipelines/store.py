@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from conf.errors import StoreUnavailable
-from pipelines.places import Place
+from pipelines.places import Place, way_on_without
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -128,7 +128,9 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
         told = f"its log cannot be read: {first}" if of_its_log else first
-        raise StoreUnavailable(f"{place}: {told}{_way_on(first, of_its_log=of_its_log)}") from error
+        damage = _damage(first, of_its_log=of_its_log)
+        way_on = "; ".join(filter(None, (damage, damage and way_on_without(str(place)))))
+        raise StoreUnavailable(f"{place}: {told}{'; ' if way_on else ''}{way_on}") from error
 
 
 def is_damaged(place: Place, read: Callable[[], object]) -> bool:
@@ -152,30 +154,22 @@ def is_damaged(place: Place, read: Callable[[], object]) -> bool:
 _DAMAGES = (
     "Invalid Checkpoint",
     "Corrupt footer",
+    "Parquet argument error",
     "Expected contiguous commit files",
     "Json error",
-    "No table metadata or protocol found",
+    "No table metadata",
 )
 """What delta-rs says of a log that is damaged."""
 
 
-def _way_on(told: str, *, of_its_log: bool) -> str:
-    """Say what can be done where a file is gone, or damaged; nothing where the store may be to blame."""
+def _damage(told: str, *, of_its_log: bool) -> str:
+    """Say what is the matter where a file is gone, or damaged; nothing where the store may be to blame."""
     if of_its_log:
-        damaged = any(text in told for text in _DAMAGES)
-        rebuild = "`silverfold rebuild` makes a silver table anew"
-        return f"; its log is damaged: put back what it lacks. Else {rebuild}, README says the rest" if damaged else ""
+        return "its log is damaged: put back what it lacks" if any(text in told for text in _DAMAGES) else ""
     if ".parquet" in told and "not found" in told and "magic" not in told:
-        return (
-            "; as long as it is gone, put it back; else `silverfold rebuild` makes a silver table anew, and bronze's "
-            "whole folder can be removed: README says what is lost then"
-        )
-    if "Parquet" in told and "Object Store error" not in told:
-        return (
-            "; if it stays so, a file is damaged: put it back; else `silverfold rebuild` makes a silver table anew, "
-            "README says what is lost with bronze's"
-        )
-    return ""
+        return "as long as it is gone, put it back"
+    damaged = "Parquet" in told and "Object Store error" not in told
+    return "if it stays so, a file is damaged: put it back" if damaged else ""
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:

@@ -57,7 +57,7 @@ class DeephavenTable(Table):
     mode: SubscribeMode = SubscribeMode.SNAPSHOT_WITH_UPDATES
     columns: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     filter: str = ""
-    every: float = Field(default=60.0, gt=0)
+    every: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     apply: Literal["log", "upsert"] = "log"
     decimals: dict[str, Annotated[int, Field(ge=0, le=38)]] = Field(default_factory=dict)
 

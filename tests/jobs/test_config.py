@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import pipelines.lease
 from connectors.base import Frame, Kind
 from jobs.cli import main
 from tests.support.sbe_feed import SbeFeed
@@ -124,6 +125,22 @@ def test_a_warehouse_that_cannot_be_addressed_is_a_mistake(capsys, tmp_path, mon
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "lake [1]")
     code, _, err = check(capsys, tmp_path, market=GOOD)
     assert (code, "a folder without [ ] in its path" in err) == (2, True)
+
+
+@pytest.mark.parametrize(("env", "warns"), [("cluster", 1), ("databricks", 0)])
+def test_a_warehouse_on_s3_without_leases_is_spoken_of(capsys, tmp_path, monkeypatch, env, warns):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "s3://lake/w")
+    monkeypatch.setenv("SILVERFOLD__LEASE", "false")
+    (tmp_path / "feeds").mkdir()
+    code, out, _ = run(capsys, tmp_path, "--env", env, "config", "check")
+    assert (code, out.count("two writers at once can lose commits")) == (0, warns)
+
+
+def test_what_leases_need_is_asked_for(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "s3://lake/w")
+    monkeypatch.setattr(pipelines.lease, "find_spec", lambda _name: None)
+    code, _, err = check(capsys, tmp_path, market=GOOD)
+    assert (code, "install silverfold[s3]" in err) == (3, True)
 
 
 def test_each_feed_is_listed_with_what_was_found(capsys, tmp_path):

@@ -246,7 +246,7 @@ def test_a_feed_that_cannot_be_read_hides_no_other(conf: Path, capsys: pytest.Ca
     assert "other" in told.out
     assert '"market"' not in told.out
     assert told.err.startswith(f"silverfold: file://{place}/: ")
-    assert ".parquet not found; as long as it is gone, put it back; else `silverfold rebuild`" in told.err
+    assert ".parquet not found; as long as it is gone, put it back; else bronze's whole folder" in told.err
 
 
 def test_a_feed_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):

@@ -145,8 +145,8 @@ def test_a_history_is_verified_beside_its_table(
 
     said = capsys.readouterr().out
     assert left.value.code == 1
-    assert "t: equal: 1 rows at position 3, version 0; bronze says 1\n" in said
-    assert "t__history: different: 1 rows at position 3, version 0; bronze says 1; 1 cells differ\n" in said
+    assert "t: equal: 1 row at position 3, version 0; bronze says 1\n" in said
+    assert "t__history: different: 1 row at position 3, version 0; bronze says 1; 1 cell differs\n" in said
 
 
 def test_a_warehouse_in_which_nothing_has_landed_is_named(
@@ -176,7 +176,7 @@ def test_a_table_whose_files_are_gone_ends_with_3_and_keeps_no_other_from_being_
 ):
     for file in (conf / "lake/silver/market/quotes").glob("*.parquet"):
         file.unlink()
-    way_on = "else `silverfold rebuild` makes a silver table anew"
+    way_on = "else `silverfold rebuild market quotes` makes it anew"
 
     assert exits(conf, "--json") == 3
     quotes, trades = told(capsys)["tables"]

@@ -94,7 +94,7 @@ def test_of_a_damaged_list_it_is_told_that_it_can_be_made_anew(places: Places):
     record(places, "market", CUT)
     for entry in Path(places.cuts("market").url).glob("_delta_log/*.json"):
         entry.write_text("garbage")
-    with pytest.raises(StoreUnavailable, match=r"cuts: .*remove that folder: the next build lists the cuts anew"):
+    with pytest.raises(StoreUnavailable, match=r"cuts: .*: put back what it lacks; else the next build makes it anew"):
         last_cuts(places, "market")
 
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 from obstore.store import MemoryStore
 
+import pipelines.lease
 from conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from conf.load import load_settings
 from pipelines.lease import Lease, sole_writer
@@ -149,6 +150,6 @@ def test_elsewhere_nothing_is_held() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    monkeypatch.setattr(pipelines.lease, "find_spec", lambda _name: None)
     with pytest.raises(SparkUnavailable, match=r"silverfold\[s3\]"):
         sole_writer(Places("s3://lake/w", needs_leases=True), "feed", "t")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.places import Place, Places
+from pipelines.places import Place, Places, way_on_without
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,25 @@ def test_a_url_is_not_a_local_folder():
 
 def test_storage_options_are_never_shown():
     assert "hunter2" not in repr(Places("s3://lake", {"secret": "hunter2"}).bronze("market"))
+
+
+PLACES = Places("/w/bronze/of/all")
+
+
+@pytest.mark.parametrize(
+    ("place", "way_on"),
+    [
+        (PLACES.bronze("market"), "bronze's whole folder can be removed"),
+        (PLACES.silver("market", "quotes"), "`silverfold rebuild market quotes`"),
+        (PLACES.history("market", "quotes"), "`silverfold rebuild market quotes`"),
+        (PLACES.aside("market", "quotes"), "`silverfold rebuild market quotes`"),
+        (PLACES.tombstones("market", "quotes"), "`silverfold rebuild market quotes`"),
+        (PLACES.cuts("market"), "the next build"),
+        (PLACES.quarantine("market", "quotes"), "its folder can be removed"),
+        (PLACES.trial("a"), ""),
+    ],
+)
+def test_what_has_lost_something_can_be_had_again_as_its_place_says(place, way_on):
+    for url in (place.url, f"file://{place.url}/"):
+        assert way_on_without(url).startswith(f"else {way_on}" if way_on else "")
+        assert bool(way_on_without(url)) == bool(way_on)
