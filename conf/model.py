@@ -17,7 +17,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
-    StringConstraints,
     field_validator,
     model_validator,
 )
@@ -98,7 +97,19 @@ class Expectation(Strict):
 UNEXPLAINED: Final = "unexplained"
 """Reason for which an update is kept aside that waits for its row."""
 
-RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+
+def spelt(pattern: str, allowed: str) -> AfterValidator:
+    """Return what refuses a text that a pattern does not match as a whole, in words."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(allowed)
+        return text
+
+    return AfterValidator(check)
+
+
+RuleName: TypeAlias = Annotated[str, spelt("[A-Za-z][A-Za-z0-9_]*", "a name of letters, digits and _, a letter first")]
 
 
 class Table(Strict):

@@ -22,6 +22,19 @@ Path = tuple[str, ...]
 """Names from the top of a settings file down to a key."""
 
 
+_WORDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "text in quotes",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+}
+"""What is allowed, in the words of TOML, by pydantic's type of what it found."""
+
+
 class _Unshown:
     """Stands for what was found, in words instead of its value."""
 
@@ -128,6 +141,8 @@ def _allowed(model: type[BaseModel], finding: ErrorDetails, path: Path) -> str:
         return _names_like(path[-1], _names_at(model, path[:-1]))
     if finding["type"] == "missing":
         return "a value: this setting has no default"
+    if finding["type"] in _WORDS:
+        return _WORDS[finding["type"]]
     message = finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     return message[:1].lower() + message[1:] if message[:2].istitle() else message
 

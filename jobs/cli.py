@@ -156,6 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.stdout.flush()
     except SilverfoldError as error:
         others = error.others if isinstance(error, ConfigError) else ()
+        structlog = sys.modules.get("structlog")
+        if structlog is not None and structlog.is_configured():  # the settings have been read
+            structlog.get_logger("silverfold").debug("why", exc_info=error)
         _tell(*map(str, (error, *others)))
         sys.exit(exit_code(error))
     except Exception as error:  # the line between an answer and a bug: a script must not take the one for the other

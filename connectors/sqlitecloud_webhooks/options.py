@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from conf.model import Strict, Table
+from conf.model import Strict, Table, spelt
 from conf.names import folded
 from conf.secrets import Secret
 from connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
@@ -40,9 +40,9 @@ class WebhookOptions(Strict):
     """
 
     database: str = Field(min_length=1)
-    path: str = Field(default="/", pattern=r"^/[!\"$->@-~]*$")
+    path: Annotated[str, spelt('/[!"$->@-~]*', "a path: / first, without ?, #, spaces or letters beyond ASCII")] = "/"
     secret: Secret | None = None
-    header: str = Field(default="", pattern=r"^[A-Za-z0-9-]*$")
+    header: Annotated[str, spelt("[A-Za-z0-9-]*", "the name of a header: letters, digits and -")] = ""
     scheme: Scheme = "hmac-sha256"
     encoding: Encoding = "hex"
     prefix: str = ""

@@ -142,10 +142,10 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path):
         other='connector = "deephaven"\n',
     )
     assert mistakes(conf_dir, environ={"SILVERFOLD__BUILD__TABLES_AT_ONCE": "many"}) == [
-        f"{tmp_path}/settings.toml: build.poll_ms: found '50', allowed: a valid integer",
+        f"{tmp_path}/settings.toml: build.poll_ms: found '50', allowed: a whole number",
         "environment variable SILVERFOLD__BUILD__TABLES_AT_ONCE: build.tables_at_once: "
-        "found 'many', allowed: a valid integer",
-        f"{tmp_path}/settings.toml: build.cut.max_frames: found True, allowed: a valid integer",
+        "found 'many', allowed: a whole number",
+        f"{tmp_path}/settings.toml: build.cut.max_frames: found True, allowed: a whole number",
         f"{tmp_path}/settings.toml: log_level: found 'loud', allowed: 'debug', 'info', 'warning' or 'error'",
         f"{tmp_path}/settings.toml: warehuse: found a key that is not known, "
         "allowed: no such key, did you mean warehouse? "

@@ -165,3 +165,12 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
 )
 def test_exit_codes_tell_scripts_what_to_do(error, code):
     assert exit_code(error) == code
+
+
+def test_at_debug_level_an_error_is_logged_with_its_stack(tmp_path):
+    (tmp_path / "feeds").mkdir()
+    environ = {"SILVERFOLD__LOG_LEVEL": "debug"}
+    done = silverfold("--conf", str(tmp_path), "status", "none", **environ)
+    assert done.returncode == 2
+    assert '"event": "why", "exception": "Traceback' in done.stderr
+    assert "Traceback" not in silverfold("--conf", str(tmp_path), "status", "none").stderr
