@@ -38,7 +38,7 @@ from pipelines import s3
 from pipelines.class_archive import JVM_OPTIONS, archive_path, using_archive
 from pipelines.jars import DELTA, jar_options
 from pipelines.java import JvmOutput, check_java
-from pipelines.workers import await_workers
+from pipelines.workers import await_workers, ship_packages
 
 if TYPE_CHECKING:
     from conf.model import Settings
@@ -126,13 +126,15 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
     options, secrets = wanted(settings), {**s3.spark_secrets(settings), **settings.spark_secrets()}
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
-    session = _running()
-    if session is not None:
-        session = _adapted(own_session(session), {**options, **secrets})
-    elif "spark.remote" in settings.spark:
-        session = _connect({**options, **secrets})
+    running = _running()
+    if running is not None:
+        session = _adapted(own_session(running), {**options, **secrets})
     else:
-        session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
+        if "spark.remote" in settings.spark:
+            session = _connect({**options, **secrets})
+        else:
+            session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
+        ship_packages(session)
     await_workers(session)
     return session
 

@@ -1,11 +1,16 @@
-"""Looks whether the workers of a cluster can work, before the first cut needs them."""
+"""Gives the workers of a cluster our packages, and looks whether they can work, before the first cut needs them."""
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import structlog
 from pyspark.sql import SparkSession, is_remote
@@ -17,11 +22,41 @@ from transforms.faults import named_errors
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_HOME: Final = Path(__file__).parents[1]
+_PACKAGES: Final = ("conf", "transforms", "connectors", "pipelines")
+"""What decoders import of ours."""
+
 WITHIN: Final = 600.0
 """Seconds for a first task. A cluster may have to start machines for it."""
 
 _A_WORD: Final = 30.0
 """Seconds of silence, at most."""
+
+
+def ship_packages(session: SparkSession) -> None:
+    """Send our own packages, as they are here, to workers elsewhere: what else they need, they have to have.
+
+    Before any that are installed there, these count: driver and workers never run different versions.
+    """
+    if is_local(session):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="silverfold-"))  # whose file Spark hands out for as long as it runs
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = folder / "silverfold.zip"
+    with ZipFile(archive, "w", ZIP_DEFLATED) as packed:
+        for package in _PACKAGES:
+            for file in sorted((_HOME / package).rglob("*")):
+                if file.is_file() and file.suffix != ".pyc":
+                    packed.write(file, file.relative_to(_HOME))
+    if is_remote():
+        session.addArtifacts(str(archive), pyfile=True)
+    else:
+        session.sparkContext.addPyFile(str(archive))
+
+
+def is_local(session: SparkSession) -> bool:
+    """Tell whether tasks run in this process's own JVM."""
+    return not is_remote() and re.match(r"local(\[|$)", str(session.sparkContext.master)) is not None
 
 
 def await_workers(session: SparkSession, *, within: float = WITHIN) -> None:
@@ -32,7 +67,7 @@ def await_workers(session: SparkSession, *, within: float = WITHIN) -> None:
     Raises:
         SparkUnavailable: No executor came in time, or it lacks Python or a package. The message says which.
     """
-    if not is_remote() and re.match(r"local(\[|$)", str(session.sparkContext.master)):
+    if is_local(session):
         return
     rows = session.range(1).mapInArrow(_importing, "id bigint")
     with ThreadPoolExecutor(1) as beside:

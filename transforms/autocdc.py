@@ -8,8 +8,8 @@ call, on plain Spark, and exactly once::
     apply_changes(batch, "/tables/users", keys=["id"], sequence_by="changed_at", apply_as_deletes="op = 'D'",
                   except_column_list=["op", "changed_at"], recorded=Recorded("users", batch_number))
 
-However the same changes are split into batches, in whatever order these come, and however often: they come to the same
-table. What late changes need is in a table beside it:
+However the same changes are split into batches, in whatever order these come, and however often: one call after the
+other, they come to the same table. What late changes need is in a table beside it:
 
 =====================  =========================================================================================
 ``<path>__tombstones``  deletes: the newest of each key for type 1, all for type 2 (`transforms.tombstones`)
@@ -83,6 +83,9 @@ def apply_changes(
     settled: str | None = None,
 ) -> None:
     """Apply changes to the Delta table at a path or URL, which is made where there is none. Runs Spark jobs.
+
+    One call at a time, whoever makes it: two at once are not always noticed, and may leave a row that one of them
+    deletes, or two versions of one.
 
     Safe to repeat with the same ``recorded``: what is applied is not applied again. Changes may come late, twice and in
     any order, within one call and over many: of each key the largest ``sequence_by`` wins. Two changes of a key should

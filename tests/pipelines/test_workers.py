@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import sysconfig
 from textwrap import dedent
 
 import pytest
@@ -40,8 +42,16 @@ def test_workers_that_have_everything_are_not_spoken_of():
     assert started("{}", 120).stdout == ""
 
 
+def test_workers_get_our_packages_from_here(tmp_path):
+    python = tmp_path / "python"  # that has what is installed, without what is found by way of another folder: us
+    packages = sysconfig.get_path("purelib")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    assert started(json.dumps({"spark.pyspark.python": str(python)}), 120).stdout == ""
+
+
 def test_what_workers_lack_is_named_before_any_cut(tmp_path):
-    told = started('{"spark.pyspark.python": "%s"}' % (tmp_path / "none"), 120).stdout
+    told = started(json.dumps({"spark.pyspark.python": str(tmp_path / "none")}), 120).stdout
     assert told.startswith('a first task: Spark: its workers lack what a job needs: Cannot run program "')
     assert told.endswith("(conf/README.md says how workers get what they need)\n")
 
