@@ -78,6 +78,7 @@ def build(
                 builds.append(feed_build)
         for feed_build in builds:
             _tell_misread(settings, feed_build)
+            _tell_emptied(settings, feed_build)
             if feed_build.landed < 0:
                 print(f"silverfold: {_nothing(settings, feed_build)}: start `silverfold receive` (again)")
             else:
@@ -98,6 +99,21 @@ def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:
         if change is not None and change.breaks:
             advice = "`silverfold config check` names what changed"
             structlog.get_logger("build").warning(change.summary, feed=feed.name, advice=advice)
+
+
+def _tell_emptied(settings: Settings, feed_build: FeedBuild) -> None:
+    """Warn where a power cut may have taken rows from a table's midst that nothing has brought back since."""
+    from pipelines.cuts import read_cuts  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.store import emptied_commits  # noqa: PLC0415 - as above
+
+    feed = feed_build.feed.name
+    for name, table in feed_build.tables.items():
+        for emptied in emptied_commits(table.place)[-1:]:
+            cuts = read_cuts(places_of(settings), feed, table=name)
+            if all(cut.delta_version < emptied for cut in cuts if cut.replaced):
+                advice = "`silverfold verify` tells what is missing, `silverfold rebuild` brings it back"
+                log = structlog.get_logger("build").bind(feed=feed, table=name, version=emptied)
+                log.warning("a commit is an empty file: rows may be missing", advice=advice)
 
 
 def _nothing(settings: Settings, feed_build: FeedBuild) -> str:

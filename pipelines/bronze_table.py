@@ -141,13 +141,3 @@ def last_epoch(table: DeltaTable) -> int:
     """Return the last landed epoch, from the statistics in the table's log; 0 when nothing has landed."""
     last = pc.max(actions(table)["max.epoch"]).as_py()
     return 0 if last is None else int(last)
-
-
-def emptied_commits(place: Place, table: DeltaTable) -> int:
-    """Return how many of the newest commits have nothing in them: on a local disk, a power cut leaves such files."""
-    if place.local is None:
-        return 0
-    log, version = place.local / "_delta_log", table.version()
-    while version >= 0 and (commit := log / f"{version:020}.json").is_file() and not commit.stat().st_size:
-        version -= 1
-    return table.version() - version

@@ -39,6 +39,14 @@ def open_table(place: Place) -> DeltaTable | None:
             return None
 
 
+def emptied_commits(place: Place) -> list[int]:
+    """Return the versions whose file in the log is empty, ascending: what a power cut leaves on a local disk."""
+    log = None if place.local is None else place.local / "_delta_log"
+    if log is None or not log.is_dir():
+        return []
+    return sorted(int(each.stem) for each in log.glob("*.json") if each.stem.isdigit() and not each.stat().st_size)
+
+
 def files_of(place: Place) -> FileSystem:
     """Return the files below a place, by their paths from there. Each call raises what Arrow or delta-rs do."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - receivers need not load it

@@ -9,6 +9,7 @@ Everything here blocks; `pipelines.sink` calls it from threads.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -24,11 +25,11 @@ from deltalake import (
 
 from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
-from pipelines.bronze_table import SCHEMA, app_id, create, emptied_commits, last_epoch, last_landed, note_lost
+from pipelines.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
 from pipelines.compaction import NO_HOOKS, join_files
 from pipelines.places import Place
 from pipelines.reached import NOTHING, Reached
-from pipelines.store import naming_the_store, open_table, was_overtaken
+from pipelines.store import emptied_commits, naming_the_store, open_table, was_overtaken
 
 # Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
 _PLAIN_BODY = {"body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
@@ -62,7 +63,8 @@ class BronzeWriter:
         """Last position written; -1 when there is none."""
         self.epoch = max(last_epoch(self._table), silver.epoch)
         """Epoch of the last frame found at the start, or that silver has; 0 when there was none."""
-        self.emptied = emptied_commits(place, self._table)
+        emptied = emptied_commits(place)
+        self.emptied = next(count for count in itertools.count() if self._table.version() - count not in emptied)
         """How many of the newest commits found at the start had nothing in them any more."""
         self.lost: tuple[int, int] | None = None
         """First and last position that bronze has lost, as far as silver and its log tell; None where it lacks none."""

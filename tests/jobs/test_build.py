@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 import typer
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
@@ -23,8 +25,10 @@ from jobs import cli
 from jobs.build import run
 from jobs.context import Invocation
 from pipelines.build import Step
+from pipelines.cuts import record
 from pipelines.leftovers import remove_tree
 from pipelines.places import Places
+from tests.pipelines.test_cuts import CUT
 from tests.support.landed_history import LandedHistory
 
 FEED = """
@@ -76,6 +80,26 @@ def test_a_build_with_nothing_to_do_starts_no_spark(
         cli.main(["--conf", str(conf), "build", "market"])
 
     assert (ended.value.code, capsys.readouterr().out) == (0, "")
+
+
+@pytest.mark.parametrize("made_whole", [False, True])
+def test_a_commit_of_silver_that_a_power_cut_emptied_is_told_until_all_is_made_anew(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made_whole: bool
+):
+    places = Places(str(conf / "lake"))
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
+    LandedHistory({"quotes": {"Sym": "String"}}).land(places.bronze("market"), "market")
+    silver = Path(places.silver("market", "quotes").url)
+    for n in range(3):
+        write_deltalake(silver, pa.table({"n": [n]}), mode="append")
+    (silver / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+    if made_whole:
+        record(places, "market", replace(CUT, delta_version=2, replaced=True))
+
+    with pytest.raises(SystemExit):
+        cli.main(["--conf", str(conf), "build", "market"])
+
+    assert ('"a commit is an empty file: rows may be missing"' in capsys.readouterr().err) == (not made_whole)
 
 
 def test_a_cut_that_is_not_small_starts_spark_before_anything_else(conf: Path, monkeypatch: pytest.MonkeyPatch):
