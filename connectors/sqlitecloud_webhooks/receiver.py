@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import os
 import ssl
+from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import unquote
+from weakref import WeakValueDictionary
 
 import structlog
 from aiohttp import web
@@ -42,7 +44,9 @@ class WebhookReceiver:
         self._feed, self._options = feed, feed.options
         self._gate = Gate(unquote(feed.options.path), feed.options.signing, feed.options.max_body_bytes)
         self._landing = Landing([table_at_source(feed, name).stream for name in feed.tables])
-        self._reading = asyncio.Semaphore(max(4, READ_AT_ONCE // feed.options.max_body_bytes))
+        self._places = max(4, READ_AT_ONCE // feed.options.max_body_bytes)
+        self._reading = asyncio.Semaphore(self._places)
+        self._reading_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._log = structlog.get_logger("receive").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
@@ -104,7 +108,7 @@ class WebhookReceiver:
             return NOT_LANDED
 
     async def _read_and_land(self, request: web.Request, head: Head, secret: str, sink: FrameSink) -> Refusal | None:
-        async with contextlib.nullcontext() if head.is_at_most(_SHORT) else self._reading:
+        async with contextlib.nullcontext() if head.is_at_most(_SHORT) else self._place(request.remote or ""):
             body = await self._body(request)
             if isinstance(body, Refusal):
                 return body
@@ -113,6 +117,13 @@ class WebhookReceiver:
                 await sink.land([])  # waits for room: who gives up waiting has not been taken
                 await sink.land(self._landing.frames(body))
             return refusal
+
+    @contextlib.asynccontextmanager
+    async def _place(self, peer: str) -> AsyncIterator[None]:
+        """Wait for a place among the long bodies: one address has half of them at most."""
+        share = self._reading_of.setdefault(peer, asyncio.Semaphore(self._places // 2))
+        async with share, self._reading:
+            yield
 
     async def _body(self, request: web.Request) -> bytes | Refusal:
         try:

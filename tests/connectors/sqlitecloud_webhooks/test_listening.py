@@ -157,3 +157,17 @@ def test_bodies_that_come_slowly_keep_no_other_waiting() -> None:
                 return (await posted(client, url, ALBUM))[0]
 
     assert run(steps, timeout=120) == 200
+
+
+def test_long_bodies_that_come_slowly_keep_no_other_address_waiting() -> None:
+    async def steps(_client: aiohttp.ClientSession, url: str) -> int:
+        async with AsyncExitStack() as held:
+            for _ in range(100):
+                _, writer = await connected(url)
+                writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
+                held.callback(writer.close)
+            elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+            async with aiohttp.ClientSession(connector=elsewhere) as other, asyncio.timeout(10):
+                return (await posted(other, url, ALBUM + b" " * 100_000))[0]
+
+    assert run(steps, timeout=120) == 200

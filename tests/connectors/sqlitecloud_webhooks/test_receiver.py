@@ -280,7 +280,8 @@ def test_a_feed_that_another_process_took_over_takes_nothing_more() -> None:
 def test_a_body_that_does_not_come_is_given_up_and_room_is_made_for_others(place: Place) -> None:
     async def steps(client: aiohttp.ClientSession, url: str) -> Any:
         host, port = url.removeprefix("http://").rstrip("/").split(":")
-        slow = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
+        sources = ("127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2")  # each has half the places at most
+        slow = [await asyncio.open_connection(host, int(port), local_addr=(source, 0)) for source in sources]
         for _, writer in slow:
             writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n{")
         await asyncio.sleep(0.1)
