@@ -129,13 +129,18 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
     running = _running()
     if running is not None:
         session = _adapted(own_session(running), {**options, **secrets})
+        await_workers(session)
+        return session
+    if "spark.remote" in settings.spark:
+        session = _connect({**options, **secrets})
     else:
-        if "spark.remote" in settings.spark:
-            session = _connect({**options, **secrets})
-        else:
-            session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
+        session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
+    try:
         ship_packages(session)
-    await_workers(session)
+        await_workers(session)
+    except BaseException:
+        stop_spark(session)  # over Spark Connect, this process would not end
+        raise
     return session
 
 

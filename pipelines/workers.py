@@ -8,6 +8,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -37,21 +39,31 @@ def ship_packages(session: SparkSession) -> None:
     """Send our own packages, as they are here, to workers elsewhere: what else they need, they have to have.
 
     Before any that are installed there, these count: driver and workers never run different versions.
+
+    Raises:
+        SparkUnavailable: Spark does not take them.
     """
     if is_local(session):
         return
-    folder = Path(tempfile.mkdtemp(prefix="silverfold-"))  # whose file Spark hands out for as long as it runs
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    archive = folder / "silverfold.zip"
-    with ZipFile(archive, "w", ZIP_DEFLATED) as packed:
+    packed = BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
         for package in _PACKAGES:
             for file in sorted((_HOME / package).rglob("*")):
                 if file.is_file() and file.suffix != ".pyc":
-                    packed.write(file, file.relative_to(_HOME))
-    if is_remote():
-        session.addArtifacts(str(archive), pyfile=True)
-    else:
-        session.sparkContext.addPyFile(str(archive))
+                    archive.write(file, file.relative_to(_HOME))
+    folder = Path(tempfile.mkdtemp(prefix="silverfold-"))  # whose file Spark hands out for as long as it runs
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # a server takes one file of a name, for all its sessions
+    file = folder / f"silverfold-{sha256(packed.getvalue()).hexdigest()[:16]}.zip"
+    file.write_bytes(packed.getvalue())
+    try:
+        with named_errors("our packages"):
+            if is_remote():
+                session.addArtifacts(str(file), pyfile=True)
+            else:
+                session.sparkContext.addPyFile(str(file))
+    except ApplyError as error:
+        raise SparkUnavailable(str(error)) from error
 
 
 def is_local(session: SparkSession) -> bool:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from conf.errors import ProtocolError, SilverfoldError, SourceUnavailable, WireError
 from connectors.closing import Closing
 from connectors.deephaven.calibrate import Expected
 from connectors.deephaven.listener import Listener, Notifier
-from connectors.deephaven.messages import BadFrame, ConnectionResponse, SubscribeMode
+from connectors.deephaven.messages import BadFrame, ConnectionResponse, Event, SubscribeMode, UpdateVoided
 from connectors.deephaven.parts import Roles
 from connectors.deephaven.protocol import Session
 from connectors.deephaven.schemas import load_roles
@@ -97,7 +97,10 @@ class TableClient(Closing):
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Close the connection and wait for the thread, unless the listener itself calls. Safe to repeat."""
+        """Close the connection and wait for the thread, unless the listener itself calls. Safe to repeat.
+
+        The listener is told of it only where an update is open: that it is void, and that the connection is over.
+        """
         self._closing = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -124,7 +127,7 @@ class TableClient(Closing):
             self._over = True
             self._greeted.set()
             self._socket.close()
-        if error is not None and not self._closing:
+        if error is not None:
             self._listener.on_connection_error(error)
 
     def _receive(self) -> SilverfoldError | None:
@@ -135,13 +138,31 @@ class TableClient(Closing):
                     self._session.receive(chunk)
                 if not self._tell():
                     return None
-            if self._closing:
-                return None  # an end of our own making: what it cut short is nobody's fault
             with self._state:
                 self._session.receive_eof()
+            if self._closing:
+                return self._cut_short()
             return SourceUnavailable(self._lost) if self._tell() else None
         except (WireError, ProtocolError) as error:
-            return error
+            return None if self._closing else error
+
+    def _cut_short(self) -> SilverfoldError | None:
+        """Tell the listener which updates our own end has voided; return that, None where there was none.
+
+        A listener may hold from an update's beginning what it lets go at the end.
+        """
+        voided = [event for event in self._left() if isinstance(event, UpdateVoided)]
+        for event in voided:
+            self._notifier.notify(event, self._session.roles)
+        return SourceUnavailable("the connection was closed here, inside an update") if voided else None
+
+    def _left(self) -> Iterator[Event]:
+        while True:
+            with self._state:
+                event = self._session.next_event()
+            if event is None or isinstance(event, BadFrame):
+                return
+            yield event
 
     def _read(self) -> bytes:
         try:

@@ -38,7 +38,7 @@ class Listener:
         """The server spoke; its messages have at most this many bytes."""
 
     def on_connection_error(self, error: SilverfoldError) -> None:
-        """The connection is over, and not because it was closed here. Nothing follows."""
+        """The connection is over, and not because it was closed here outside any update. Nothing follows."""
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
         """A subscription stands; its columns by column id, in the order of the server."""

@@ -188,6 +188,40 @@ def test_closing_is_no_error_and_can_be_repeated(client: TableClient, listener: 
         client.subscribe(1, SNAPSHOT, "Quotes")
 
 
+def test_closing_inside_an_update_voids_it_and_ends_what_waits() -> None:
+    class Locking(TableListener):
+        """Holds a lock while an update is open, as a program does that shows tables to others."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock, self.began = threading.Lock(), threading.Event()
+
+        def on_begin_table_update(self, subscription_id: int) -> None:
+            super().on_begin_table_update(subscription_id)
+            self.lock.acquire()
+            self.began.set()
+
+        def on_void_table_update(self, subscription_id: int) -> None:
+            super().on_void_table_update(subscription_id)
+            self.lock.release()
+
+    def talk(connection: socket.socket) -> None:
+        script(RESPONSE, BEGIN, COLUMN[:-1])(connection)
+        done.wait()
+
+    done, listener = threading.Event(), Locking()
+    with peer(talk) as port:
+        client = TableClient("127.0.0.1", port, listener)
+        client.subscribe(7, BOTH, "Quotes")
+        assert listener.began.wait(20)
+        client.close()
+        done.set()
+
+    assert not listener.lock.locked()
+    with pytest.raises(SourceUnavailable, match="closed here, inside an update"):
+        listener.expect_updates(1)
+
+
 def test_a_listener_may_ask_for_more_and_close(server: TableServer) -> None:
     class Curious(TableListener):
         client: TableClient
