@@ -39,7 +39,7 @@ from pipelines.held import PASSED_OVER, HoldState, quarantined
 from pipelines.kept_aside import failing_rows, without_reasons
 from pipelines.losses import Losses, losses_of
 from pipelines.places import Places, history_of
-from pipelines.ranges import Range, named
+from pipelines.ranges import Range, is_inside, named
 from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table
 
@@ -200,7 +200,7 @@ def _landed(places: Places, connector: Connector, feed: Feed, table: str, throug
 def _why(error: Exception, losses: Losses) -> str:
     if not isinstance(error, PositionGap) or error.advice:
         return str(error)
-    if (error.first, error.last) in losses.taken:
+    if is_inside((error.first, error.last), losses.taken):
         return f"{error}: what silver has of them has nothing to be compared with"
     return f"{error}: `silverfold status` says what can be done"
 

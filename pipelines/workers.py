@@ -87,11 +87,11 @@ def await_workers(session: SparkSession, *, within: float = WITHIN) -> None:
         try:
             _awaited(task, within)
         except TimeoutError:
-            _cancel(session)
-            told = (
-                f"no executor has come to work in {within:g} seconds: are there any, and can they reach this machine?"
-            )
-            raise SparkUnavailable(told) from None
+            asked = "are there any, and can they reach this machine?"
+            raise SparkUnavailable(f"no executor has come to work in {within:g} seconds: {asked}") from None
+        finally:
+            if not task.done():
+                _cancel(session)
 
 
 def _awaited(task: Future[Any], within: float) -> None:
