@@ -39,6 +39,10 @@ class SilverfoldError(Exception):
     error_class: ClassVar[str] = "SILVERFOLD_ERROR"
     retryable: ClassVar[bool] = False
 
+    def __str__(self) -> str:
+        """Return the message in one line, without what a terminal would obey: a part of it may be a peer's."""
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in super().__str__())
+
 
 def without_secrets(address: str) -> str:
     """Return an address without what may be in it besides the place: a user's name, a password, a key."""
@@ -269,7 +273,7 @@ class ReplacedBronze(PositionGap):
     """Bronze lost frames that a table has, and has others in their stead; or it is another one altogether."""
 
     error_class = "REPLACED_BRONZE"
-    found = "has another frame at position {first} than the table was built from"
+    found = "is another one at position {first} than the table was built from"
 
 
 class QueryFailed(SilverfoldError):

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from conf.errors import ConfigError
+from conf.files import read_whole
 from conf.model import FeedSettings, Settings
 from conf.names import folded
 from conf.validate import together, validated
@@ -144,7 +145,7 @@ def _files(conf_dir: Path | None, env: str) -> Layered:
     if not own.exists() and not (conf_dir / "feeds").exists():
         allowed = "a folder with settings.toml or feeds/<feed>.toml"
         raise ConfigError(file="command line", key="--conf", found=str(conf_dir), allowed=allowed)
-    if own.is_file():
+    if own.exists():
         raw = _read(own, str(own))
         if "feeds" in raw:
             raise ConfigError(
@@ -175,6 +176,8 @@ def _packaged() -> list[Traversable]:
 def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:
     if conf_dir is None:
         return
+    if (conf_dir / "feeds").exists() and not (conf_dir / "feeds").is_dir():
+        raise ConfigError(file=str(conf_dir), key="feeds", found="a file", allowed="a folder: feeds/<feed>.toml")
     files = sorted((conf_dir / "feeds").glob("*.toml"))
     for other in sorted((conf_dir / "feeds").glob("*")):
         if _TOML_MISSPELT.search(other.name):
@@ -224,14 +227,15 @@ def _again(names: Iterable[str]) -> Iterator[str]:
 
 def _read(file: Traversable, shown: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        octets = read_whole(file) if isinstance(file, Path) else file.read_bytes()
+        return tomllib.loads(octets.decode())
     except tomllib.TOMLDecodeError as error:
         what, _, where = str(error).removesuffix(")").partition(" (at ")
         raise ConfigError(file=shown, key=where or "the whole file", found=what, allowed="TOML") from error
     except UnicodeDecodeError as error:
         raise ConfigError(file=shown, key=f"byte {error.start}", found="other bytes", allowed="UTF-8") from error
     except OSError as error:
-        raise ConfigError(file=shown, key="the whole file", found=str(error), allowed="a readable file") from error
+        raise ConfigError(file=shown, key="the whole file", found=error.strerror, allowed="a readable file") from error
 
 
 def _environment(layers: Layered, feeds: dict[str, Layered], environ: Mapping[str, str]) -> None:

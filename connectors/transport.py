@@ -49,6 +49,12 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host:
         raise ValueError("host:port, such as 127.0.0.1:7777")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ValueError("a host whose name can be looked up") from None
+    if not host.isprintable():
+        raise ValueError("a host without control characters")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
         raise ValueError("a port from 1 to 65535 after the colon")
     if host.startswith("[") and host.endswith("]"):

@@ -70,7 +70,7 @@ async def until_stopped(
     if seconds is not None:
         loop.call_later(seconds, stop.set)
     log = structlog.get_logger("receive")
-    ended: list[SilverfoldError] = []
+    ended: list[Exception] = []
 
     async def received(connector: Connector, feed: Feed) -> None:
         places = places_of(settings)
@@ -80,6 +80,10 @@ async def until_stopped(
             ended.append(error)
             if len(feeds) > 1:
                 log.error("feed ended", feed=feed.name, error_class=error.error_class, reason=str(error))
+        except Exception as bug:  # of one feed, which is to harm no other
+            ended.append(bug)
+            if len(feeds) > 1:
+                log.error("feed ended", feed=feed.name, exc_info=bug)
 
     async with asyncio.TaskGroup() as group:
         for connector, feed in feeds:

@@ -166,6 +166,7 @@ _DAMAGES = (
     "Expected contiguous commit files",
     "Json error",
     "No table metadata",
+    "CRC file version",
 )
 """What delta-rs says of a log that is damaged."""
 

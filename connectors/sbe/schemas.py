@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from conf.errors import SchemaError
+from conf.files import read_whole
 from connectors.wire.sbe.document import Element, includes_files, read_document, whole_text
 from connectors.wire.sbe.model import Message, Schema
 from connectors.wire.sbe.schema import load_schema
@@ -37,7 +38,7 @@ def read_schema(schema: str) -> SchemaText:
         text = (files("connectors.sbe") / "market.xml").read_bytes()
         return SchemaText(schema, text, text)
     try:
-        text = Path(schema).read_bytes()
+        text = read_whole(Path(schema))
     except OSError as error:
         raise SchemaError(f"cannot be read: {error.strerror}", file=schema) from error
     if not _is_part(text, schema):

@@ -8,6 +8,7 @@ final: every later ``next_event`` raises its error.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn
 
@@ -92,7 +93,7 @@ class MainStream(Stream[MainEvent]):
             raise LocalProtocolError(f"a {type(request).__name__} cannot be sent in the state {self._state.name}")
         octets = _encoded(request)
         self._state, self._request = MainState.WAITING, request
-        self._secrets = request.secrets if isinstance(request, Login) else self._secrets
+        self._secrets += tuple(request.secrets) if isinstance(request, Login) else ()
         return octets
 
     def _take(self, raw: RawFrame) -> MainEvent:
@@ -125,7 +126,9 @@ class MainStream(Stream[MainEvent]):
         offered = isinstance(message, PubSubOffer)
         if not offered and not (self._has_ticket and isinstance(message, Single) and message.is_ok):
             _unexpected(raw, "the first LISTEN is answered with PAUTH or an error, a later one also with OK")
-        event = ListenAccepted() if self._has_ticket else TicketReceived(_ticket(message))
+        ticket = None if self._has_ticket else _ticket(message)
+        event = ListenAccepted() if ticket is None else TicketReceived(ticket)
+        self._secrets += () if ticket is None else (ticket.secret,)
         self._state, self._has_ticket = MainState.READY, True
         return event
 
@@ -155,8 +158,8 @@ class MainStream(Stream[MainEvent]):
 class PubSubStream(Stream[PubSubEvent]):
     """The connection that brings notifications, and takes one request: the ticket that the first LISTEN was given."""
 
-    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        super().__init__(max_frame_bytes=max_frame_bytes)
+    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, secrets: Iterable[str] = ()) -> None:
+        super().__init__(max_frame_bytes=max_frame_bytes, secrets=secrets)
         self._ticket: PubSubTicket | None = None
         self._refused = self._accepted = False
 
@@ -165,7 +168,8 @@ class PubSubStream(Stream[PubSubEvent]):
         self._check_open()
         if self._ticket is not None:
             raise LocalProtocolError("the pub/sub connection takes one request")
-        self._ticket, self._secrets = request, (request.secret,)
+        self._ticket = request
+        self._secrets += (request.secret,)
         return encode_text(request.command)
 
     def _take(self, raw: RawFrame) -> PubSubEvent:

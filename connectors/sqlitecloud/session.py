@@ -143,7 +143,8 @@ class Session:
         """Connect for notifications. Without, the session hears nothing of what it listens to: it is over."""
         try:
             connection = await self._connect()
-            stream = PubSubStream(max_frame_bytes=self._max_frame_bytes)
+            secrets = self._settings.login.secrets
+            stream = PubSubStream(max_frame_bytes=self._max_frame_bytes, secrets=secrets)
             self._hearing = PubSubLine(connection, stream, frame_timeout=self._frame_timeout)
             await self._hearing.open(ticket, self._settings.timeout)
         except StatementRefused as refused:

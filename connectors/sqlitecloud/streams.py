@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
@@ -15,6 +16,9 @@ from connectors.sqlitecloud.messages import BadFrame, ConnectionEnded, Message, 
 
 _Event = TypeVar("_Event")
 _TICKET: Final = b"|"
+_OFFER: Final = re.compile(rb"(PAUTH [!-~]{36} )[!-~]{8,36}")
+_TELLING: Final = 8
+"""Letters of a secret that tell too much of it."""
 
 
 class Stream(ABC, Generic[_Event]):
@@ -22,14 +26,15 @@ class Stream(ABC, Generic[_Event]):
 
     Args:
         max_frame_bytes: Longest frame to accept, as announced and as expanded.
+        secrets: What the server was told elsewhere, and no event is to repeat; what it is told here comes to it.
     """
 
-    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, secrets: Iterable[str] = ()) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._cutter = FrameCutter(max_frame_bytes=max_frame_bytes)
         self._eof = self._ended = False
         self._error: WireError | ProtocolError | None = None
-        self._secrets: Sequence[str] = ()  # which the server was told
+        self._secrets = tuple(secrets)
 
     @property
     def held(self) -> int:
@@ -90,16 +95,26 @@ class Stream(ABC, Generic[_Event]):
 
 
 def _hidden(octets: bytes, secrets: Iterable[str]) -> bytes:
-    """Return the bytes without secrets, however a server may have written them."""
+    """Return the bytes without secrets, and their beginnings, however a server may have written them."""
     for spelling in (found for secret in secrets if secret for found in _spellings(secret)):
-        octets = re.sub(re.escape(spelling.encode()), b"(hidden)", octets, flags=re.IGNORECASE)
-    return octets
+        octets = _without(octets, spelling.encode().lower())
+    return _OFFER.sub(rb"\1(hidden)", octets)
+
+
+def _without(octets: bytes, secret: bytes) -> bytes:
+    """Return the bytes with what begins as a secret, in any letter case, hidden as far as it is the secret."""
+    small, kept, at = octets.lower(), [], 0
+    while (found := small.find(secret[:_TELLING], at)) >= 0:
+        kept += [octets[at:found], b"(hidden)"]
+        both = zip(small[found:], secret, strict=False)
+        at = found + sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], both))
+    return b"".join([*kept, octets[at:]])
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """Yield a secret as it is, and as a server might write it: in hexadecimal digits, base64, or percent signs."""
+    """Yield a secret as it is, and as a server might write it: in hexadecimal, base64, percent signs, by escapes."""
     octets = secret.encode()
-    yield from (secret, octets.hex(), quote(secret, safe=""))
+    yield from (secret, octets.hex(), quote(secret, safe=""), "".join(f"\\u{ord(letter):04x}" for letter in secret))
     yield from (encode(octets).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode))
 
 

@@ -286,3 +286,15 @@ def test_names_that_differ_in_case_only_are_mistakes(tmp_path: Path) -> None:
     (conf_dir / "feeds" / "Market.toml").write_text(FEED)
     (mistake,) = mistakes(conf_dir)
     assert mistake.startswith(f"{tmp_path}/feeds: the file's name: found 'market', allowed: a name that no other has")
+
+
+@pytest.mark.parametrize("name", ["settings.toml", "feeds/market.toml"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    (tmp_path / "feeds").mkdir()
+    os.mkfifo(tmp_path / name)
+    assert mistakes(tmp_path) == [f"{tmp_path}/{name}: the whole file: found 'Not a file', allowed: a readable file"]
+
+
+def test_feeds_are_in_a_folder(tmp_path):
+    (tmp_path / "feeds").write_text("")
+    assert mistakes(tmp_path) == [f"{tmp_path}: feeds: found 'a file', allowed: a folder: feeds/<feed>.toml"]

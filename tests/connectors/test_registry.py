@@ -88,6 +88,8 @@ def test_an_unknown_connector_is_told_which_there_are(settings):
         ("localhost", "host:port, such as 127.0.0.1:7777"),
         ("localhost:http", "a port from 1 to 65535 after the colon"),
         ("::1:7777", "an IPv6 address in brackets, such as [::1]:7777"),
+        (f"{'a' * 64}.de:7777", "a host whose name can be looked up"),
+        ("b\u00fccher..x:7777", "a host whose name can be looked up"),
     ],
 )
 def test_an_address_that_is_none_is_a_mistake_of_the_feeds_file(settings, address, allowed):
@@ -98,8 +100,9 @@ def test_all_mistakes_are_told_at_once_with_their_file(settings, tmp_path):
     wrong = settings(MARKET + 'mode = "often"\ncolour = "red"\n[options]\ndate_times = "years"\n')
     with pytest.raises(ConfigError) as raised:
         open_feed("market", wrong)
-    found = {each.key: each.found for each in (raised.value, *raised.value.others)}
-    assert found == {"options.date_times": "years", "tables.quotes.mode": "often", "tables.quotes.colour": "red"}
+    found = {each.key: str(each.found) for each in (raised.value, *raised.value.others)}
+    unknown = "a key that is not known"
+    assert found == {"options.date_times": "years", "tables.quotes.mode": "often", "tables.quotes.colour": unknown}
     assert raised.value.file == str(tmp_path / "feeds/market.toml")
 
 

@@ -1,3 +1,4 @@
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -98,6 +99,16 @@ def test_what_may_be_a_secret_is_not_shown_where_it_is_misspelt(capsys, tmp_path
     code, out, err = check(capsys, tmp_path, shop=feed)
     said = ("found what is no t", "found a key that is not known", "found a value that is not shown")
     assert (code, any(words in err for words in said), "sesame" in out + err) == (2, True, False)
+
+
+@pytest.mark.parametrize("connector", ["sbe", "deephaven"])
+def test_a_schema_that_is_a_pipe_is_not_waited_for(capsys, tmp_path, connector):
+    os.mkfifo(tmp_path / "fifo")
+    framing = 'framing = "sofh"\n' if connector == "sbe" else ""
+    table = "keys = []\n" if connector == "sbe" else 'source = "Q"\n'
+    head = f'connector = "{connector}"\naddress = "h:1"\n[options]\nschema = "{tmp_path}/fifo"\n'
+    code, _, err = check(capsys, tmp_path, piped=f"{head}{framing}[tables.q]\n{table}")
+    assert (code, "cannot be read: Not a file" in err) == (2, True)
 
 
 def test_two_feeds_that_listen_at_one_port_are_a_mistake(capsys, tmp_path):

@@ -1,5 +1,6 @@
 """The receive command as a process: how it stops, what it leaves behind, what its exit code says."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,8 +13,10 @@ from random import Random
 
 import pytest
 
+import jobs.receive
 from connectors.deephaven.server import TableServer
 from jobs.cli import main
+from jobs.context import Invocation
 from jobs.demo_tables import TABLES
 from pipelines.places import Places
 from tests.support.landing import landed, marks
@@ -119,7 +122,7 @@ def test_a_signal_stops_it_cleanly_with_everything_landed(conf, places, table, n
 
 
 def test_it_ends_by_itself_after_the_time_asked_for(conf, places):
-    with started(conf, "--for", "1") as process:
+    with started(conf, "--for", "5") as process:
         code, logged = ended(process)
     assert code == 0, logged
     assert marks(places, "closed")[-1]["reason"] == "stopped here"
@@ -169,6 +172,24 @@ def test_of_several_feeds_in_one_process_one_that_is_fenced_leaves_the_others(co
         both.send_signal(signal.SIGTERM)
         code, logged = ended(both)
     assert (fenced["feed"], fenced["error_class"], code) == ("market", "FENCED", 4), logged
+
+
+def test_of_several_feeds_one_that_ends_by_a_bug_leaves_the_others(conf, monkeypatch):
+    stopped = []
+
+    async def receive_feed(feed, connector, places, *, stop, **_):
+        if feed.name == "market":
+            raise ValueError("a bug")
+        await stop.wait()
+        stopped.append(feed.name)
+
+    monkeypatch.setattr(jobs.receive, "receive_feed", receive_feed)
+    (conf / "feeds/bazaar.toml").write_text((conf / "feeds/market.toml").read_text())
+    run = Invocation(conf_dir=conf)
+    feeds = run.feeds(run.settings())
+    with pytest.raises(ValueError, match="a bug"):
+        asyncio.run(jobs.receive.until_stopped(feeds, run.settings(), 0.5))
+    assert stopped == ["bazaar"]
 
 
 def test_a_wrong_setting_is_exit_code_2(tmp_path, capsys):

@@ -85,7 +85,7 @@ def test_a_table_goes_on_only_where_the_frame_at_its_position_is_the_one_it_appl
     if fits:
         assert planner.plan("quotes", CutLimits()).cut is not None
         return
-    with pytest.raises(ReplacedBronze, match="another frame at position 1 than the table was built from") as raised:
+    with pytest.raises(ReplacedBronze, match="is another one at position 1 than the table was built from") as raised:
         planner.plan("quotes", CutLimits())
     assert "`silverfold rebuild market quotes`" in str(raised.value)
 

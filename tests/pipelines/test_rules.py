@@ -212,7 +212,7 @@ def test_a_new_column_of_a_partial_source_waits_for_a_snapshot(spark: SparkSessi
             {"expect": {"r": {"condition": "reflect('java.lang.Math', 'random') > 0", "action": "warn"}}},
             "runs a program",
         ),
-        (ToldTable, {"expect": {"no-name": rule("a > 0", "warn")}}, "should match pattern"),
+        (ToldTable, {"expect": {"no-name": rule("a > 0", "warn")}}, "a name of letters, digits and _"),
         (ToldTable, {"expect": {"unexplained": rule("a > 0", "warn")}}, "no rule can be called unexplained"),
         (DeephavenTable, {"mode": "updates_only", "expect": {"r": rule("a > 0", "warn")}}, "a log has changes"),
     ],

@@ -20,6 +20,7 @@ from defusedxml.common import DefusedXmlException, DTDForbidden
 from defusedxml.sax import make_parser
 
 from conf.errors import SchemaError
+from conf.files import read_whole
 
 _XINCLUDE = "http://www.w3.org/2001/XInclude"
 MAX_DEPTH = 64
@@ -139,7 +140,7 @@ def _include(element: Element, includes: _Includes, *opened: Path) -> None:
 
 def _contents(path: Path, file: str, line: int | None) -> bytes:
     try:
-        return path.read_bytes()
+        return read_whole(path)
     except OSError as error:
         raise _broken(f"{path} cannot be read: {error.strerror}", file, line) from error
 

@@ -238,6 +238,37 @@ def test_a_key_is_hidden_in_an_answer_that_is_none(answer: bytes):
     assert "hunter2" not in f"{bad.error}{bad.frame!r}"
 
 
+@pytest.mark.parametrize("part", ["SECRETKEY-abc", "534543524554", "\\u0053\\u0045\\u0043"])
+def test_the_beginning_of_a_key_is_hidden_too(part: str):
+    stream = MainStream()
+    stream.send(Login("AUTH APIKEY SECRETKEY-abcdefgh;", ("SECRETKEY-abcdefgh",)))
+    (event,) = heard(stream, error(f"10004:0:-1 near '{part}".encode()))
+    assert (event.error.text, part.encode() in event.frame) == ("near '(hidden)", False)
+
+
+@pytest.mark.parametrize(
+    "answer", [error(b"10002:0:-1 who are you: APIKEY SECRETKEY-abcdefgh"), b":SECRETKEY-abcdefgh ", b"!SECRETKEY-abc "]
+)
+def test_the_second_connection_knows_what_the_first_was_told(answer: bytes):
+    stream = PubSubStream(secrets=("SECRETKEY-abcdefgh",))
+    stream.send(TICKET)
+    stream.receive(answer)
+    event = stream.next_event()
+    assert isinstance(event, BadFrame | RequestRefused)
+    assert "SECRETKEY" not in f"{event.error}{event.frame!r}"
+
+
+@pytest.mark.parametrize("kind", [b"+%d ", b"#%d ", b"!%d "])
+def test_a_ticket_is_hidden_wherever_it_comes(kind: bytes):
+    stream = ready()
+    stream.send(listen_table("a", "t.sqlite"))
+    offer = OFFER.removeprefix(b"|79 ")
+    stream.receive(kind % len(offer) + offer)
+    event = stream.next_event()
+    assert isinstance(event, BadFrame)
+    assert TICKET.secret not in f"{event.error}{event.frame!r}"
+
+
 def test_a_key_is_hidden_in_later_errors_too():
     stream = MainStream()
     stream.send(Login("AUTH APIKEY hunter2?/;", ("hunter2?/",)))
