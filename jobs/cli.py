@@ -21,7 +21,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +31,7 @@ import typer
 from typer.core import TyperGroup
 
 from conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
+from jobs.streams import open_streams
 
 HELP: Final = "markdown"
 """How help texts are marked up: lines of a paragraph flow."""
@@ -148,6 +148,7 @@ def begin(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. Without arguments, those of the process."""
+    open_streams()
     try:
         command = with_plain_flags(typer.main.get_command(app))
         try:
@@ -164,17 +165,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # the line between an answer and a bug: a script must not take the one for the other
         told = _of_no_bug(error)
         if told is None:
-            with suppress(OSError):
-                traceback.print_exc()
+            traceback.print_exc()
             sys.exit(70)
         _tell(told)
         sys.exit(3)
 
 
 def _tell(*lines: str) -> None:
-    with suppress(OSError):  # where nobody reads them, the exit code stays
-        for each in lines:
-            print(f"silverfold: {each}", file=sys.stderr)
+    for each in lines:
+        print(f"silverfold: {each}", file=sys.stderr)
 
 
 def _of_no_bug(error: Exception) -> str | None:

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 import structlog
 
-
-class _Unfailing:
-    """A stream whose lines are lost where it takes none: a full disk or a reader that is gone ends no receiver."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            self._stream.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
-            self._stream.flush()
+from jobs.streams import Unfailing
 
 
 def start_logs(level: str, stream: TextIO | None = None) -> None:
@@ -33,7 +19,7 @@ def start_logs(level: str, stream: TextIO | None = None) -> None:
     """
 
     def logger(*_name: str) -> structlog.PrintLogger:
-        return structlog.PrintLogger(cast(Any, _Unfailing(stream or sys.stderr)))
+        return structlog.PrintLogger(cast(TextIO, Unfailing(stream or sys.stderr)))
 
     structlog.configure(
         processors=[

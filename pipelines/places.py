@@ -48,6 +48,7 @@ _WAYS_ON = {
     r"/_silverfold/[^/]+/cuts": "else the next build makes it anew",
     r"/_silverfold/[^/]+/quarantine/[^/]+": "else its folder can be removed: what was skipped holds its table again",
 }
+"""What can be done, by how a table's URL ends."""
 
 
 def way_on_without(url: str) -> str:

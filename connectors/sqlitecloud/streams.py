@@ -19,6 +19,8 @@ _TICKET: Final = b"|"
 _OFFER: Final = re.compile(rb"(PAUTH [!-~]{36} )[!-~]{8,36}")
 _TELLING: Final = 8
 """Letters of a secret that tell too much of it."""
+_SHORTEST: Final = 4
+"""Letters of a secret that is looked for in what is no answer: a shorter one is in anything."""
 
 
 class Stream(ABC, Generic[_Event]):
@@ -66,7 +68,7 @@ class Stream(ABC, Generic[_Event]):
                 return self._take(raw)
         except (WireError, ProtocolError) as error:
             frame = (raw.octets if raw else b"") + self._cutter.left()
-            shown = _hidden(frame, self._secrets)
+            shown = _hidden(frame, (secret for secret in self._secrets if len(secret) >= _SHORTEST))
             hidden = RemoteProtocolError("what came repeats a secret, and is not shown", reason="repeats_secret")
             self._error = error if shown == frame else hidden  # an error may show a part of the frame
             return BadFrame(self._error, _without_ticket(shown))
@@ -84,7 +86,7 @@ class Stream(ABC, Generic[_Event]):
 
     def _refusal(self, message: ServerError, raw: RawFrame) -> RequestRefused:
         """Return what the server said, without the secrets that it was sent."""
-        text = _hidden(message.text.encode(), self._secrets).decode()
+        text = _hidden(message.text.encode(), self._secrets).decode(errors="replace")  # a letter may be cut in two
         offset = None if message.offset < 0 else message.offset
         error = StatementRefused(code=str(message.code), text=text, extended=message.extended, offset=offset)
         return RequestRefused(error, _hidden(raw.octets, self._secrets))

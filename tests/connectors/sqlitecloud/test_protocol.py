@@ -246,6 +246,20 @@ def test_the_beginning_of_a_key_is_hidden_too(part: str):
     assert (event.error.text, part.encode() in event.frame) == ("near '(hidden)", False)
 
 
+def test_a_short_password_does_not_make_a_secret_of_every_bad_frame():
+    stream = MainStream()
+    stream.send(Login("AUTH USER u PASSWORD p;", ("p",)))
+    (bad,) = heard(stream, b":pp ")
+    assert bad.error.reason == "bad_number"
+
+
+def test_a_key_of_letters_of_two_bytes_is_hidden_up_to_where_it_ends():
+    stream = MainStream()
+    stream.send(Login("AUTH", ("schl\u00fcssel\u00e4",)))
+    (event,) = heard(stream, error("10004:0:-1 no schl\u00fcssel\u00f6 here".encode()))
+    assert event.error.text.startswith("no (hidden)")
+
+
 @pytest.mark.parametrize(
     "answer", [error(b"10002:0:-1 who are you: APIKEY SECRETKEY-abcdefgh"), b":SECRETKEY-abcdefgh ", b"!SECRETKEY-abc "]
 )
