@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -25,6 +26,8 @@ from pipelines.places import places_of
 from pipelines.ranges import named
 
 if TYPE_CHECKING:
+    from connectors.base import Connector, Feed
+    from pipelines.places import Places
     from pipelines.status import FeedStatus, ReceiverStatus, Status, TableStatus
 
 _COLOURS = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
@@ -47,32 +50,54 @@ def status(
     not_built; held (a frame cannot be decoded, or a cut not applied: the reason stands below, and `silverfold
     quarantine` is what to do about it); stopped (bronze lacks positions, or has them twice).
 
-    Exit code 3 when a feed cannot be read now; the others are shown.
+    Exit code 3 when a feed, or a table, cannot be read now; the others are shown.
 
     A table is *degraded* when it went on without frames that cannot be decoded, until a snapshot passes them.
     """
-    from pipelines.status import Status, read_status  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
     places = places_of(settings)
     opened = [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)]
-    read: list[FeedStatus] = []
-    failed: list[StoreUnavailable] = []
-    for connector, each in opened:
-        try:
-            read.append(read_status(places, connector, each, now=now))
-        except StoreUnavailable as error:
-            failed.append(error)
+    failed: dict[str, StoreUnavailable] = {}
+    answers = (_readable(places, connector, each, now, failed) for connector, each in opened)
+    read = [each for each in answers if each is not None]
     found = Status(at=now, warehouse=settings.warehouse, feeds=tuple(read))
     if as_json:
         print(found.model_dump_json(indent=2))
     elif read or not failed:
         show(found, sys.stdout)
-    for fault in failed[:-1]:
+    *others, last = [None, *failed.values()]
+    for fault in others[1:]:
         print(f"silverfold: {fault}", file=sys.stderr)
-    if failed:
-        raise failed[-1]
+    if last is not None:
+        raise last
+
+
+def _readable(
+    places: Places, connector: Connector, feed: Feed, now: datetime, failed: dict[str, StoreUnavailable]
+) -> FeedStatus | None:
+    """Return how a feed stands, with those of its tables that can be read; None where none can.
+
+    Args:
+        failed: Takes in why the others cannot, by what is said of it.
+    """
+    from pipelines.status import read_status  # noqa: PLC0415 - --help must not load what jobs run on
+
+    def of(*names: str) -> FeedStatus | None:
+        try:
+            return read_status(places, connector, replace(feed, tables={n: feed.tables[n] for n in names}), now=now)
+        except StoreUnavailable as error:
+            failed.setdefault(str(error), error)
+            return None
+
+    known = len(failed)
+    found = of(*feed.tables)
+    if len(failed) == known or len(feed.tables) == 1:
+        return found
+    readable = [name for name in feed.tables if of(name) is not None]
+    return of(*readable) if readable else None
 
 
 def show(status: Status, out: TextIO) -> None:

@@ -249,6 +249,27 @@ def test_a_feed_that_cannot_be_read_hides_no_other(conf: Path, capsys: pytest.Ca
     assert ".parquet not found; as long as it is gone, put it back; else bronze's whole folder" in told.err
 
 
+def test_a_table_that_cannot_be_read_hides_no_other(conf: Path, capsys: pytest.CaptureFixture[str]):
+    feed = conf / "feeds" / "market.toml"
+    feed.write_text(f'{feed.read_text()}[tables.trades]\nsource = "Trades"\n')
+    places = Places(f"{conf}/warehouse")
+    history = LandedHistory({"quotes": {"Qty": "Long"}})
+    history.connect()
+    history.land(places.bronze("market"), "market")
+    log = Path(places.silver("market", "quotes").url) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("garbage")
+
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(conf), "status", "--json"])
+
+    told = capsys.readouterr()
+    (found,) = json.loads(told.out)["feeds"]
+    assert (left.value.code, [each["table"] for each in found["tables"]]) == (3, ["trades"])
+    assert told.err.count("\n") == 1
+    assert "`silverfold rebuild market quotes` makes it anew" in told.err
+
+
 def test_a_feed_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as left:
         cli.main(["--conf", str(conf), "status", "markte"])
