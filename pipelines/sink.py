@@ -8,6 +8,7 @@ bytes are uncommitted, and the socket behind the caller slows its sender down. N
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
@@ -27,6 +28,9 @@ UNCOMMITTED_COMMITS: Final = 4
 """How many full commits may wait in memory before `BronzeSink.land` makes its caller wait."""
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
+
+_TOLD_AT_ONCE = 20
+"""Marks of one name in a commit that are logged one by one: a peer may be the cause of as many as it likes."""
 
 
 class BronzeSink:
@@ -195,8 +199,14 @@ class BronzeSink:
         self._uncommitted -= batch.size
         self.source_positions.update(batch.source_positions)
         self._wake()
+        told = Counter[str]()
         for mark in batch.marks:
-            (self._log.warning if mark.warns else self._log.info)(mark.name, **mark.details)
+            told[mark.name] += 1
+            if told[mark.name] <= _TOLD_AT_ONCE:
+                (self._log.warning if mark.warns else self._log.info)(mark.name, **mark.details)
+        for name, count in told.items():
+            if count > _TOLD_AT_ONCE:
+                self._log.warning("more of the same have landed", mark=name, count=count - _TOLD_AT_ONCE)
         self._log.debug("committed", epoch=self.epoch, first=batch.first, last=self._writer.last, bytes=batch.size)
         self._commits += 1
         if self._commits % self._settings.compact_every == 0:

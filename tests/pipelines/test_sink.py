@@ -5,6 +5,8 @@ import threading
 from random import Random
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 import pipelines.sink
 from conf.errors import Fenced, StoreUnavailable
@@ -281,3 +283,15 @@ def test_marks_are_logged_when_they_have_landed_with_their_position_and_without_
         ("bad frame", "warning", told),
         ("listening", {"frame_seq": 2, "epoch": 1, "stream": None}),
     ]
+
+
+def test_of_many_marks_of_one_name_some_are_logged_and_the_rest_counted(place):
+    async def run():
+        async with sink_at(place, log=structlog.get_logger()) as sink:
+            await sink.land([mark("bad notification", number=number) for number in range(50)])
+
+    with capture_logs() as told:
+        asyncio.run(run())
+    events = [each["event"] for each in told if each["log_level"] != "debug"]
+    assert events == ["bad notification"] * 20 + ["more of the same have landed"]
+    assert next(each["count"] for each in told if "mark" in each) == 30

@@ -234,3 +234,9 @@ def test_a_message_of_an_unknown_template_is_kept_and_the_epoch_goes_on():
     told = json.loads(unknown.body)
     assert (unknown.kind, told["mark"], b64decode(told["body"])) == ("mark", "unknown template", UNKNOWN)
     assert outline(rest)[-1] == ("quotes", "snapshot", "end")
+
+
+def test_a_flood_of_messages_of_an_unknown_template_is_told_by_powers_of_ten():
+    epoch = subscribed()
+    told = [json.loads(frame.body) for _ in range(2) for frame in epoch.receive(sent(*[UNKNOWN] * 60))]
+    assert [each["count"] for each in told] == [1, 10, 100]
