@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from conf.errors import ConfigError
+from conf.files import read_whole
 
 REFERENCE = '{ env = "NAME" } or { file = "PATH" }'
 
@@ -48,7 +49,7 @@ class Secret(BaseModel):
             return environ[self.env]
         assert self.file is not None
         try:
-            return Path(self.file).read_text(encoding="utf-8").rstrip("\r\n")
+            return read_whole(Path(self.file)).decode().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(file=self.file, key="secret", found=str(error), allowed="a readable text file") from error
 

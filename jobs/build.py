@@ -103,17 +103,15 @@ def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:
 
 def _tell_emptied(settings: Settings, feed_build: FeedBuild) -> None:
     """Warn where a power cut may have taken rows from a table's midst that nothing has brought back since."""
-    from pipelines.cuts import read_cuts  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.store import emptied_commits  # noqa: PLC0415 - as above
+    from pipelines.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
 
     feed = feed_build.feed.name
-    for name, table in feed_build.tables.items():
-        for emptied in emptied_commits(table.place)[-1:]:
-            cuts = read_cuts(places_of(settings), feed, table=name)
-            if all(cut.delta_version < emptied for cut in cuts if cut.replaced):
-                advice = "`silverfold verify` tells what is missing, `silverfold rebuild` brings it back"
-                log = structlog.get_logger("build").bind(feed=feed, table=name, version=emptied)
-                log.warning("a commit is an empty file: rows may be missing", advice=advice)
+    for name in feed_build.tables:
+        version = emptied_since_whole(places_of(settings), feed, name)
+        if version is not None:
+            advice = "`silverfold verify` tells what is missing, `silverfold rebuild` brings it back"
+            log = structlog.get_logger("build").bind(feed=feed, table=name, version=version)
+            log.warning("a commit is an empty file: rows may be missing", advice=advice)
 
 
 def _nothing(settings: Settings, feed_build: FeedBuild) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
@@ -43,7 +44,7 @@ def webhooks(
     from connectors.sqlitecloud_webhooks.server import WebhookSource  # noqa: PLC0415 - other simulators need no aiohttp
 
     start_logs("info")
-    if not to.startswith(("http://", "https://")):
+    if not to.startswith(("http://", "https://")) or not _has_place(to):
         raise typer.BadParameter(f"{to!r} is not a URL of http or https", param_hint="--to")
     signing = None if secret_env is None else Signing(header, scheme, encoding, prefix)
     secret = "" if secret_env is None else Secret(env=secret_env).reveal(os.environ)
@@ -67,3 +68,10 @@ def webhooks(
                 if not stop.is_set():
                     raise
     typer.echo(f"quiet after {counted(made, 'change')}, {counted(len(source.orders.rows), 'row')}")
+
+
+def _has_place(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname) and urlsplit(url).port != 0
+    except ValueError:  # the port is none
+        return False

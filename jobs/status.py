@@ -128,6 +128,9 @@ def show(status: Status, out: TextIO) -> None:
             if table.lacks_positions:
                 lacks = f"{table.table}: lacks what positions {named(table.lacks_positions)} said of it, if anything"
                 console.print(Text(lacks, "yellow"))
+            if table.emptied_version is not None:
+                empty = f"{table.table}: the commit of version {table.emptied_version} is an empty file"
+                console.print(Text(f"{empty}: `silverfold verify {feed.feed}` tells which rows are missing", "yellow"))
             if table.built_otherwise is not None:
                 otherwise = f"{table.table}: its next cut holds: {table.built_otherwise}"
                 console.print(Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow"))

@@ -24,7 +24,7 @@ from pipelines import ledger
 from pipelines.commit_note import CommitNote
 from pipelines.places import Place, Places
 from pipelines.row_settings import differing, otherwise, row_settings
-from pipelines.store import is_damaged, naming_the_store, open_table
+from pipelines.store import emptied_commits, is_damaged, naming_the_store, open_table
 
 SCHEMA = pa.schema(
     [
@@ -175,6 +175,19 @@ def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str
     now = row_settings(connector, feed, table, keys if connector.keeps(feed.tables[table]) is Keeps.STATE else ())
     other = differing(note.settings, now)
     return otherwise(other[0], note.settings, now, what="the table") if other else None
+
+
+def emptied_since_whole(places: Places, feed: str, table: str) -> int | None:
+    """Return the newest version of a table whose commit is an empty file, as a power cut leaves: rows may be missing.
+
+    None where there is none, or a snapshot or rebuild has made the table whole since. Raises StoreUnavailable.
+    """
+    emptied = emptied_commits(places.silver(feed, table))
+    if not emptied or any(
+        cut.delta_version > emptied[-1] for cut in read_cuts(places, feed, table=table) if cut.replaced
+    ):
+        return None
+    return emptied[-1]
 
 
 def record(places: Places, feed: str, row: CutRow) -> None:

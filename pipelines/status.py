@@ -20,7 +20,7 @@ from pipelines.beginnings import begins_at
 from pipelines.beside import Beside, beside_opened
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
-from pipelines.cuts import CutRow, built_otherwise, last_cuts, newest_note
+from pipelines.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.losses import losses_of
 from pipelines.marks import CLOSED, Mark, epoch_marks
@@ -122,6 +122,9 @@ class TableStatus(_Report):
     lacks_positions: tuple[tuple[int, int], ...] = ()
     """First and last of each range of positions that bronze lost before the table took them, and no snapshot has made
     up for. They may have been of other streams."""
+    emptied_version: int | None = None
+    """Version of the table whose commit is an empty file, as a power cut leaves: rows may be missing. Null where there
+    is none, or a snapshot or rebuild has made the table whole since."""
 
 
 class ReceiverState(StrEnum):
@@ -184,6 +187,7 @@ class Built:
         begins_at: `pipelines.beginnings.begins_at`.
         otherwise: `TableStatus.built_otherwise`.
         lacking: `pipelines.losses.Losses.lacking`.
+        emptied: `pipelines.cuts.emptied_since_whole`.
     """
 
     exists: bool = False
@@ -198,6 +202,7 @@ class Built:
     begins_at: int = 0
     otherwise: str | None = None
     lacking: Sequence[tuple[int, int]] = ()
+    emptied: int | None = None
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
@@ -276,6 +281,7 @@ def read_built(
             otherwise=_lacks_history(opened, history)
             or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
             lacking=losses_of(places, connector, feed, table).lacking,
+            emptied=emptied_since_whole(places, feed.name, table),
         )
 
 
@@ -326,6 +332,7 @@ def table_status(
         built_otherwise=built.otherwise,
         warning=None if newest is None else newest.warning,
         lacks_positions=tuple(built.lacking),
+        emptied_version=built.emptied,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +23,9 @@ _T = TypeVar("_T")
 
 _SMALL = 16 << 20
 """Bytes."""
+
+_LOG_FILE = re.compile(r'ParsedLogPath \{.*?filename: "([^"]*)".*?file_type: \w+ \}')
+"""How delta-rs spells a file of a log."""
 
 _A_MOMENT = 1.0
 """Seconds."""
@@ -135,6 +139,7 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
+        first = _LOG_FILE.sub(r"\1", first)
         told = f"its log cannot be read: {first}" if of_its_log else first
         damage = _damage(first, of_its_log=of_its_log)
         way_on = "; ".join(filter(None, (damage, damage and way_on_without(str(place)))))

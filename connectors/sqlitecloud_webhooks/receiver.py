@@ -11,6 +11,7 @@ import contextlib
 import os
 import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
@@ -19,6 +20,7 @@ import structlog
 from aiohttp import web
 
 from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
+from conf.files import read_whole
 from connectors.base import Feed, FrameSink, Resume
 from connectors.sqlitecloud_webhooks.landing import Landing
 from connectors.sqlitecloud_webhooks.listening import Listening
@@ -148,6 +150,8 @@ class WebhookReceiver:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
+            for file in filter(None, (self._options.certificate, self._options.certificate_key)):
+                read_whole(Path(file))  # OpenSSL would wait for what is no file
             context.load_cert_chain(self._options.certificate, self._options.certificate_key or None)
         except OSError as error:  # ssl.SSLError is one
             raise ConfigError(

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from conf.errors import ConfigError
@@ -51,3 +53,9 @@ def test_a_secret_written_out_is_refused_and_not_repeated(written):
 def test_a_reference_is_accepted():
     login = validated(Login, {"user": "me", "password": {"env": "TOKEN"}}, file="f")
     assert login.password == Secret(env="TOKEN")
+
+
+def test_a_secret_is_not_waited_for_in_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "key")
+    with pytest.raises(ConfigError, match="Not a file"):
+        Secret(file=str(tmp_path / "key")).reveal({})

@@ -123,6 +123,7 @@ def test_orders_are_posted_signed_and_land_in_order_and_a_wrong_secret_is_refuse
     [
         ([], "Missing option '--to'"),
         (["--to", "127.0.0.1:80"], "is not a URL of http or https"),
+        (["--to", "http://127.0.0.1:99999/"], "is not a URL of http or https"),
         (["--to", "http://127.0.0.1:1/", "--secret-env", "NOT_SET"], "NOT_SET"),
         (["--to", "http://127.0.0.1:1/", "--scheme", "md5"], "--scheme"),
     ],

@@ -339,6 +339,7 @@ def test_https_is_spoken_with_a_certificate(place: Place, tmp_path: Path) -> Non
         ({"secret": {"env": "NOT_SET"}, "header": "X"}, "NOT_SET"),
         ({"secret": {"env": "EMPTY"}, "header": "X"}, "options.secret"),
         ({"certificate": "/no/such.pem"}, "options.certificate"),
+        ({"certificate": "/dev/zero"}, "options.certificate"),  # which has no end
     ],
 )
 def test_what_the_settings_refer_to_is_looked_for_before_anything_is_taken(
