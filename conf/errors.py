@@ -29,8 +29,9 @@ Errors carry what happened as attributes; the message is built from them.
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
+
+from conf.text import in_one_line, without_secrets
 
 
 class SilverfoldError(Exception):
@@ -40,14 +41,8 @@ class SilverfoldError(Exception):
     retryable: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        """Return the message in one line, without what a terminal would obey: a part of it may be a peer's."""
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in super().__str__())
-
-
-def without_secrets(address: str) -> str:
-    """Return an address without what may be in it besides the place: a user's name, a password, a key."""
-    place = re.sub("^([^/]*//)?.*@", r"\1…@", address, flags=re.DOTALL)
-    return re.sub(r"\?.*", "?…", place, flags=re.DOTALL)
+        """Return the message, of which a part may be a peer's."""
+        return in_one_line(super().__str__())
 
 
 class ConfigError(SilverfoldError):

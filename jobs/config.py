@@ -9,8 +9,9 @@ from uuid import uuid4
 import typer
 from rich.console import Console
 
-from conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable, without_secrets
+from conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable
 from conf.model import Settings
+from conf.text import without_secrets
 from connectors.base import Connector, Feed, Keeps
 from jobs.cli import main_of
 from jobs.context import invocation

@@ -150,6 +150,7 @@ def test_the_keys_for_scripts_stay():
         "built_otherwise",
         "warning",
         "lacks_positions",
+        "emptied_version",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [
