@@ -17,7 +17,7 @@ from pipelines.beginnings import REBUILT
 from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import app_id, newest_note, position_in
 from pipelines.places import Place, Places, aside_of, history_of, silver_table_of
-from pipelines.store import count_rows, naming_the_store, open_table
+from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
 
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
 """Which of the tables beside a silver table."""
@@ -78,6 +78,8 @@ def find_beside(place: Place, version: int | None) -> Beside:
     if newest is None:
         return Beside(None, None, True, is_gone=version is not None and version != NOT_TOLD)
     last = newest.version()
+    if version is not None and is_emptied(place, version):  # by a power cut: its number is there, its rows are not
+        return Beside(newest, None, False, is_gone=True)
     if version in (last, NOT_TOLD):
         return Beside(newest, newest, True)
     same, written = _with_same_rows(place, newest, -1 if version is None else version)

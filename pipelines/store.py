@@ -51,6 +51,12 @@ def emptied_commits(place: Place) -> list[int]:
     return sorted(int(each.stem) for each in log.glob("*.json") if each.stem.isdigit() and not each.stat().st_size)
 
 
+def is_emptied(place: Place, version: int) -> bool:
+    """Tell the same of one version."""
+    commit = None if place.local is None else place.local / "_delta_log" / f"{version:020}.json"
+    return commit is not None and commit.is_file() and not commit.stat().st_size
+
+
 def files_of(place: Place) -> FileSystem:
     """Return the files below a place, by their paths from there. Each call raises what Arrow or delta-rs do."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - receivers need not load it
@@ -182,7 +188,7 @@ def _damage(told: str, *, of_its_log: bool) -> str:
         return "its log is damaged: put back what it lacks" if any(text in told for text in _DAMAGES) else ""
     if ".parquet" in told and "not found" in told and "magic" not in told:
         return "as long as it is gone, put it back"
-    damaged = "Parquet" in told and "Object Store error" not in told
+    damaged = ("Parquet" in told and "Object Store error" not in told) or "range was invalid" in told
     return "if it stays so, a file is damaged: put it back" if damaged else ""
 
 

@@ -71,6 +71,17 @@ def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
     assert (version, found.is_settled, found.written) == expected
 
 
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_version_that_a_power_cut_emptied_is_gone(tmp_path: Path, later: int) -> None:
+    place = Place(str(tmp_path / "history"))
+    for _ in range(2 + later):
+        write_deltalake(place.url, pa.table({"k": [1]}), mode="append")
+    assert not find_beside(place, 1).is_gone
+    (tmp_path / "history" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+    found = find_beside(place, 1)
+    assert (found.counts, found.is_gone) == (None, True)
+
+
 @pytest.fixture
 def told(spark: SparkSession, warehouse: Path) -> Tried:
     return Tried(spark, warehouse, ToldConnector())
