@@ -30,6 +30,7 @@ from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 from tests.support.waiting import wait_until
 
+NIGHTLY = pytest.mark.nightly
 COLUMNS = {"Sym": "String", "Qty": "Long"}
 SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 5}, 2: {"Sym": "IBM", "Qty": 6}}
 
@@ -120,7 +121,9 @@ def test_a_table_that_is_gone_or_has_lost_files_is_made_anew(market: Market, los
     assert market.verdict() == (Verdict.EQUAL, 12)
 
 
-@pytest.mark.parametrize("damage", ["garbage", "no action", "a commit is gone", "a file"])
+@pytest.mark.parametrize(
+    "damage", ["garbage", *(pytest.param(each, marks=NIGHTLY) for each in ("no action", "a commit is gone", "a file"))]
+)
 def test_a_table_whose_log_is_damaged_is_made_anew_and_the_log_set_aside(market: Market, damage: str):
     market.update(8)
     market.built.build()
