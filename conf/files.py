@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 
 def read_whole(path: Path) -> bytes:
-    """Return what is in a file.
+    """Return what is in a file. Raises OSError as `check_files`, and where it cannot be read."""
+    check_files([path])
+    return path.read_bytes()
+
+
+def check_files(paths: Iterable[Path | str | None]) -> None:
+    """Pass where each is a file: who reads a pipe or a device may wait for ever. None and an empty name are left out.
 
     Raises:
-        OSError: It cannot be read, or is none: a pipe or a device might never come to an end.
+        OSError: One is none, or is not there.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "Not a file", str(path))
-    return path.read_bytes()
+    for path in paths:
+        if path and not stat.S_ISREG(Path(path).stat().st_mode):
+            raise OSError(errno.EINVAL, "Not a file", str(path))

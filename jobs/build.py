@@ -46,7 +46,6 @@ def build(
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
-    log = structlog.get_logger("build")
     from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
@@ -82,13 +81,18 @@ def build(
             if feed_build.landed < 0:
                 print(f"silverfold: {_nothing(settings, feed_build)}: start `silverfold receive` (again)")
             else:
-                log.info("building", feed=feed_build.feed.name, tables=len(feed_build.tables), landed=feed_build.landed)
+                _tell_begun(feed_build)
         faults = run(builds, stop, follow=follow) if builds else {}
     _tell_held(faults, of_several=len(opened) > 1)
     if unread:
         raise unread[0]
     if faults:
         raise typer.Exit(3 if all(fault.retryable for fault in faults.values()) else 1)
+
+
+def _tell_begun(feed_build: FeedBuild) -> None:
+    log = structlog.get_logger("build").bind(feed=feed_build.feed.name)
+    log.info("building", tables=len(feed_build.tables), landed=feed_build.landed)
 
 
 def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:

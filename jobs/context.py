@@ -97,10 +97,8 @@ def _listening_twice(settings: Settings, feeds: Sequence[tuple[Connector, Feed]]
         if here is not None:
             seen.append((feed.name, here))
         if first is not None:
-            file, allowed = (
-                settings.feeds[feed.name].file_of(("address",)),
-                f"another port: the feed {first} listens there",
-            )
+            file = settings.feeds[feed.name].file_of(("address",))
+            allowed = f"another port: the feed {first} listens there"
             yield ConfigError(file=file, key="address", found=str(here), allowed=allowed)
 
 

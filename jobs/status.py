@@ -68,11 +68,11 @@ def status(
         print(found.model_dump_json(indent=2))
     elif read or not failed:
         show(found, sys.stdout)
-    *others, last = [None, *failed.values()]
-    for fault in others[1:]:
+    faults = list(failed.values())
+    for fault in faults[:-1]:
         print(f"silverfold: {fault}", file=sys.stderr)
-    if last is not None:
-        raise last
+    if faults:
+        raise faults[-1]
 
 
 def _readable(

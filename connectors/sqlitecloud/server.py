@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 import structlog
 
 from conf.errors import ConfigError
-from conf.files import read_whole
+from conf.files import check_files
 from connectors.serving import Server, listen
 from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.database import Database
@@ -135,8 +135,7 @@ def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        for file in filter(None, (certificate, key)):
-            read_whole(file)  # OpenSSL would wait for what is no file
+        check_files([certificate, key])
         context.load_cert_chain(certificate, key)
     except OSError as error:  # SSLError is one
         allowed = "PEM files of a certificate and its key"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
 from conf.errors import ConfigError
-from conf.files import read_whole
+from conf.files import check_files
 from connectors.sqlitecloud.settings import Tls
 
 
@@ -17,7 +16,7 @@ def tls_context(settings: Tls) -> ssl.SSLContext:
         ConfigError: A file of certificates is missing, or holds none.
     """
     try:
-        _read(settings.root_certificate)
+        check_files([settings.root_certificate])
         context = ssl.create_default_context(cafile=settings.root_certificate)
     except OSError as error:
         raise _unusable("root_certificate", settings.root_certificate, error) from error
@@ -26,18 +25,11 @@ def tls_context(settings: Tls) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if settings.client_certificate is not None:
         try:
-            _read(settings.client_certificate, settings.client_certificate_key)
+            check_files([settings.client_certificate, settings.client_certificate_key])
             context.load_cert_chain(settings.client_certificate, settings.client_certificate_key)
         except OSError as error:
             raise _unusable("client_certificate", settings.client_certificate, error) from error
     return context
-
-
-def _read(*paths: str | None) -> None:
-    """Pass where each is a file: OpenSSL would wait for what is none. Raises OSError."""
-    for path in paths:
-        if path is not None:
-            read_whole(Path(path))
 
 
 def _unusable(key: str, path: str | None, error: OSError) -> ConfigError:

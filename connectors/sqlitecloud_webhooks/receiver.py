@@ -11,7 +11,6 @@ import contextlib
 import os
 import ssl
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
@@ -20,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
-from conf.files import read_whole
+from conf.files import check_files
 from connectors.base import Feed, FrameSink, Resume
 from connectors.sqlitecloud_webhooks.landing import Landing
 from connectors.sqlitecloud_webhooks.listening import Listening
@@ -150,8 +149,7 @@ class WebhookReceiver:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
-            for file in filter(None, (self._options.certificate, self._options.certificate_key)):
-                read_whole(Path(file))  # OpenSSL would wait for what is no file
+            check_files([self._options.certificate, self._options.certificate_key])
             context.load_cert_chain(self._options.certificate, self._options.certificate_key or None)
         except OSError as error:  # ssl.SSLError is one
             raise ConfigError(
