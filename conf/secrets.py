@@ -50,8 +50,11 @@ class Secret(BaseModel):
         assert self.file is not None
         try:
             return read_whole(Path(self.file)).decode().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(file=self.file, key="secret", found=str(error), allowed="a readable text file") from error
+        except UnicodeDecodeError:  # it would tell a byte of the secret
+            found = "bytes that are not UTF-8"
+        except OSError as error:
+            found = str(error)
+        raise ConfigError(file=self.file, key="secret", found=found, allowed="a readable text file")
 
 
 def revealed(values: Mapping[str, str | Secret], environ: Mapping[str, str]) -> dict[str, str]:

@@ -81,6 +81,8 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         SourceUnavailable: The address or port cannot be listened on.
     """
+    if not host:  # the system takes it for all addresses
+        raise SourceUnavailable(f"cannot listen on port {port} of no host: 127.0.0.1, or 0.0.0.0 for all")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=_PENDING_CONNECTIONS)

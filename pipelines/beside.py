@@ -22,6 +22,13 @@ from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
 """Which of the tables beside a silver table."""
 
+GONE: Mapping[Part, str] = {
+    "history": "its history is gone",
+    "tombstones": "its list of deletes is gone",
+    "aside": "the rows that were kept aside are gone",
+}
+"""What is said of a table that lacks one of them; no cut is applied to it then."""
+
 TAKEN_BACK = "taken_back_to"
 """Note of a commit that took back what others wrote: the version whose rows it has, -1 for none."""
 

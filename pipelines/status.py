@@ -5,7 +5,7 @@ The models here are what ``silverfold status --json`` prints: their names and me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,14 +17,14 @@ from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.beginnings import begins_at
-from pipelines.beside import Beside, beside_opened
+from pipelines.beside import GONE, Beside, Part, beside_opened
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.losses import losses_of
 from pipelines.marks import CLOSED, Mark, epoch_marks
-from pipelines.places import Place, Places
+from pipelines.places import Places
 from pipelines.plan import Plan, Planner, State
 from pipelines.ranges import is_inside
 from pipelines.reached import NOTHING, Reached, reached, stands_on_another
@@ -114,8 +114,9 @@ class TableStatus(_Report):
     """Position from which on the table has what landed: it was added when older frames had been dropped, and no
     snapshot makes up for them. Null when it lacks nothing."""
     built_otherwise: str | None = None
-    """Which setting says something else today than when the table was built, or that its history is gone: its next cut
-    holds, or, without a history, waits for a snapshot that makes it right. Null when all is as it was built."""
+    """Which setting says something else today than when the table was built, or which of the tables beside it is gone:
+    its next cut holds, or, without a history, waits for a snapshot that makes it right. Null when all is as it was
+    built."""
     warning: str | None = None
     """What its receiver said last of its stream in the newest epoch, if that is a warning: why nothing comes, or no
     snapshot. Null when there is none."""
@@ -262,11 +263,15 @@ def read_built(
     opened, begins = open_table(place), begins_at(places, connector, feed, table)
     if opened is None:
         return Built(quarantined=held, begins_at=begins)
-    keeps_history = feed.tables[table].keeps_history
+    parts: list[Part] = ["aside"]
+    if feed.tables[table].keeps_history:
+        parts.append("history")
+    if connector.sequenced:
+        parts.append("tombstones")
     with naming_the_store(place):
         now = reached(places, feed.name, table)
-        aside = beside_opened(places, feed.name, table, "aside", opened).counts
-        history = beside_opened(places, feed.name, table, "history", opened) if keeps_history else None
+        kept = {part: beside_opened(places, feed.name, table, part, opened) for part in parts}
+        counts = {part: None if each.counts is None else count_rows(each.counts) for part, each in kept.items()}
         return Built(
             True,
             now,
@@ -274,29 +279,22 @@ def read_built(
             count_rows(opened),
             held,
             last_cut,
-            versions=None if history is None or history.counts is None else count_rows(history.counts),
-            tombstones=_rows_at(places.tombstones(feed.name, table)) if connector.sequenced else None,
-            aside=0 if aside is None else count_rows(aside),
+            versions=counts.get("history"),
+            tombstones=counts.get("tombstones"),
+            aside=0 if kept["aside"].counts is None else counts["aside"],
             begins_at=begins,
-            otherwise=_lacks_history(opened, history)
-            or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
+            otherwise=_lacks(opened, kept) or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
             lacking=losses_of(places, connector, feed, table).lacking,
             emptied=emptied_since_whole(places, feed.name, table),
         )
 
 
-def _lacks_history(opened: DeltaTable, history: Beside | None) -> str | None:
-    """Say why a table has no history that it is to keep; None where it has one, or is to keep none."""
+def _lacks(opened: DeltaTable, kept: Mapping[Part, Beside]) -> str | None:
+    """Say which of the tables beside a table is lacking (`pipelines.applying.target.check_built`); None for none."""
     note = newest_note(opened)
-    if history is not None and note is not None and note.history is None:
+    if "history" in kept and note is not None and note.history is None:
         return "it is to keep a history, and was built without"
-    return "its history is gone" if history is not None and history.is_gone else None
-
-
-def _rows_at(place: Place) -> int | None:
-    opened = open_table(place)
-    with naming_the_store(place):
-        return None if opened is None else count_rows(opened)
+    return next((GONE[part] for part, each in kept.items() if each.is_gone), None)
 
 
 def table_status(

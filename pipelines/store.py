@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -145,11 +146,9 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
-        first = _LOG_FILE.sub(r"\1", first)
+        first = _LOG_FILE.sub(r"\1", first).rstrip(".")
         told = f"its log cannot be read: {first}" if of_its_log else first
-        damage = _damage(first, of_its_log=of_its_log)
-        way_on = "; ".join(filter(None, (damage, damage and way_on_without(str(place)))))
-        raise StoreUnavailable(f"{place}: {told}{'; ' if way_on else ''}{way_on}") from error
+        raise StoreUnavailable("; ".join((f"{place}: {told}", *_ways_on(str(place), first, of_its_log)))) from error
 
 
 def is_damaged(place: Place, read: Callable[[], object]) -> bool:
@@ -168,6 +167,16 @@ def is_damaged(place: Place, read: Callable[[], object]) -> bool:
     with naming_the_store(place):
         files_of(place).get_file_info(["_delta_log"])
     return True
+
+
+def _ways_on(url: str, told: str, of_its_log: bool) -> Sequence[str]:
+    """Say what can be done about what delta-rs told of a table; nothing where the store may be to blame."""
+    folders = () if "://" in url else (Path(url), Path(url) / "_delta_log")
+    for each in folders:
+        if each.exists() and not each.is_dir():
+            return (f"{each} is no folder: move it away",)
+    damage = _damage(told, of_its_log=of_its_log)
+    return tuple(filter(None, (damage, damage and way_on_without(url))))
 
 
 _DAMAGES = (

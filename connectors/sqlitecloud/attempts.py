@@ -129,11 +129,13 @@ class TableAttempts:
         """Let a snapshot be due, unless one is on its way; not at once, if there was one just before."""
         if self.is_open or self._wanted is not None:
             return []
-        if now - self._stood > _LONG_AGO:
+        lasted = now - self._stood > _LONG_AGO
+        if lasted:
             self._backoff.reset()
         wait = self._backoff.next_wait()
         self._wanted = now + wait
-        return [mark("snapshot due", stream=self.stream, reason=reason, next_in=round(wait, 3))]
+        level = {} if lasted else {"level": "warning"}  # a server may say each time what makes the next one due
+        return [mark("snapshot due", stream=self.stream, reason=reason, next_in=round(wait, 3), **level)]
 
     def close(self, now: float) -> list[Frame]:
         """End the window; return the mark that the snapshot is complete, or void."""

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, Keeps
-from pipelines.beside import NOTHING, Beside, counting, find_beside, position_of
+from pipelines.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
 from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import app_id, newest_note, position_in, position_reached
 from pipelines.places import Place, Places
@@ -183,12 +183,12 @@ def check_built(
         if known.history is None:
             raise RebuildNeeded("its newest cut was applied without a history", feed=feed, table=table)
         if opened.history.counts is None:
-            raise RebuildNeeded("its history is gone", feed=feed, table=table)
+            raise RebuildNeeded(GONE["history"], feed=feed, table=table)
         reached = position_of(opened.history) if known.history == NOT_TOLD else known.last_position
         if reached != known.last_position:
             reason = f"its history is at position {reached}, the table at {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
     if known.tombstones not in (None, NOT_TOLD) and target.connector.sequenced and opened.tombstones.counts is None:
-        raise RebuildNeeded("its list of deletes is gone", feed=feed, table=table)
+        raise RebuildNeeded(GONE["tombstones"], feed=feed, table=table)
     if known.aside is not None and opened.side.counts is None:
-        raise RebuildNeeded("the rows that were kept aside are gone", feed=feed, table=table)
+        raise RebuildNeeded(GONE["aside"], feed=feed, table=table)

@@ -35,6 +35,13 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         Secret(file=str(tmp_path / "gone")).reveal({})
 
 
+def test_no_byte_of_a_secret_that_is_no_text_is_told(tmp_path):
+    (tmp_path / "token").write_bytes(b"\xe9t\xe9")
+    with pytest.raises(ConfigError, match="secret: found 'bytes that are not UTF-8', allowed: a readable") as refused:
+        Secret(file=str(tmp_path / "token")).reveal({})
+    assert refused.value.__context__ is None
+
+
 def test_plain_values_pass_beside_references():
     assert revealed({"a": "plain", "b": Secret(env="B")}, {"B": "hidden"}) == {"a": "plain", "b": "hidden"}
 

@@ -188,6 +188,7 @@ def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: Spar
     market = Market(spark, warehouse, expect=SMALL)
     assert market.update(1, 500) is None
     shutil.rmtree(market.built.places.aside(market.built.feed.name, "t").url)
+    assert market.status().built_otherwise == "the rows that were kept aside are gone"
     assert "the rows that were kept aside are gone" in str(market.update(2, 21))
 
     market.rebuild()

@@ -69,3 +69,12 @@ def test_a_damaged_data_file_is_no_damaged_log(place: Place, kept: bytes) -> Non
     with pytest.raises(StoreUnavailable) as raised:
         SilverRows(place, table).table()
     assert "log" not in str(raised.value).removeprefix(place.url)
+
+
+@pytest.mark.parametrize("folder", [".", "_delta_log"])
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, folder: str) -> None:
+    file = tmp_path / "t" / folder
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    with pytest.raises(StoreUnavailable, match=f"; {file} is no folder: move it away$"):
+        open_table(Place(str(tmp_path / "t")))

@@ -331,6 +331,11 @@ def test_a_port_in_use_is_named(server: TableServer) -> None:
         TableServer.start(server.port)
 
 
+def test_no_host_is_not_taken_for_all():
+    with pytest.raises(SourceUnavailable, match="cannot listen on port 0 of no host"):
+        TableServer.start(0, host="")
+
+
 @pytest.mark.parametrize("size", [{"msg_queue_size": 0}, {"msg_buffer_size": 63}, {"send_wait_time_millis": -1}])
 def test_a_size_too_small_to_serve_anything_is_refused(size: dict[str, int]) -> None:
     with pytest.raises(LocalProtocolError, match="at least 1 frame"):

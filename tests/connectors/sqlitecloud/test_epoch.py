@@ -99,7 +99,9 @@ def test_what_lands_unread_is_read_later_and_lets_the_table_be_due():
     assert outline(epoch.hear(heard(insert(1, a=[]), insert(2, b="new")))) == ["data, whole", "data, whole"]
     assert foo.due is None or foo.due > 1000 + 3600
     assert outline(epoch.check(1)) == []
-    assert outline(epoch.check(100)) == ["snapshot due"]
+    due = epoch.check(100)
+    assert outline(due) == ["snapshot due"]
+    assert json.loads(due[0].body)["level"] == "warning"  # it has only just had one
     assert epoch.check(100) is None
     assert 1000 <= foo.due <= 1001
 
