@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from connectors.pace import Changing, Pace, keep_changing
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.behaviour import Behaviour, Channels, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from jobs.cli import main_of
@@ -135,6 +135,13 @@ def sqlitecloud(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed and same database, same sequence of changes.")] = 0,
     dialect: Annotated[Vocabulary, typer.Option(help="Reserved words of notifications.")] = Vocabulary.NEW,
+    channels: Annotated[
+        Channels | None,
+        typer.Option(
+            help="What a channel is: apart from tables, or also a table's name, so that LISTEN foo is told what is "
+            "written to foo. Default: tables with the old words, else apart."
+        ),
+    ] = None,
     capture: Annotated[
         CaptureMode, typer.Option(help="How SQLite reports changes: net per key, or step by step.")
     ] = CaptureMode.SESSION,
@@ -164,7 +171,7 @@ def sqlitecloud(
     start_logs("info")
     tls = None if certificate is None else tls_context(certificate, key)
     paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)
-    behaviour = Behaviour(capture=capture, dialect=Dialect(words=dialect), pacing=paced)
+    behaviour = Behaviour(capture=capture, dialect=Dialect(words=dialect), channels=channels, pacing=paced)
     server = SqliteCloudServer.start({database.name: database}, port, host=host, tls=tls, behaviour=behaviour)
     with server, stopped_by_signals() as stop:
         changers = [Workload(server.own_session(database.name), seed)] if changes_per_second else []

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from connectors.sqlitecloud.capture import CaptureMode
-from connectors.sqlitecloud.dialect import Dialect
+from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 
 
 class Pacing(StrEnum):
@@ -25,6 +25,16 @@ class Pacing(StrEnum):
     """In pieces of any length, which end anywhere."""
 
 
+class Channels(StrEnum):
+    """What a channel is."""
+
+    APART = "apart"
+    """Of the server, and of no table: ``LISTEN TABLE`` listens to one. The service's since its words are the new."""
+    TABLES = "tables"
+    """Of the database in use. One called as a table of it tells what is written to that, and ``*`` what is written to
+    any (PUBSUB.md)."""
+
+
 @dataclass(frozen=True)
 class Behaviour:
     """Switches of a server. Notifications are counted from 1, for each session by itself; so are its requests.
@@ -32,6 +42,7 @@ class Behaviour:
     Args:
         capture: How SQLite reports changes.
         dialect: How they are written.
+        channels: What a channel is; None for `Channels.TABLES` with the old words, else `Channels.APART`.
         pacing: How notifications are written to the socket.
         notification_frame: The type of their frames.
         repeated_listen: What every LISTEN of a session but the first is answered with.
@@ -53,6 +64,7 @@ class Behaviour:
 
     capture: CaptureMode = CaptureMode.SESSION
     dialect: Dialect = field(default_factory=Dialect)
+    channels: Channels | None = None
     pacing: Pacing = Pacing.SAFE
     notification_frame: Literal["#", "+"] = "#"
     repeated_listen: Literal["ok", "ticket"] = "ok"
@@ -70,3 +82,9 @@ class Behaviour:
     close_pubsub_after: int | None = None
     close_main_at: int | None = None
     close_main_after_chunk: int | None = None
+
+    @property
+    def has_channels_of_tables(self) -> bool:
+        """Whether a channel is of the database in use, and may be called as a table."""
+        by_words = Channels.TABLES if self.dialect.words is Vocabulary.OLD else Channels.APART
+        return (self.channels or by_words) is Channels.TABLES

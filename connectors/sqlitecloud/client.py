@@ -153,7 +153,11 @@ class Client:
             raise RemoteProtocolError("PING is not answered with PONG")
 
     async def listen(self, channel: str) -> None:
-        """Ask for the messages of a channel."""
+        """Ask for the messages of a channel.
+
+        A server of the old kind (PUBSUB.md, 2021) takes the name of a table in the database in use for that table, and
+        ``*`` for all of them: then for their changes.
+        """
         await self._session.listen(naming.listen_channel(channel))
 
     async def listen_table(self, table: str, database: str | None = None) -> None:

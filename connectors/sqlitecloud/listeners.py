@@ -23,7 +23,8 @@ class Interest(NamedTuple):
     name: str
     """A channel; or a table in small letters, or `ALL`."""
     database: str | None = None
-    """Of a table."""
+    """Of a table, or of a channel where each database has its own."""
+    is_table: bool = False
 
 
 class Hearer(Protocol):
@@ -40,7 +41,7 @@ class Listeners:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._channels: dict[str, None] = {}
+        self._channels: dict[Interest, None] = {}
         self._interests: dict[Interest, dict[Hearer, None]] = {}
 
     def listen(self, hearer: Hearer, interest: Interest) -> None:
@@ -48,33 +49,33 @@ class Listeners:
         with self._lock:
             self._interests.setdefault(interest, {})[hearer] = None
 
-    def unlisten(self, hearer: Hearer, interest: Interest | None = None) -> None:
-        """Let a session hear no more of something, or of anything."""
+    def unlisten(self, hearer: Hearer, *interests: Interest) -> None:
+        """Let a session hear no more of some things; of anything where none is named."""
         with self._lock:
-            for each in [interest] if interest else list(self._interests):
-                found = self._interests.get(each, {})
-                found.pop(hearer, None)
-                if not found:
-                    self._interests.pop(each, None)
+            self._forget(hearer, interests or tuple(self._interests))
 
-    def create(self, channel: str) -> bool:
+    def unlisten_tables(self, hearer: Hearer, database: str | None) -> None:
+        """Let a session hear no more of any table of a database."""
+        with self._lock:
+            self._forget(hearer, [each for each in self._interests if each.is_table and each.database == database])
+
+    def create(self, channel: Interest) -> bool:
         """Make a channel; return whether it is new."""
         with self._lock:
             new = channel not in self._channels
             self._channels[channel] = None
             return new
 
-    def remove(self, channel: str) -> bool:
+    def remove(self, channel: Interest) -> bool:
         """Remove a channel and end listening to it; return whether there was one."""
         with self._lock:
-            self._interests.pop(Interest(channel), None)
+            self._interests.pop(channel, None)
             return self._channels.pop(channel, channel) is None
 
-    @property
-    def channels(self) -> list[str]:
-        """The channels that were made, in that order."""
+    def channels(self, database: str | None) -> list[str]:
+        """Return the channels that were made, in that order: those of a database, or of the server."""
         with self._lock:
-            return list(self._channels)
+            return [each.name for each in self._channels if each.database == database]
 
     @property
     def registrations(self) -> list[tuple[str, Interest]]:
@@ -91,15 +92,23 @@ class Listeners:
             sender: The uuid of the session that committed, None for the server itself.
         """
         for each in changes:
-            if hearers := self._hearers(Interest(each.table.lower(), database), Interest(ALL, database)):
+            if hearers := self._hearers(*(Interest(name, database, True) for name in (each.table.lower(), ALL))):
                 by = sender_text(sender, server=behaviour.server_sender)
                 _tell(behaviour, hearers, table_text(behaviour.dialect, sender=by, changes=each))
 
-    def tell_message(self, behaviour: Behaviour, sender: str | None, channel: str, payload: str | None) -> None:
-        """Send a message to all that listen to a channel, the sender included."""
-        if hearers := self._hearers(Interest(channel)):
+    def tell_message(self, behaviour: Behaviour, sender: str | None, channel: Interest, payload: str | None) -> None:
+        """Send a message to all that listen to a channel, the sender included; also where it is called as a table."""
+        table = [channel._replace(name=channel.name.lower(), is_table=True)] if behaviour.has_channels_of_tables else []
+        if hearers := self._hearers(channel, *table):
             by = sender_text(sender, server=behaviour.server_sender)
-            _tell(behaviour, hearers, message_text(behaviour.dialect, sender=by, channel=channel, payload=payload))
+            _tell(behaviour, hearers, message_text(behaviour.dialect, sender=by, channel=channel.name, payload=payload))
+
+    def _forget(self, hearer: Hearer, interests: Sequence[Interest]) -> None:
+        for each in interests:
+            found = self._interests.get(each, {})
+            found.pop(hearer, None)
+            if not found:
+                self._interests.pop(each, None)
 
     def _hearers(self, *interests: Interest) -> dict[Hearer, None]:
         with self._lock:

@@ -12,7 +12,7 @@ from typing import Final
 from connectors.sqlitecloud.messages import Listen, Statement
 
 ALL: Final = "*"
-"""Stands for all tables of a database, or, of channels, for all that a session listens to."""
+"""Stands for all tables of a database, or, where a session is to hear no more, for all that it listens to."""
 
 _QUOTES: Final = frozenset(";'\"`")
 
@@ -43,8 +43,8 @@ def listen_table(table: str, database: str) -> Listen:
 
 
 def listen_channel(channel: str) -> Listen:
-    """Ask for the messages of a channel."""
-    return Listen(Statement("LISTEN ?;", (channel,)))
+    """Ask for the messages of a channel; of `ALL`, and of one called as a table, for changes, where servers do so."""
+    return Listen(Statement(f"LISTEN {ALL};") if channel == ALL else Statement("LISTEN ?;", (channel,)))
 
 
 def unlisten_table(table: str, database: str) -> Statement:

@@ -43,6 +43,8 @@ class SqliteCloudOptions(Strict):
         user, password, apikey, token: Credentials, of one kind; for an ``address`` that has none.
         all_tables: Listen to all tables of the database at once, also those that come later; what no table of the feed
             is for lands all the same. Without, each table is listened to by its name.
+        listen: How a table is listened to: by ``LISTEN TABLE t``, or, with ``channel``, by ``LISTEN t``, as servers had
+            it before July 2025.
         update_columns: What an UPDATE does not carry stayed as it was (``partial``), or is NULL (``full``).
         insert_absent: What an INSERT does not carry is NULL, or an ``error``.
         blob: How notifications spell blobs; ``error``: a table with one waits until this is set. Snapshots have bytes.
@@ -63,6 +65,7 @@ class SqliteCloudOptions(Strict):
     apikey: Secret | None = None
     token: Secret | None = None
     all_tables: bool = False
+    listen: Literal["table", "channel"] = "table"
     update_columns: Literal["partial", "full"] = "partial"
     insert_absent: Literal["null", "error"] = "null"
     blob: BlobForm = "error"

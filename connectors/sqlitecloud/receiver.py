@@ -22,7 +22,7 @@ from connectors.sqlitecloud.client import Client, connect
 from connectors.sqlitecloud.control import Description
 from connectors.sqlitecloud.describing import describe, list_tables, schema_version
 from connectors.sqlitecloud.epoch import Epoch
-from connectors.sqlitecloud.live import LiveEpoch
+from connectors.sqlitecloud.live import LiveEpoch, listen_to
 from connectors.sqlitecloud.naming import ALL
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.places import connection_settings
@@ -99,7 +99,7 @@ class SqliteCloudReceiver:
         """Listen to all that is wanted; return our own channel, if there is one."""
         described = await self._described(db, epoch, sink)
         if self._options.all_tables:
-            await db.listen_table(ALL)
+            await listen_to(db, ALL, self._options)
         for name in self._channels:
             await db.listen(name)
         channel = await self._listen_to_own(db, sink)
@@ -125,7 +125,7 @@ class SqliteCloudReceiver:
             try:
                 found = await describe(db, name, epoch.settings_of(name))
                 if not self._options.all_tables:
-                    await db.listen_table(name)
+                    await listen_to(db, name, self._options)
                 described[name] = found
             except SourceRefused as refused:
                 if refused.code in _PASSES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
@@ -95,15 +94,15 @@ def _client_keys(session: ServedSession) -> dict[str, str | int]:
 
 
 def _listen(session: ServedSession, interest: Interest) -> Iterator[bytes]:
-    with _in_order(session):
-        session.served.listeners.listen(session, interest)
+    session.at_commit(lambda: session.served.listeners.listen(session, interest))
     again = session.offered and session.served.behaviour.repeated_listen == "ok"
     session.offered = True
     yield OK if again else encode_ticket(session.ticket)
 
 
 def _listen_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
-    yield from _listen(session, Interest(command["channel"]))
+    name = command["channel"]
+    yield from _listen(session, _table_called(session, name) or _channel(session, name))
 
 
 def _listen_table(session: ServedSession, command: Command) -> Iterator[bytes]:
@@ -113,55 +112,80 @@ def _listen_table(session: ServedSession, command: Command) -> Iterator[bytes]:
     yield from _listen(session, interest)
 
 
-def _unlisten_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
-    everything = command["channel"] == ALL
-    session.served.listeners.unlisten(session, None if everything else Interest(command["channel"]))
+def _unlisten(session: ServedSession, work: Callable[[], None]) -> Iterator[bytes]:
+    work()
+    session.at_commit(work)  # also of what the transaction that is open has asked for
     yield OK
+
+
+def _unlisten_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
+    name, listeners = command["channel"], session.served.listeners
+    table = Interest(name.lower(), session.used, is_table=True)
+    tables = [table] if session.served.behaviour.has_channels_of_tables else []
+    named = [] if name == ALL else [_channel(session, name), *tables]
+    yield from _unlisten(session, partial(listeners.unlisten, session, *named))
 
 
 def _unlisten_table(session: ServedSession, command: Command) -> Iterator[bytes]:
-    interest = _table(session, command)
+    interest, listeners = _table(session, command), session.served.listeners
     if interest.name == ALL:
-        for uuid, other in session.served.listeners.registrations:
-            if uuid == session.uuid and other.database == interest.database:
-                session.served.listeners.unlisten(session, other)
-    session.served.listeners.unlisten(session, interest)
-    yield OK
+        yield from _unlisten(session, partial(listeners.unlisten_tables, session, interest.database))
+    else:
+        yield from _unlisten(session, partial(listeners.unlisten, session, interest))
 
 
 def _table(session: ServedSession, command: Command) -> Interest:
     database = command.operands.get("database")
-    return Interest(command["table"].lower(), session.database_name if database is None else database)
+    return Interest(command["table"].lower(), session.database_name if database is None else database, is_table=True)
+
+
+def _channel(session: ServedSession, name: str) -> Interest:
+    return Interest(name, session.used if session.served.behaviour.has_channels_of_tables else None)
+
+
+def _table_called(session: ServedSession, channel: str) -> Interest | None:
+    """Return the table, or all of them, that a channel is called as, where it may be; else None."""
+    if not session.served.behaviour.has_channels_of_tables:
+        return None
+    if channel == ALL:
+        return Interest(ALL, session.database_name, is_table=True)
+    if session.used is None:
+        return None
+    is_table = session.transactions.has_table(channel)
+    return Interest(channel.lower(), session.used, is_table=True) if is_table else None
 
 
 def _notify(session: ServedSession, command: Command) -> Iterator[bytes]:
     behaviour, payload = session.served.behaviour, command.operands.get("payload")
-    with _in_order(session):
-        session.served.listeners.tell_message(behaviour, session.sender, command["channel"], payload)
+    channel = _channel(session, command["channel"])
+    with session.in_order():
+        session.served.listeners.tell_message(behaviour, session.sender, channel, payload)
     yield OK
 
 
 def _create_channel(session: ServedSession, command: Command, *, if_missing: bool = False) -> Iterator[bytes]:
-    if not session.served.listeners.create(command["channel"]) and not if_missing:
+    if not session.served.listeners.create(_channel(session, command["channel"])) and not if_missing:
         text = f"Cannot create channel {command['channel']} because it already exists."
         raise SourceRefused(code=GENERIC, text=text)
     yield OK
 
 
 def _remove_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
-    if not session.served.listeners.remove(command["channel"]):
+    if not session.served.listeners.remove(_channel(session, command["channel"])):
         text = f"Cannot remove channel {command['channel']} because it does not exist."
         raise SourceRefused(code=GENERIC, text=text)
     yield OK
 
 
 def _list_channels(session: ServedSession, command: Command) -> Iterator[bytes]:
-    yield table_frame(_CHANNEL, [(name,) for name in session.served.listeners.channels], session.keys)
+    database = _channel(session, "").database
+    yield table_frame(_CHANNEL, [(name,) for name in session.served.listeners.channels(database)], session.keys)
 
 
 def _list_heard_tables(session: ServedSession, command: Command) -> Iterator[bytes]:
     found = session.served.listeners.registrations
-    names = sorted({interest.name for _, interest in found if interest.database == session.database_name})
+    tables = {each for _, each in found if each.is_table and each.database == session.database_name}
+    names = sorted(each.name for each in tables)
     yield table_frame(_CHANNEL, [(name,) for name in names], session.keys)
 
 
@@ -205,12 +229,6 @@ def _ping(session: ServedSession, command: Command) -> Iterator[bytes]:
 
 def _test(session: ServedSession, command: Command) -> Iterator[bytes]:
     yield from selftest_frames(command["what"], session.keys)
-
-
-def _in_order(session: ServedSession) -> contextlib.AbstractContextManager[object]:
-    """Let what is said now have its place among the commits of the session's database."""
-    database = session.database
-    return contextlib.nullcontext() if database is None else database.order
 
 
 _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] = {

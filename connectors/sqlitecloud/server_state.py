@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -68,21 +69,22 @@ class ServedSession:
         """Whether its main connection is up."""
         self.pubsub_only = False
         """Whether it goes on without its main connection."""
-        self._name: str | None = None
+        self.used: str | None = None
+        """Name of the database in use, if any."""
         self._transactions: Transactions | None = None
         self._outbox: Outbox | None = None
 
     @property
     def database_name(self) -> str:
         """The database in use. Raises SourceRefused when there is none."""
-        if self._name is None:
+        if self.used is None:
             raise SourceRefused(code=GENERIC, text="No database is in use: USE DATABASE first.")
-        return self._name
+        return self.used
 
     @property
     def database(self) -> Database | None:
         """The database in use, if any."""
-        return self.served.databases.get(self._name or "")
+        return self.served.databases.get(self.used or "")
 
     @property
     def transactions(self) -> Transactions:
@@ -100,9 +102,9 @@ class ServedSession:
         """
         if name not in self.served.databases:
             raise SourceRefused(code=NOT_FOUND, text=f"Database {name} not found.")
-        if name != self._name:
+        if name != self.used:
             self.close()
-            self._name = name
+            self.used = name
 
     def hear(self, frame: bytes) -> None:
         """Take a notification; it is forgotten while there is no pub/sub connection."""
@@ -131,6 +133,18 @@ class ServedSession:
         self.served.listeners.unlisten(self)
         if (outbox := self._outbox) is not None:
             self.detach(outbox)
+
+    def at_commit(self, work: Callable[[], None]) -> None:
+        """Do something as the session's transaction commits, or now, in its place among the database's commits."""
+        if self._transactions is not None:
+            self._transactions.at_commit(work)
+        else:
+            with self.in_order():
+                work()
+
+    def in_order(self) -> AbstractContextManager[object]:
+        """Let what is said now have its place among the commits of the session's database."""
+        return nullcontext() if self.database is None else self.database.order
 
     def interrupt(self) -> None:
         """Let a statement that runs end soon, with an error."""

@@ -21,6 +21,7 @@ from connectors.sqlitecloud.statements import first_word
 
 _ENDS: Final = frozenset({"COMMIT", "END", "RELEASE"})
 _CONTROLS: Final = _ENDS | {"BEGIN", "SAVEPOINT", "ROLLBACK"}
+_IS_TABLE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ? COLLATE NOCASE"
 _NEVER_WITHIN: Final = frozenset({"PRAGMA", "VACUUM", "ATTACH", "DETACH"})
 """SQLite refuses some of them inside a transaction, and none changes a row."""
 
@@ -53,7 +54,9 @@ class Transactions:
         self._capture = capture_for(self.connection, mode)
         self.connection.authorizer = self._authorize
         self._named = ""
-        self._savepoints: list[tuple[str, int]] = []
+        self._savepoints: list[tuple[str, int, int]] = []
+        """Name, place of the capture, and how much was `due`."""
+        self._due: list[Callable[[], None]] = []
         self._log = structlog.get_logger("sqlitecloud.server")
 
     def run(self, statement: str, take: Callable[[int], Sequence[Value]]) -> Rows | Written:
@@ -77,6 +80,28 @@ class Transactions:
         returned = self._write(statement, parameters)
         return Rows(self._columns(asked), iter(returned)) if asked.description else self._written()
 
+    def has_table(self, name: str) -> bool:
+        """Tell whether there is a table of a name. It is no read of a transaction that is open, which could not write
+        any more once another session has."""
+        is_free = not self.connection.in_transaction or self.connection.txn_state() == apsw.SQLITE_TXN_WRITE
+        connection = self.connection if is_free else self._database.connect()
+        try:
+            return connection.execute(_IS_TABLE, (name,)).fetchone() is not None
+        finally:
+            if not is_free:
+                connection.close()
+
+    def at_commit(self, work: Callable[[], None]) -> None:
+        """Do something, under the database's `order`, as the transaction that is open commits; now where none is.
+
+        It is told what that transaction changed. What is rolled back is not done.
+        """
+        if self.connection.in_transaction:
+            self._due.append(work)
+        else:
+            with self._database.order:
+                work()
+
     def interrupt(self) -> None:
         """Let a statement that runs in another thread end soon, with an error."""
         with contextlib.suppress(apsw.ConnectionClosedError):
@@ -84,7 +109,7 @@ class Transactions:
 
     def close(self) -> None:
         """Roll back what is open, and close the connection."""
-        self._capture.end()
+        self._end()
         self.connection.close(True)
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_context: str | None) -> int:
@@ -100,7 +125,7 @@ class Transactions:
         else:
             self.connection.execute(statement, can_cache=False)
         if not self.connection.in_transaction:
-            self._capture.end()
+            self._end()
             return
         if outside:
             self._savepoints.clear()
@@ -110,14 +135,16 @@ class Transactions:
 
     def _savepoint(self, first: str) -> None:
         if first == "SAVEPOINT":
-            self._savepoints.append((self._named, self._capture.place()))
+            self._savepoints.append((self._named, self._capture.place(), len(self._due)))
             return
         while self._savepoints[-1][0] != self._named:
             self._savepoints.pop()
         if first == "RELEASE":
             self._savepoints.pop()
         else:
-            self._capture.back_to(self._savepoints[-1][1])
+            _, place, due = self._savepoints[-1]
+            self._capture.back_to(place)
+            del self._due[due:]
 
     def _write(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Value, ...]]:
         if self.connection.in_transaction:
@@ -130,7 +157,7 @@ class Transactions:
         finally:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
-            self._capture.end()
+            self._end()
         return returned
 
     def _step(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Value, ...]]:
@@ -140,7 +167,7 @@ class Transactions:
         except BaseException:
             self._capture.back_to(place)
             if not self.connection.in_transaction:  # ON CONFLICT ROLLBACK
-                self._capture.end()
+                self._end()
             raise
         self._capture.statement_done()
         return returned
@@ -150,8 +177,17 @@ class Transactions:
         with self._database.order:
             changes = self._changes() if self.connection.in_transaction else []
             self.connection.execute(statement, can_cache=False)
-            if changes and not self.connection.in_transaction:
+            if self.connection.in_transaction:
+                return
+            for work in self._due:
+                work()
+            if changes:
                 self._told(changes)
+
+    def _end(self) -> None:
+        """Forget what is only of the transaction that has ended."""
+        self._capture.end()
+        self._due.clear()
 
     def _changes(self) -> Sequence[TableChanges]:
         try:

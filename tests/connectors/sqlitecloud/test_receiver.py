@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from connectors.base import Kind
+from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudTable
 from tests.support.sqlitecloud_receiving import database, receiving, stored
 
@@ -148,6 +150,22 @@ def test_every_table_that_has_a_key_is_read_when_all_are_wanted_and_one_without_
         "no-key: the table has no primary key, so its rows cannot be told apart: name its keys in the settings"
     )
     assert [mark["tables"] for mark in sink.marks("listening")] == ["*"]
+
+
+@pytest.mark.parametrize("all_tables", [False, True])
+def test_a_server_that_takes_channels_for_tables_can_be_listened_to(tmp_path, all_tables):
+    path = database(tmp_path)
+
+    async def use(at):
+        await at.complete()
+        await at.db.exec("INSERT INTO foo VALUES (1, 'x', NULL)")
+        await at.heard("foo", 1)
+        return at.sink
+
+    behaviour = Behaviour(pacing=Pacing.JOINED, dialect=Dialect(words=Vocabulary.OLD))
+    sink = run(use, path, behaviour=behaviour, listen="channel", all_tables=all_tables)
+    assert sink.outline("foo") == [*WHOLE, "data, whole"]
+    assert sink.folded("foo") == [{"id": 1, "a": "x", "b": None}]
 
 
 def test_a_new_table_is_read_without_a_new_epoch_when_all_are_wanted(tmp_path):
