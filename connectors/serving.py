@@ -24,13 +24,13 @@ class Server(Closing):
     """A running server. All public methods may be called from any thread. Closes itself as a context manager.
 
     Args:
-        listening: Where clients connect; closed with the server.
+        listening: Where clients connect, at one port; closed with the server.
         name: Of the thread.
     """
 
-    def __init__(self, listening: socket.socket, *, name: str) -> None:
+    def __init__(self, *listening: socket.socket, name: str) -> None:
         self._listening = listening
-        self.port: int = listening.getsockname()[1]
+        self.port: int = listening[0].getsockname()[1]
         """The TCP port it listens on."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -68,7 +68,8 @@ class Server(Closing):
         self._loop.run_forever()  # until `close`
         self._loop.run_until_complete(self._shut())
         self._loop.run_until_complete(_ended(self._loop))
-        self._listening.close()
+        for each in self._listening:
+            each.close()
         self._loop.close()
 
 

@@ -6,6 +6,7 @@ it is interrupted or terminated; then it ends with exit code 0.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from conf.secrets import Secret
 from connectors.pace import Changing, Pace, keep_changing
 from connectors.sqlitecloud.behaviour import Behaviour, Channels, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.settings import PORT
+from connectors.transport import Address
 from jobs.cli import main_of
 from jobs.console import counted
 from jobs.logs import start_logs
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from connectors.deephaven.server import TableServer
     from connectors.deephaven.tables import LiveTable
     from connectors.serving import Server
+    from connectors.sqlitecloud.server_state import Credentials
 
 app = typer.Typer(no_args_is_help=True)
 app.command("sqlitecloud-webhooks")(webhooks)
@@ -124,11 +129,27 @@ def sbe(
 @app.command()
 def sqlitecloud(
     *,
-    database: Annotated[Path, typer.Option(metavar="FILE", help="An SQLite database. Clients know it by its name.")],
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="TCP port; 0 for any free one.")] = 0,
-    host: Annotated[str, typer.Option(help="Address to listen on. Anybody is let in.")] = "127.0.0.1",
+    database: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="An SQLite database. Clients know it by its name. May be repeated."),
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="TCP port; 0 for any free one.")] = PORT,
+    host: Annotated[
+        list[str] | None, typer.Option(help="Address to listen on; default: 127.0.0.1. May be repeated.")
+    ] = None,
+    apikey_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable with the API key that lets in; default: all are let."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Instead: the user that is let in, with --password-env.")] = None,
+    password_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable with that user's password.")
+    ] = None,
     changes_per_second: Annotated[
-        float, typer.Option(min=0, help="Rows changed per second, in all tables together; 0: only clients change them.")
+        float,
+        typer.Option(
+            min=0, help="Rows changed per second in each database, in all its tables; 0: only clients change them."
+        ),
     ] = 10,
     changes_for: Annotated[
         float | None, typer.Option(min=0, metavar="SECONDS", help="Be quiet after that; default: never.")
@@ -159,27 +180,44 @@ def sqlitecloud(
         Path | None, typer.Option(metavar="FILE", help="PEM file of its key, where that is not in the same file.")
     ] = None,
 ) -> None:
-    """Serve an SQLite database as SQLite Cloud does, with pub/sub, and keep its tables changing.
+    """Serve SQLite databases as SQLite Cloud does, with pub/sub, and keep their tables changing.
 
-    The file itself is changed: by what clients send, and, unless the rate is 0, by made-up inserts, updates, deletes
-    and moves of keys in all its tables. The first line printed says where it listens, the second an address for
-    feeds and clients; it has a key since they ask for one, any will do. Ends on SIGINT or SIGTERM with exit code 0.
+    The files themselves are changed: by what clients send, and, unless the rate is 0, by made-up inserts, updates,
+    deletes and moves of keys in all their tables. The first line printed says where it listens, the next ones an
+    address of each database for feeds and clients; it has a key since they ask for one, any will do, unless some
+    credentials are asked for, which stand in no address. Ends on SIGINT or SIGTERM with exit code 0.
     """
     from connectors.sqlitecloud.server import SqliteCloudServer, tls_context  # noqa: PLC0415 - loads no other's server
     from connectors.sqlitecloud.workload import Workload  # noqa: PLC0415 - as above
 
     start_logs("info")
+    files = {path.name: path for path in database}
+    if len(files) < len(database):
+        raise typer.BadParameter("two files of one name", param_hint="--database")
     tls = None if certificate is None else tls_context(certificate, key)
+    credentials = _credentials(apikey_env, user, password_env)
     paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)
     behaviour = Behaviour(capture=capture, dialect=Dialect(words=dialect), channels=channels, pacing=paced)
-    server = SqliteCloudServer.start({database.name: database}, port, host=host, tls=tls, behaviour=behaviour)
+    hosts = host or ["127.0.0.1"]
+    server = SqliteCloudServer.start(files, port, host=hosts, tls=tls, credentials=credentials, behaviour=behaviour)
     with server, stopped_by_signals() as stop:
-        changers = [Workload(server.own_session(database.name), seed)] if changes_per_second else []
-        typer.echo(f"listening on {host}:{server.port}")
-        typer.echo(server.address(database.name, apikey="any"))
+        changers = [Workload(server.own_session(name), seed) for name in files] if changes_per_second else []
+        typer.echo(f"listening on {' and '.join(str(Address(each, server.port)) for each in hosts)}")
+        for name in files:
+            typer.echo(server.address(name, apikey="any" if credentials is None else None))
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
         typer.echo(f"quiet after {made} changes")
         stop.wait()
+
+
+def _credentials(apikey_env: str | None, user: str | None, password_env: str | None) -> Credentials | None:
+    """Return who is let in, with the secrets read; None for everybody. Raises ConfigError for a variable not set."""
+    from connectors.sqlitecloud.server_state import Credentials  # noqa: PLC0415 - other simulators load no such server
+
+    if (user is None) != (password_env is None) or (user is not None and apikey_env is not None):
+        raise typer.BadParameter("--user with --password-env, or --apikey-env alone")
+    secret = password_env or apikey_env
+    return None if secret is None else Credentials(Secret(env=secret).reveal(os.environ), user)
 
 
 def _named_files(given: list[str]) -> Mapping[str, Path]:

@@ -121,7 +121,7 @@ class TableServer(Server):
     async def _accept(self) -> None:
         while True:
             try:
-                connection, address = await self._loop.sock_accept(self._listening)
+                connection, address = await self._loop.sock_accept(self._listening[0])
             except OSError as error:  # out of descriptors, say: those who are connected go on
                 self._log.warning("accept_failed", reason=str(error))
                 await asyncio.sleep(_AFTER_FAILED_ACCEPT)

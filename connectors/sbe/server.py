@@ -90,7 +90,7 @@ class MarketServer(Server):
         self._wait_for(disconnected())
 
     async def _open(self) -> None:
-        self._accepting = await asyncio.start_server(self._serve, sock=self._listening)
+        self._accepting = await asyncio.start_server(self._serve, sock=self._listening[0])
 
     async def _shut(self) -> None:
         self._accepting.close()

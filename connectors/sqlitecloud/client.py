@@ -6,8 +6,9 @@
         await db.listen_table("orders")
         async for row in db.select("SELECT id, total FROM orders WHERE total > ?", 100):
             print(row)
-        async for notification in db.notifications():
-            print(notification.text)
+        async for told in db.decoded():
+            if isinstance(told, TableUpdate) and not db.is_mine(told):
+                print(told.changes)
 
 The second connection is opened by the first `Client.listen` or `Client.listen_table`. The end of either is the end of
 both, and every call from then on says why. Nothing connects again: what was not heard is not told later.
@@ -38,6 +39,7 @@ from connectors.sqlitecloud.messages import (
     Statement,
     Value,
 )
+from connectors.sqlitecloud.payload import Notified, read_notification
 from connectors.sqlitecloud.session import Session
 from connectors.sqlitecloud.settings import ConnectionSettings
 from connectors.sqlitecloud.urls import parse_connection_string
@@ -176,8 +178,8 @@ class Client:
         """Ask for no more changes of a table, or of all that were asked for with ``*``."""
         await self._reply(naming.unlisten_table(table, self._database(database)))
 
-    async def notify(self, channel: str, payload: str = "") -> None:
-        """Send a message to all that listen to a channel, ourselves included."""
+    async def notify(self, channel: str, payload: str | None = None) -> None:
+        """Send a message to all that listen to a channel, ourselves included; one of None has no payload."""
         await self._reply(naming.notify(channel, payload))
 
     async def create_channel(self, channel: str, *, if_not_exists: bool = False) -> None:
@@ -211,6 +213,21 @@ class Client:
             while self._heard:
                 yield self._heard.popleft()
             self._heard.extend(await self._session.hear())
+
+    async def decoded(self) -> AsyncGenerator[Notified, None]:
+        """Yield what each notification says: a `TableUpdate`, what one commit changed in one table, or a
+        `ChannelMessage`. Each is yielded here or by `notifications`, once.
+
+        Raises:
+            InvalidValue: One says nothing that can be read. It is passed: called again, this goes on behind it.
+        """
+        async with aclosing(self.notifications()) as notifications:
+            async for notification in notifications:
+                yield read_notification(notification.text)
+
+    def is_mine(self, told: Notified) -> bool:
+        """Tell whether this session itself wrote what a notification tells, or said it."""
+        return told.sender is not None and told.sender == self._session.uuid
 
     async def heard(self) -> list[Notification]:
         """Return the next notifications, as many as there are, at least one; as `notifications` does one by one."""

@@ -57,9 +57,9 @@ def unlisten_channel(channel: str) -> Statement:
     return Statement(f"UNLISTEN {ALL};") if channel == ALL else Statement("UNLISTEN ?;", (channel,))
 
 
-def notify(channel: str, payload: str = "") -> Statement:
-    """Send a message to all that listen to a channel, ourselves included. An empty one carries no payload."""
-    return Statement("NOTIFY ? ?;", (channel, payload)) if payload else Statement("NOTIFY ?;", (channel,))
+def notify(channel: str, payload: str | None = None) -> Statement:
+    """Send a message to all that listen to a channel, ourselves included; one of None carries no payload."""
+    return Statement("NOTIFY ?;", (channel,)) if payload is None else Statement("NOTIFY ? ?;", (channel, payload))
 
 
 def create_channel(channel: str, *, if_missing: bool = False) -> Statement:

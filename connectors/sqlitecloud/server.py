@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote, urlencode
@@ -35,8 +35,10 @@ from connectors.transport import Address
 class SqliteCloudServer(Server):
     """A running server. All methods may be called from any thread. Closes itself as a context manager."""
 
-    def __init__(self, listening: socket.socket, served: Served, files: ExitStack, tls: ssl.SSLContext | None) -> None:
-        super().__init__(listening, name="sqlitecloud-server")
+    def __init__(
+        self, listening: Sequence[socket.socket], served: Served, files: ExitStack, tls: ssl.SSLContext | None
+    ) -> None:
+        super().__init__(*listening, name="sqlitecloud-server")
         self._served, self._files, self._tls = served, files, tls
         self._clients = Clients(served, structlog.get_logger("sqlitecloud.server"), encrypted=tls is not None)
 
@@ -46,7 +48,7 @@ class SqliteCloudServer(Server):
         files: Mapping[str, Path],
         port: int = 0,
         *,
-        host: str = "127.0.0.1",
+        host: str | Sequence[str] = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
         behaviour: Behaviour | None = None,
@@ -55,7 +57,7 @@ class SqliteCloudServer(Server):
 
         Args:
             files: SQLite files by the database names that clients use.
-            host: Address to listen on; the default serves this machine only.
+            host: Address to listen on, or several; the default serves this machine only.
             tls: How connections are encrypted; see `tls_context`. None: not at all.
             credentials: Who is let in; None: everybody.
             behaviour: How it behaves; the default suits the official clients.
@@ -65,9 +67,12 @@ class SqliteCloudServer(Server):
             SourceUnavailable: The port cannot be listened on.
         """
         with ExitStack() as opened:
+            hosts = [host] if isinstance(host, str) else host
             databases = {name: opened.enter_context(Database(path)) for name, path in files.items()}
             served = Served(databases, behaviour or Behaviour(), credentials)
-            server = cls(listen(host, port), served, opened.pop_all(), tls)
+            listening = [opened.enter_context(closing(listen(hosts[0], port)))]
+            listening += [opened.enter_context(closing(listen(each, _port(listening[0])))) for each in hosts[1:]]
+            server = cls(listening, served, opened.pop_all(), tls)
         return server._start()
 
     @property
@@ -82,7 +87,7 @@ class SqliteCloudServer(Server):
 
     def address(self, database: str, *, apikey: str | None = None) -> str:
         """Return what clients connect to, as a connection string; without credentials, unless some are given."""
-        host = self._listening.getsockname()[0]
+        host = self._listening[0].getsockname()[0]
         keys = {"insecure": "1" if self._tls is None else None, "apikey": apikey}
         query = urlencode({name: value for name, value in keys.items() if value is not None}, quote_via=quote)
         where = f"sqlitecloud://{Address(host, self.port)}/{quote(database, safe='')}"
@@ -116,11 +121,16 @@ class SqliteCloudServer(Server):
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await serve_client(self._clients, reader, writer)
 
-        self._accepting = await asyncio.start_server(serve, sock=self._listening, ssl=self._tls)
+        self._accepting = [await asyncio.start_server(serve, sock=each, ssl=self._tls) for each in self._listening]
 
     async def _shut(self) -> None:
-        self._accepting.close()
+        for each in self._accepting:
+            each.close()
         await self._clients.disconnect()
+
+
+def _port(listening: socket.socket) -> int:
+    return int(listening.getsockname()[1])
 
 
 def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:

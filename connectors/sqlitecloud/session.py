@@ -44,6 +44,8 @@ class Session:
         self._main: Connection | None = None
         self._asking: MainLine | None = None
         self._hearing: PubSubLine | None = None
+        self.uuid: str | None = None
+        """The session's own name, known once it listens."""
         self._opening = asyncio.Lock()
         self._pubsub_only = False
         self._lost: SilverfoldError | None = None
@@ -141,6 +143,7 @@ class Session:
 
     async def _open_second(self, ticket: PubSubTicket) -> None:
         """Connect for notifications. Without, the session hears nothing of what it listens to: it is over."""
+        self.uuid = ticket.uuid
         try:
             connection = await self._connect()
             secrets = self._settings.login.secrets

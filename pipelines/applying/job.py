@@ -335,8 +335,8 @@ def _remedy(target: Target) -> str:
     rebuild = f"`silverfold rebuild {target.feed.name} {target.name}`"
     if target.upsert:
         return (
-            f": if settings say so, {rebuild} makes a new table; if the source does, put it back there, or let a feed "
-            "of another name take what comes from now on"
+            f": if a setting did it, {rebuild} makes a new table; if the source did, its updates have landed so: let a "
+            "feed of another name take what comes from now on"
         )
     begun = " and lets its history begin there" if target.table.keeps_history else ""
     return f": {rebuild} makes a new table of the newest snapshot{begun}; a setting that did it can be put back"

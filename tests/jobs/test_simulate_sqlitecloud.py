@@ -25,7 +25,7 @@ def shop(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_a_users_file_keeps_it_changing_and_leaves_it_whole(shop: Path, number: signal.Signals) -> None:
-    arguments = ("--database", str(shop), "--changes-per-second", "200", "--dialect", "old")
+    arguments = ("--port", "0", "--database", str(shop), "--changes-per-second", "200", "--dialect", "old")
     with running(*arguments, connector="sqlitecloud") as process:
         port = port_of(process)
         assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db?insecure=1&apikey=any"
@@ -49,6 +49,8 @@ def test_it_may_leave_all_changes_to_clients_and_encrypt(shop: Path, tmp_path: P
     issued.cert_chain_pems[0].write_to_path(certificate)
     issued.private_key_pem.write_to_path(key)
     arguments = (
+        "--port",
+        "0",
         "--database",
         str(shop),
         "--changes-per-second",
@@ -62,6 +64,45 @@ def test_it_may_leave_all_changes_to_clients_and_encrypt(shop: Path, tmp_path: P
         port = port_of(process)
         assert line(process) == f"sqlitecloud://127.0.0.1:{port}/my%20shop.db?apikey=any"
         assert line(process) == "quiet after 0 changes"
+
+
+def test_it_may_serve_several_databases_to_those_with_a_key_at_both_loopback_addresses(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "k3y")
+    other = tmp_path / "other.db"
+    other.write_bytes(shop.read_bytes())
+    arguments = ["--port", "0", "--changes-per-second", "0", "--apikey-env", "SHOP_KEY"]
+    for each in (shop, other):
+        arguments += ["--database", str(each)]
+    with running(*arguments, "--host", "127.0.0.1", "--host", "::1", connector="sqlitecloud") as process:
+        said = line(process)
+        port = int(said.rpartition(":")[2])
+        assert said == f"listening on 127.0.0.1:{port} and [::1]:{port}"
+        assert [line(process) for _ in range(2)] == [
+            f"sqlitecloud://127.0.0.1:{port}/my%20shop.db?insecure=1",
+            f"sqlitecloud://127.0.0.1:{port}/other.db?insecure=1",
+        ]
+        for host in ("127.0.0.1", "::1"):
+            with Peer(port, host=host) as peer:
+                assert peer.ask("USE DATABASE other.db") == (10004, "Authentication required.")
+                assert peer.ask("AUTH APIKEY k3y; USE DATABASE other.db; SELECT name FROM item") == [("pen",), ("ink",)]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--user", "me"), "--user with --password-env, or --apikey-env alone"),
+        (("--apikey-env", "NOT_SET"), "environment: NOT_SET: found nothing"),
+        (("--database", "elsewhere/shop.txt"), "two files of one name"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_told(
+    options: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert exits("sqlitecloud", "--port", "0", "--database", "shop.txt", *options) == 2
+    assert complaint in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -88,7 +129,7 @@ def test_what_cannot_be_served_is_told_with_exit_code_2(
     if contents is not None:
         file.write_bytes(contents)
 
-    found = exits("sqlitecloud", "--database", str(file), *options)
+    found = exits("sqlitecloud", "--port", "0", "--database", str(file), *options)
 
     assert found == 2
     assert complaint in capsys.readouterr().err

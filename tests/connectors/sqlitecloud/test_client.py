@@ -13,6 +13,7 @@ from conf.errors import (
 )
 from connectors.sqlitecloud.encode import encode_array, encode_error, encode_json, encode_rowset
 from connectors.sqlitecloud.messages import Column, Rowset, ServerError
+from connectors.sqlitecloud.payload import Change, ChannelMessage, TableUpdate
 from tests.support.certificates import server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, UUID, Peer
 from tests.support.sqlitecloud_client import CHUNKS_END, chunk, run, saying, take
@@ -142,7 +143,10 @@ def test_names_and_texts_are_bound_whatever_is_in_them():
         await db.listen_table("*", "other.sqlite")
         await db.unlisten(odd)
         await db.unlisten_table(odd)
+        await db.listen("*")
         await db.notify(odd, odd)
+        await db.notify(odd, "")
+        await db.notify(odd)
         await db.create_channel(odd, if_not_exists=True)
         await db.remove_channel(odd)
         await db.ping()
@@ -158,12 +162,42 @@ def test_names_and_texts_are_bound_whatever_is_in_them():
         "LISTEN TABLE * DATABASE 'other.sqlite';",
         f"UNLISTEN {odd!r};",
         f"UNLISTEN TABLE {odd!r} DATABASE 'shop.sqlite';",
+        "LISTEN *;",
         f"NOTIFY {odd!r} {odd!r};",
+        f"NOTIFY {odd!r} '';",
+        f"NOTIFY {odd!r};",
         f"CREATE CHANNEL {odd!r} IF NOT EXISTS;",
         f"REMOVE CHANNEL {odd!r};",
         "PING;",
         "PING;",
     ]
+
+
+def test_what_notifications_say_can_be_had_decoded_with_who_said_it():
+    said = [
+        {"sender": UUID, "channel": "foo", "type": "TABLE", "pk": ["id"], "payload": [{"type": "DELETE", "pv": [13]}]},
+        {"sender": "0", "channel": "foo", "type": "TABLE", "pk": ["id"], "payload": [
+            {"type": "UPDATE", "id": 15, "a": None, "pv": [14]},
+        ]},
+        {"channel": "foo"},
+        {"sender": "other", "channel": "news", "type": "MESSAGE"},
+    ]  # fmt: skip
+    peer = Peer(says=saying(*(encode_json(json.dumps(each)) for each in said)))
+
+    async def use(db):
+        await db.listen_table("foo")
+        decoded = db.decoded()
+        told = [await anext(decoded), await anext(decoded)]
+        with pytest.raises(InvalidValue):
+            await anext(decoded)
+        told.append(await anext(db.decoded()))
+        return [(db.is_mine(each), each) for each in told]
+
+    (mine, first), (from_server, second), (from_other, third) = run(peer, use)
+    assert (mine, from_server, from_other) == (True, False, False)
+    assert first == TableUpdate("foo", UUID, ("id",), [Change("delete", (13,), None, {})])
+    assert second.changes == [Change("update", (15,), (14,), {"id": 15, "a": None})]
+    assert third == ChannelMessage("news", "other", None)
 
 
 def test_replies_of_every_kind_are_plain_values():
