@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import apsw
 
@@ -17,6 +18,8 @@ from connectors.closing import Closing
 
 _WAIT_FOR_WRITER_MS: Final = 5_000
 """How long a statement waits for another session's transaction, before SQLite says that the database is locked."""
+
+_OPEN_IN_MEMORY: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 
 
 class Database(Closing):
@@ -65,6 +68,26 @@ class Database(Closing):
         connection.set_busy_timeout(_WAIT_FOR_WRITER_MS)
         connection.pragma("synchronous", "normal")  # safe in WAL mode, and does not wait for the disk at each commit
         return connection
+
+
+class MemoryDatabase(Database):
+    """A database in memory, gone with it (SQLite's VFS ``memdb``). One session uses it.
+
+    Args:
+        name: Unlike that of any other in this process.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(name)
+        self.order = threading.Lock()
+        self._first = self._opened()
+
+    def close(self) -> None:
+        """Forget it. May be repeated."""
+        self._first.close()
+
+    def _opened(self) -> apsw.Connection:
+        return apsw.Connection(f"file:/{quote(str(self.path))}?vfs=memdb", flags=_OPEN_IN_MEMORY)
 
 
 def _unusable(path: Path, found: str) -> ConfigError:

@@ -1,10 +1,18 @@
-"""Reads what clients send, as the server sees it: a command, and what its question marks stand for."""
+"""Reads what clients send, as the server sees it: a command with what its question marks stand for, or bytes."""
 
 from __future__ import annotations
 
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.frames import RawFrame, parse
 from connectors.sqlitecloud.messages import Array, Single, Statement
+
+
+def read_request(raw: RawFrame) -> Statement | bytes:
+    """Return what a frame asks for: the part of an upload of ``$``, or as `read_statement`."""
+    message = parse(raw)
+    if isinstance(message, Single) and isinstance(message.value, bytes):
+        return message.value
+    return read_statement(raw)
 
 
 def read_statement(raw: RawFrame) -> Statement:

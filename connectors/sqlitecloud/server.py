@@ -26,7 +26,7 @@ from conf.errors import ConfigError
 from conf.files import check_files
 from connectors.serving import Server, listen
 from connectors.sqlitecloud.behaviour import Behaviour
-from connectors.sqlitecloud.database import Database
+from connectors.sqlitecloud.made import Databases
 from connectors.sqlitecloud.server_client import Clients, serve_client
 from connectors.sqlitecloud.server_state import Credentials, Served, ServedSession
 from connectors.transport import Address
@@ -68,8 +68,7 @@ class SqliteCloudServer(Server):
         """
         with ExitStack() as opened:
             hosts = [host] if isinstance(host, str) else host
-            databases = {name: opened.enter_context(Database(path)) for name, path in files.items()}
-            served = Served(databases, behaviour or Behaviour(), credentials)
+            served = Served(opened.enter_context(Databases(dict(files))), behaviour or Behaviour(), credentials)
             listening = [opened.enter_context(closing(listen(hosts[0], port)))]
             listening += [opened.enter_context(closing(listen(each, _port(listening[0])))) for each in hosts[1:]]
             server = cls(listening, served, opened.pop_all(), tls)

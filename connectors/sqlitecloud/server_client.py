@@ -22,7 +22,7 @@ from connectors.sqlitecloud.frames import FrameCutter, RawFrame
 from connectors.sqlitecloud.messages import PubSubTicket, Statement
 from connectors.sqlitecloud.outbox import Outbox
 from connectors.sqlitecloud.refusals import refusal
-from connectors.sqlitecloud.requests import read_statement
+from connectors.sqlitecloud.requests import read_request
 from connectors.sqlitecloud.server_session import answer
 from connectors.sqlitecloud.server_state import Served, ServedSession
 from connectors.sqlitecloud.statements import words
@@ -170,11 +170,11 @@ async def _serve_main(
 
 async def _answer(clients: Clients, connection: Connection, frame: RawFrame) -> ServedSession | None:
     try:
-        asked = read_statement(frame)
+        asked = read_request(frame)
     except WireError as error:
         await connection.send(encode_error(refusal(error)))
         return None
-    ticket = _ticket(asked)
+    ticket = None if isinstance(asked, bytes) else _ticket(asked)
     if ticket is not None and (owner := clients.owner(ticket)) is not None and owner is not connection.session:
         return owner
     answered = answer(connection.session, asked)

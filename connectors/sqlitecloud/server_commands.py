@@ -17,6 +17,7 @@ from connectors.sqlitecloud.results import ClientKeys, rows_frames, table_frame
 from connectors.sqlitecloud.selftest import selftest_frames
 from connectors.sqlitecloud.server_state import ServedSession
 from connectors.sqlitecloud.transactions import Rows
+from connectors.sqlitecloud.transfers import TRANSFERS
 
 _BEFORE_AUTH: Final = ("AUTH", "PAUTH", "SET CLIENT KEY")
 _KEYS: Final = tuple(field.name for field in fields(ClientKeys))
@@ -57,12 +58,6 @@ def _pauth(session: ServedSession, command: Command) -> Iterator[bytes]:
 
 def _use(session: ServedSession, command: Command) -> Iterator[bytes]:
     session.use(command["database"])
-    yield OK
-
-
-def _create_database(session: ServedSession, command: Command) -> Iterator[bytes]:
-    if command["database"] not in session.served.databases:
-        raise SourceRefused(code=GENERIC, text="This server makes no databases.")
     yield OK
 
 
@@ -107,7 +102,7 @@ def _listen_channel(session: ServedSession, command: Command) -> Iterator[bytes]
 
 def _listen_table(session: ServedSession, command: Command) -> Iterator[bytes]:
     interest = _table(session, command)
-    if interest.database not in session.served.databases:
+    if session.served.databases.find(interest.database) is None:
         raise SourceRefused(code=NOT_FOUND, text=f"Database {interest.database} not found.")
     yield from _listen(session, interest)
 
@@ -235,7 +230,6 @@ _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] 
     **dict.fromkeys(("AUTH APIKEY", "AUTH TOKEN", "AUTH USER PASSWORD", "AUTH USER HASH"), _auth),
     "CREATE CHANNEL": _create_channel,
     "CREATE CHANNEL IF NOT EXISTS": partial(_create_channel, if_missing=True),
-    "CREATE DATABASE IF NOT EXISTS": _create_database,
     "GET CLIENT KEY": _get_key,
     "GET SQL": _get_sql,
     "LIST CHANNELS": _list_channels,
@@ -257,4 +251,5 @@ _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] 
     "UNLISTEN": _unlisten_channel,
     **dict.fromkeys(("UNLISTEN TABLE", "UNLISTEN TABLE DATABASE"), _unlisten_table),
     "USE DATABASE": _use,
+    **TRANSFERS,
 }

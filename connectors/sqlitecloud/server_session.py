@@ -18,15 +18,16 @@ from connectors.sqlitecloud.server_commands import obey
 from connectors.sqlitecloud.server_state import ServedSession
 from connectors.sqlitecloud.statements import split
 from connectors.sqlitecloud.transactions import Written
+from connectors.sqlitecloud.transfers import take_part
 
 
-def answer(session: ServedSession, asked: Statement) -> Generator[bytes, None, None]:
-    """Do what a request asks for, statement by statement; give the frames of the last one's answer.
+def answer(session: ServedSession, asked: Statement | bytes) -> Generator[bytes, None, None]:
+    """Do what a request asks for, statement by statement, or take bytes that it uploads; give the last one's answer.
 
     The first error ends it, and is the answer. Rows are read from the database as frames are taken.
     """
     try:
-        yield from _answer(session, asked)
+        yield from take_part(session, asked) if isinstance(asked, bytes) else _answer(session, asked)
     except REFUSALS as error:
         yield encode_error(refusal(error))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hmac
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import count
 
 from conf.errors import SourceRefused
@@ -14,6 +15,7 @@ from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.capture import TableChanges
 from connectors.sqlitecloud.database import Database
 from connectors.sqlitecloud.listeners import Listeners
+from connectors.sqlitecloud.made import MEMORY, Databases, Upload
 from connectors.sqlitecloud.messages import PubSubTicket
 from connectors.sqlitecloud.outbox import Outbox
 from connectors.sqlitecloud.refusals import GENERIC, NOT_FOUND
@@ -37,8 +39,7 @@ class Credentials:
 class Served:
     """What all sessions of a server share."""
 
-    databases: Mapping[str, Database]
-    """By the names that clients use."""
+    databases: Databases
     behaviour: Behaviour
     credentials: Credentials | None = None
     """None lets everybody in."""
@@ -67,6 +68,10 @@ class ServedSession:
         """Whether a LISTEN was answered with the ticket."""
         self.has_main = True
         """Whether its main connection is up."""
+        self.upload: Upload | None = None
+        """Takes the parts of a database, while one is uploaded."""
+        self.download: BytesIO | None = None
+        """What is left of a database that is downloaded."""
         self.pubsub_only = False
         """Whether it goes on without its main connection."""
         self.used: str | None = None
@@ -84,23 +89,33 @@ class ServedSession:
     @property
     def database(self) -> Database | None:
         """The database in use, if any."""
-        return self.served.databases.get(self.used or "")
+        return self.served.databases.find(self.used)
 
     @property
     def transactions(self) -> Transactions:
         """The connection to the database in use, opened when first asked for. Raises SourceRefused without one."""
         if self._transactions is None:
-            database = self.served.databases[self.database_name]
+            database = self.served.databases.find_or_refuse(self.database_name)
             self._transactions = Transactions(database, self.served.behaviour.capture, self._told)
         return self._transactions
 
     def use(self, name: str) -> None:
         """Use a database from now on; what was open in the one before is rolled back.
 
+        Args:
+            name: `MEMORY` for one of its own, which goes with the session, or when it uses another one.
+
         Raises:
             SourceRefused: There is none of that name.
         """
-        if name not in self.served.databases:
+        own = f"{MEMORY}{self.uuid}"
+        if name == MEMORY:
+            if self.used != own:
+                self.close()
+                self.served.databases.make_in_memory(own)
+                self.used = own
+            return
+        if name.startswith(MEMORY) or self.served.databases.find(name) is None:
             raise SourceRefused(code=NOT_FOUND, text=f"Database {name} not found.")
         if name != self.used:
             self.close()
@@ -152,10 +167,20 @@ class ServedSession:
             transactions.interrupt()
 
     def close(self) -> None:
-        """Roll back what is open, and close the connection to the database. In the thread that uses it."""
+        """Use no database: roll back what is open, and close the connection. In the thread that uses it."""
         if self._transactions is not None:
             self._transactions.close()
             self._transactions = None
+        if self.used is not None and self.used.startswith(MEMORY):
+            self.served.databases.remove(self.used)
+        self.used = None
+        self.end_transfers()
+
+    def end_transfers(self) -> None:
+        """Forget the upload and the download that are under way."""
+        if self.upload is not None:
+            self.upload.close()
+        self.upload = self.download = None
 
     def _told(self, changes: Sequence[TableChanges]) -> None:
         self.served.listeners.tell_changes(self.served.behaviour, self.database_name, self.sender, changes)

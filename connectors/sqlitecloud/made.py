@@ -1,0 +1,152 @@
+"""Keeps the databases of a server by name: files it was given, and those that clients make, which go with it.
+
+A client makes one empty, or uploads it in parts, and can download any. A session may also have one in memory, of its
+own, under the name ``:memory:``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Final
+
+from conf.errors import ConfigError, SourceRefused
+from connectors.closing import Closing
+from connectors.sqlitecloud.database import Database, MemoryDatabase
+from connectors.sqlitecloud.refusals import GENERIC, NOT_FOUND
+
+MEMORY: Final = ":memory:"
+"""Name by which a session asks for a database in memory."""
+
+PART: Final = 1 << 19
+"""Bytes of one part of a download."""
+
+_MOST: Final = 100
+"""Databases that clients have made at a time."""
+
+_LONGEST: Final = 1 << 30
+"""Bytes of a database that is uploaded or downloaded."""
+
+
+class Databases(Closing):
+    """All databases of a server. May be used from any thread. Closes itself, and them, as a context manager."""
+
+    def __init__(self, given: dict[str, Path]) -> None:
+        self._lock = threading.Lock()
+        with ExitStack() as opened:
+            self._by_name = {name: opened.enter_context(Database(path)) for name, path in given.items()}
+            self._folder = Path(opened.enter_context(TemporaryDirectory(prefix="silverfold-sqlitecloud-")))
+            self._opened = opened.pop_all()
+        self._given, self._count = frozenset(given), 0
+
+    def find(self, name: str | None) -> Database | None:
+        """Return the database of a name."""
+        return self._by_name.get(name or "")
+
+    def find_or_refuse(self, name: str) -> Database:
+        """Return the database of a name. Raises SourceRefused when there is none."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise SourceRefused(code=NOT_FOUND, text=f"Database {name} does not exist.")
+        return found
+
+    def make(self, name: str, upload: IO[bytes] | None = None) -> None:
+        """Make a database: empty, or of a file.
+
+        Raises:
+            SourceRefused: There is one of that name, there are too many, or the file is no database.
+        """
+        with self._lock:
+            if name in self._by_name:
+                raise SourceRefused(code=GENERIC, text=f"Database {name} already exists.")
+            if name.startswith(MEMORY) or len(self._by_name) - len(self._given) >= _MOST:
+                raise SourceRefused(code=GENERIC, text=f"Database {name} cannot be made here.")
+            self._count += 1
+            path = self._folder / f"{self._count}.db"
+            with path.open("wb") as made:
+                if upload is not None:
+                    shutil.copyfileobj(upload, made)
+            try:
+                self._by_name[name] = Database(path)
+            except ConfigError as error:
+                path.unlink()
+                raise SourceRefused(code=GENERIC, text="What was uploaded is no database.") from error
+
+    def scratch(self) -> IO[bytes]:
+        """Return a file that goes when it is closed."""
+        return TemporaryFile(dir=self._folder)
+
+    def make_in_memory(self, name: str) -> None:
+        """Make a database in memory, that of one session."""
+        with self._lock:
+            self._by_name[name] = MemoryDatabase(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a database that a client has made; a session that uses it may go on.
+
+        Raises:
+            SourceRefused: There is none, or it is one that the server was given.
+        """
+        with self._lock:
+            found = self.find_or_refuse(name)
+            if name in self._given:
+                raise SourceRefused(code=GENERIC, text=f"Database {name} is not to be removed here.")
+            del self._by_name[name]
+            found.close()
+            found.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close all, and remove what clients have made. May be repeated."""
+        for name, made in self._by_name.items():
+            if name not in self._given:
+                made.close()
+        self._opened.close()
+
+
+class Upload:
+    """A database on its way to the server."""
+
+    def __init__(self, databases: Databases, name: str) -> None:
+        if databases.find(name) is not None:
+            raise SourceRefused(code=GENERIC, text=f"Database {name} already exists.")
+        self._databases, self._name, self._size = databases, name, 0
+        self._file = databases.scratch()
+
+    def take(self, part: bytes) -> bool:
+        """Take a part; return whether it was the last, which is empty, and the database is there.
+
+        Raises:
+            SourceRefused: It is too long, or was no database.
+        """
+        self._size += len(part)
+        if self._size > _LONGEST:
+            raise SourceRefused(code=GENERIC, text=f"A database of more than {_LONGEST} bytes is not taken here.")
+        self._file.write(part)
+        if not part:
+            self._file.seek(0)
+            self._databases.make(self._name, self._file)
+        return not part
+
+    def close(self) -> None:
+        """Forget what was not used."""
+        self._file.close()
+
+
+def downloaded(database: Database) -> tuple[bytes, int]:
+    """Return a database as one file, as it stands, and how many pages it has. Raises SourceRefused if it is too long.
+
+    It is no file in WAL mode (SQLite, "Database File Format", 1.3.3), which would need another beside it.
+    """
+    connection = database.connect()
+    try:
+        pages, size = int(connection.pragma("page_count")), int(connection.pragma("page_size"))
+        if pages * size > _LONGEST:
+            raise SourceRefused(code=GENERIC, text=f"A database of more than {_LONGEST} bytes is not given here.")
+        octets = bytearray(connection.serialize("main"))
+    finally:
+        connection.close()
+    octets[18:20] = b"\x01\x01"[: len(octets[18:20])]
+    return bytes(octets), pages
