@@ -26,9 +26,11 @@ _CHANNEL: Final = ("chname",)
 _TABLES: Final = "SELECT schema, name, type, ncol, wr, strict FROM pragma_table_list WHERE {} ORDER BY name"
 _SHOWN: Final = "schema = 'main' AND type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 _METADATA: Final = """
-SELECT t.name AS "table", c.name, c.type AS data_type, c."notnull" AS not_null, c.pk AS primary_key, c.hidden
+SELECT t.name AS "table", c.name, c.type AS data_type, c."notnull" AS not_null, c.pk AS primary_key, c.hidden,
+       c.dflt_value AS default_value, t.schema AS database
 FROM pragma_table_list AS t, pragma_table_xinfo(t.name, 'main') AS c
 WHERE t.schema = 'main' AND t.type = 'table' AND {} ORDER BY t.name, c.cid"""
+"""The service's has eight columns as well, of which four names are known: those of the second to the fifth."""
 
 
 def obey(session: ServedSession, command: Command) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,18 @@ def javascript_client(folder: Path) -> OfficialClient:
     shutil.copy(HERE / "package.json", folder)
     _fetch(["npm", "install", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
     return OfficialClient(["node", HERE / "client.js"], folder)
+
+
+def python_tests(folder: Path) -> Path:
+    """Return the folder of the vendor's own tests of the Python client, which come with its source. Raises Missing."""
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    wanted = ["--requirement", HERE / "requirements.txt"]
+    _fetch([*pip, "install", "--target", folder / "packages", *wanted, "python-dotenv"], folder)
+    _fetch([*pip, "download", "--no-deps", "--no-binary", ":all:", *wanted], folder)
+    (source,) = folder.glob("sqlitecloud-*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / source.name.removesuffix(".tar.gz")
 
 
 def _fetch(command: Sequence[str | Path], folder: Path) -> None:
