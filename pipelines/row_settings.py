@@ -22,7 +22,7 @@ def row_settings(connector: Connector, feed: Feed, table: str, keys: Sequence[st
     Args:
         keys: The table's, those of its source where none are set; empty where they are not known.
     """
-    said = {"stream": connector.stream(feed, table), **connector.row_settings(feed, table)}
+    said = {**connector.row_settings(feed, table), "stream": connector.stream(feed, table)}
     return {"keys": list(keys), **said} if keys else said
 
 

@@ -46,8 +46,9 @@ class DeephavenConnector:
         return Keeps.CHANGES if table.keeps_log else Keeps.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the table's own name: each is subscribed for itself."""
-        return table
+        """Return the table's own name, for each is subscribed for itself; and, where no snapshot tells one source from
+        another, the source's."""
+        return _table(feed, table).stream(table)
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
         """Return those of the table's settings that say which rows it has."""
@@ -89,7 +90,8 @@ class DeephavenConnector:
         from connectors.deephaven.plain import DeephavenPlainReader  # noqa: PLC0415 - only what verifies needs it
 
         options = _options(feed)
-        return DeephavenPlainReader(table, _values(feed, table), load_roles(options.schema_, options.text))
+        stream = self.stream(feed, table)
+        return DeephavenPlainReader(stream, _values(feed, table), load_roles(options.schema_, options.text))
 
     def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
         """Subscribe to a table as its settings say, until the block ends. Raises SourceUnavailable."""
@@ -103,11 +105,16 @@ def _options(feed: Feed) -> DeephavenOptions:
     return feed.options
 
 
+def _table(feed: Feed, name: str) -> DeephavenTable:
+    table = feed.tables[name]
+    assert isinstance(table, DeephavenTable)
+    return table
+
+
 def _values(feed: Feed, table: str) -> PlainValues:
     from connectors.deephaven.plain import PlainValues  # noqa: PLC0415 - only what verifies needs it
 
-    settings = feed.tables[table]
-    assert isinstance(settings, DeephavenTable)
+    settings = _table(feed, table)
     return PlainValues(_options(feed), settings)
 
 

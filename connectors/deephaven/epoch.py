@@ -1,7 +1,7 @@
 """The course of one connection, without a socket: bytes in, frames for bronze out, and requests when they are due.
 
 Which frame lands as what is the table in `PROTOCOL.md`, "How frames land". Bodies are kept as they came; of a column
-message nothing but header and subscription is read. A stream is a silver table's name; each time it is subscribed it
+message nothing but header and subscription is read. A stream is of a silver table; each time it is subscribed it
 gets an id of its own, so that what belongs to an older subscription cannot be taken for the newer one's.
 """
 

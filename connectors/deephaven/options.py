@@ -67,6 +67,14 @@ class DeephavenTable(Table):
         of_updates = self.mode is SubscribeMode.UPDATES_ONLY
         return {**super().row_settings, **({"source": self.source} if of_updates else {})}
 
+    def stream(self, name: str) -> str:
+        """Return the stream that feeds the silver table of a name.
+
+        Updates alone of another source than before are another stream: no snapshot would tell the one from the other.
+        """
+        is_told = self.mode is not SubscribeMode.UPDATES_ONLY or self.source == name
+        return name if is_told else f"{name}/{self.source}"
+
     @property
     def keeps_log(self) -> bool:
         """Tell whether silver is an append-only log of changes."""

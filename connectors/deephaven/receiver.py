@@ -45,7 +45,8 @@ class DeephavenReceiver:
             byte_order=feed.options.byte_order,
             accept_schema_id=feed.options.accept_schema_id,
         )
-        self._tables = {name: table for name, table in feed.tables.items() if isinstance(table, DeephavenTable)}
+        tables = [(name, table) for name, table in feed.tables.items() if isinstance(table, DeephavenTable)]
+        self._tables = {table.stream(name): table for name, table in tables}
         self._suspensions = Suspensions(self._backoffs(), clock)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
@@ -69,7 +70,7 @@ class DeephavenReceiver:
 
     def _backoffs(self) -> dict[str, Backoff]:
         settings = self._feed.reconnect
-        return {name: Backoff(settings.first, settings.longest, self._rng) for name in self._tables}
+        return {stream: Backoff(settings.first, settings.longest, self._rng) for stream in self._tables}
 
     def _begin(self) -> Epoch:
         return Epoch(

@@ -216,7 +216,7 @@ class DeephavenLanding(Landing):
         )
         keys = tuple(self.layout.keys)
         decimals = {name: 10 for name, kind in self.layout.columns(1).items() if kind == "decimal"}
-        own = DeephavenTable(source="T", keys=keys, decimals=decimals, **upserts, **settings)
+        own = DeephavenTable(source=TABLE, keys=keys, decimals=decimals, **upserts, **settings)
         every = {TABLE: own, OTHER: DeephavenTable(source="U")}
         return Feed(self.feed_name, "deephaven", "unused", DeephavenOptions(), {name: every[name] for name in tables})
 

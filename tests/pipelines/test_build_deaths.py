@@ -101,7 +101,7 @@ def test_a_build_that_dies_at_step_after_step_ends_as_one_that_never_died(spark:
 def test_tables_whose_first_commits_were_begun_and_never_made_are_made(spark: SparkSession, warehouse: Path):
     small = Expectation.model_validate({"condition": "Qty < 100", "action": "quarantine"})
     kinds: dict[str, dict[str, Any]] = {"kept": {"stored_as_scd_type": 2}, "judged": {"expect": {"small": small}}}
-    tables = {name: table(mode="updates_only", apply="upsert", **kind) for name, kind in kinds.items()}
+    tables = {name: table(source=name, mode="updates_only", apply="upsert", **kind) for name, kind in kinds.items()}
     built = Built(spark, warehouse, tables)
     for place, name in itertools.product((Places.silver, Places.history, Places.aside), tables):
         begin_log(Path(place(built.places, FEED, name).url))

@@ -40,7 +40,7 @@ class Market:
 
     def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
         self.spark, self.warehouse, self.aside = spark, warehouse, list[str]()
-        self.built = Built(spark, warehouse, {"quotes": table(**settings)})
+        self.built = Built(spark, warehouse, {"quotes": table(source="quotes", **settings)})
         self.history = LandedHistory({"quotes": COLUMNS})
         self.history.connect()
         if "mode" in settings:

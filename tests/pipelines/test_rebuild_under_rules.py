@@ -22,7 +22,7 @@ LATE = {"n": {"condition": "N IS NULL OR N < 100", "action": "warn"}}
 
 def grown(spark: SparkSession, warehouse: Path, **settings: Any) -> Built:
     """Return a table that was built in two epochs, the second with one column more."""
-    built, history = Built(spark, warehouse, {"t": table(**settings)}), LandedHistory({"t": {"Q": "Int"}})
+    built, history = Built(spark, warehouse, {"t": table(source="t", **settings)}), LandedHistory({"t": {"Q": "Int"}})
     for number, columns in enumerate([{"Q": "Int"}, {"Q": "Int", "N": "Int"}]):
         history.columns = {"t": columns}
         history.connect()
@@ -60,7 +60,7 @@ def test_a_column_that_came_later_is_null_to_the_rules_of_what_came_before(
     before, versions = built.rows("t"), built.versions("t")
     assert bool(versions) is ("mode" not in settings)
 
-    built.settle(table(**settings, expect=LATE))
+    built.settle(table(source="t", **settings, expect=LATE))
     rebuild(built, "a")
 
     assert built.rows("t") == before
@@ -71,7 +71,7 @@ def test_a_column_that_came_later_is_null_to_the_rules_of_what_came_before(
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_rule_may_name_a_column_that_is_still_to_come(spark: SparkSession, warehouse: Path, follows: bool):
     settings = {"mode": "updates_only", "apply": "upsert", "expect": LATE}
-    built, history = Built(spark, warehouse, {"t": table(**settings)}), LandedHistory({"t": {"Q": "Int"}})
+    built, history = Built(spark, warehouse, {"t": table(source="t", **settings)}), LandedHistory({"t": {"Q": "Int"}})
     history.connect()
     history.update("t", added={1: {"Q": 2}})
     history.close()

@@ -34,7 +34,7 @@ def deephaven(
 ) -> tuple[Built, LandedHistory]:
     history = LandedHistory({"t": columns})
     history.connect()
-    return Built(spark, warehouse, {"t": table(**settings)}), history
+    return Built(spark, warehouse, {"t": table(source="t", **settings)}), history
 
 
 def aside(built: Built) -> list[dict[str, Any]]:

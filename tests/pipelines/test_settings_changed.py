@@ -40,7 +40,7 @@ class Market:
 
     def __init__(self, spark: SparkSession, warehouse: Path, *, max_frames: int = 200_000, **settings: Any) -> None:
         self.spark, self.warehouse = spark, warehouse
-        self.built = Built(spark, warehouse, {"t": table(**settings)}, max_frames=max_frames)
+        self.built = Built(spark, warehouse, {"t": table(source="t", **settings)}, max_frames=max_frames)
         self.history = LandedHistory({"t": {"Sym": "String", "Qty": "Long"}})
         self.snapshot(0)
         assert self.built.land_and_build(self.history) == {}
@@ -52,7 +52,7 @@ class Market:
 
     def change(self, **settings: Any) -> None:
         """Give the table other settings, as the next process has them."""
-        self.built.feed = replace(self.built.feed, tables={"t": table(**settings)})
+        self.built.feed = replace(self.built.feed, tables={"t": table(source="t", **settings)})
 
     def update(self, key: int, qty: int) -> Any:
         """Let a row have another quantity; return what holds the table then."""
@@ -193,6 +193,30 @@ def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: Spar
 
     market.rebuild()
     assert (market.rows(), market.is_equal()) == ({"IBM": 21, "MSFT": 20}, True)
+
+
+@pytest.mark.parametrize("apply", ["log", "upsert"])
+def test_updates_of_another_source_alone_are_rows_of_a_table_that_is_rebuilt(
+    spark: SparkSession, warehouse: Path, apply: str
+) -> None:
+    """No snapshot tells where the updates of the one end and those of the other begin."""
+    settings = {"mode": "updates_only", "apply": apply}
+    built = Built(spark, warehouse, {"t": table(source="A", **settings)})
+    history = LandedHistory({"t/A": {"Qty": "Long"}, "t/B": {"Qty": "Long"}})
+    history.connect(streams=["t/A"])
+    history.update("t/A", added={1: {"Qty": 1}})
+    assert built.land_and_build(history) == {}
+
+    built.settle(table(source="B", **settings))
+    history.connect(streams=["t/B"])
+    history.update("t/B", added={2: {"Qty": 2}})
+    (held,) = built.land_and_build(history).values()
+    assert "t: source is B, the table was built with A: put that back, or run" in str(held)
+    Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
+    assert built.build() == {}
+
+    assert [row["Qty"] for row in built.records("t")] == [2]
+    assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
 def test_a_table_without_rows_is_of_its_settings_too(market: Market) -> None:

@@ -70,7 +70,7 @@ class Market:
 
 def put_back(spark: SparkSession, warehouse: Path, **settings: Any) -> tuple[Market, int]:
     """Trades was built, taken out while frames after its position were dropped, and put back."""
-    market = Market(spark, warehouse, table(**settings))
+    market = Market(spark, warehouse, table(source="trades", **settings))
     market.tell(1)
     assert market.built.build() == {}
     market.without_trades()
@@ -125,7 +125,7 @@ def test_a_history_that_is_put_back_stops_and_says_what_to_do_and_that_does_it(s
 def test_a_log_that_is_added_late_says_where_it_begins_and_is_verified_and_rebuilt_from_there(
     spark: SparkSession, warehouse: Path
 ):
-    market = Market(spark, warehouse, table(mode="updates_only"))
+    market = Market(spark, warehouse, table(source="trades", mode="updates_only"))
     market.without_trades()
     market.tell(1)
     market.tell(2)

@@ -51,7 +51,7 @@ class Warehouse:
 
     def __init__(self, root: Path, columns: Mapping[str, str] = COLUMNS, **settings: Any) -> None:
         self.places = Places(str(root))
-        self.settings = DeephavenTable(source="Quotes", **settings)
+        self.settings = DeephavenTable(source="quotes", **settings)
         self.feed = Feed(FEED, "deephaven", "unused", DeephavenOptions(), {"quotes": self.settings})
         self.history = LandedHistory({"quotes": columns})
 

@@ -33,7 +33,10 @@ ROW_KEYS = [0, 1, 2, 3, 65_535, 65_536, 10**12]
 KEYS = range(12)
 """Values of K: more than there are rows, so that there is always a free one."""
 
-UPDATES_ONLY = {"log": table(mode="updates_only"), "upsert": table(mode="updates_only", apply="upsert")}
+UPDATES_ONLY = {
+    "log": table(source="log", mode="updates_only"),
+    "upsert": table(source="upsert", mode="updates_only", apply="upsert"),
+}
 
 Step = tuple[Any, ...]
 

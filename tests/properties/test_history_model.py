@@ -33,7 +33,7 @@ COLUMNS = {"A": "String", "B": "Long", "C": "Long"}
 KEYS = [*range(8), 4_000, 4_096, 5_000, 9_000, *range(65_532, 65_540), 70_000, 10**6, 10**12, 2**62]
 TABLES = {
     "state": table(stored_as_scd_type=2),
-    "upsert": table(mode="updates_only", apply="upsert", stored_as_scd_type=2),
+    "upsert": table(source="upsert", mode="updates_only", apply="upsert", stored_as_scd_type=2),
 }
 
 

@@ -123,7 +123,7 @@ class Built:
 
 def table(**settings: Any) -> DeephavenTable:
     """Return a table's settings."""
-    return DeephavenTable(source="T", **settings)
+    return DeephavenTable(**{"source": "T", **settings})
 
 
 def _settings(warehouse: Path, max_frames: int) -> Settings:

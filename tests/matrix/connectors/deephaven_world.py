@@ -197,7 +197,7 @@ class DeephavenWorld(World):
     def _have_landed(self, names: Iterable[str], text: bytes) -> bool:
         frames = self.landed()
         for name in names:
-            mine = [frame for frame in frames if frame.stream == name]
+            mine = [frame for frame in frames if (frame.stream or "").split("/")[0] == name]
             at = next((number for number, frame in enumerate(mine) if text in frame.body), len(mine))
             if not any(frame.boundary == "end" and frame.epoch == mine[at].epoch for frame in mine[at:]):
                 return False
