@@ -23,6 +23,10 @@ _WAYS_ON: Final = {
     "APPLY_ERROR": (
         "it is tried again; if a file of the table is gone or broken, `silverfold rebuild {feed} {table}` makes it anew"
     ),
+    "UNKNOWN_TEMPLATE": (
+        "with a schema that has it, run `silverfold quarantine retry {feed} {table}`; the next snapshot passes it, and "
+        "where there are none, a feed of another name takes what comes from now on"
+    ),
     "SNAPSHOT_NEEDED": "let `silverfold receive {feed}` connect anew",
 }
 

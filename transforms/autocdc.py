@@ -82,7 +82,7 @@ def apply_changes(
     track_history_except_column_list: Sequence[str] | Sequence[Column] | None = None,
     settled: str | None = None,
 ) -> None:
-    """Apply changes to the Delta table at a path or URL, which is made where there is none. Runs Spark jobs.
+    """Apply changes to the Delta table at an absolute path or URL, which is made where there is none. Runs Spark jobs.
 
     One call at a time, whoever makes it: two at once are not always noticed, and may leave a row that one of them
     deletes, or two versions of one.
@@ -95,7 +95,8 @@ def apply_changes(
 
     Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
     tracked columns the table would have rows of both, and not every such change is noticed. New columns are added, and
-    fields inside; a batch that lacks one is refused: let it have NULL there. A column's type may become wider, not that
+    fields of structs that are in no array or map and whose other fields stay in their order; a batch that lacks one is
+    refused: let it have NULL there. A column's type may become wider, not that
     of a field inside. What is beside the table is part of it. It may get properties of its own, clustering and
     partitions, which a column's wider type takes away again, but no constraints or generated columns.
 

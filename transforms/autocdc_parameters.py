@@ -59,6 +59,8 @@ def checked(
         raise _wrong_type("source", "DataFrame", source)
     if not isinstance(path, str):
         raise _wrong_type("path", "str", path)
+    if not path.startswith("/") and ":/" not in path:
+        raise ValueError(f"path is {path!r}, neither an absolute path nor a URL")
     if not isinstance(settled, str | None):
         raise _wrong_type("settled", "str", settled)
     if not isinstance(recorded, Recorded) or not isinstance(recorded.version, int):

@@ -57,7 +57,8 @@ def named_errors(table: str) -> Iterator[None]:
         quotes = isinstance(error, AnalysisException)  # the statement, markers included: nothing has run
         text = "" if quotes else str(error)
         if NULL_KEY in text:
-            raise NullKey("a row of the source has a NULL key", table=table) from error
+            told = "a row of the source has a NULL in its key, or in what orders its changes"
+            raise NullKey(told, table=table) from error
         condition = _condition(error)
         if any(full in condition for full in _FULL):
             raise StoreUnavailable(f"{table}: {condition}") from error

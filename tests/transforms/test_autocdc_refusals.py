@@ -105,6 +105,15 @@ def test_a_path_with_a_slash_behind_it_names_the_same_table(spark: SparkSession,
     assert_table(spark, path, (2, "Bob", "Bern", 1))
 
 
+def test_a_relative_path_is_refused_before_anything_is_made(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="path is 'users', neither an absolute path nor a URL"):
+        apply(spark, "users", 1, (1, "Ann", "Rome", "U", 1))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("options", [{}, {"stored_as_scd_type": 2}, {"ignore_null_updates": True}])
 @pytest.mark.parametrize("rows", [[(1, "Ann", "Rome", 1)], []])
 def test_a_table_of_others_is_refused(
