@@ -2,17 +2,25 @@
 
 The subset of Deephaven's where-expressions that is understood, loosest binding first::
 
-    expression = conjunction { "||" conjunction }
-    conjunction = negation { "&&" negation }
-    negation   = "!" negation | "(" expression ")" | "isNull" "(" column ")" | comparison
-    comparison = operand ( "=" | "==" | "!=" | "<" | "<=" | ">" | ">=" ) operand
-               | column [ "not" ] "in" literal { "," literal }
-    operand    = column | literal
-    literal    = text | number | "true" | "false" | "null"
+    filter     = condition { "," condition }
+    condition  = condition "||" condition
+               | condition "&&" condition
+               | "!" condition
+               | value ( "=" | "==" | "!=" | "<" | "<=" | ">" | ">=" ) value
+               | column [ "icase" ] [ "not" ] "in" literal { "," literal }
+               | column [ "icase" ] [ "not" ] "includes" [ "any" | "all" ] text { "," text }
+               | column "." ( "startsWith" | "endsWith" | "contains" | "matches" ) "(" text ")"
+               | "isNull" "(" column ")" | "isNaN" "(" value ")" | "inRange" "(" value "," value "," value ")"
+               | column                                             of booleans
+               | "(" condition ")"
+    value      = value ( "+" | "-" ) value
+               | value ( "*" | "/" | "%" ) value
+               | "-" value | column | literal | "(" value ")"
+    literal    = text | [ "-" ] number | "true" | "false" | "null"
 
-Text stands in backticks or single quotes and has no escapes. Numbers may be negative, have a fraction and an exponent,
-and end in L, f or d as in Java. Names are Java identifiers. Nothing is ever evaluated as code; length and depth are
-bounded, so that any text costs little.
+A comma joins conditions as ``&&`` does, but looser. Text stands in backticks, single or double quotes and has no
+escapes. Numbers may have a fraction and an exponent, and end in L, f or d as in Java. Names are Java identifiers.
+Nothing is ever evaluated as code; length and depth are bounded, so that any text costs little.
 """
 
 from __future__ import annotations
@@ -20,15 +28,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from conf.errors import InvalidValue
 
 MAX_LENGTH = 16_384
 MAX_DEPTH = 64
 
+UNDERSTOOD: Final = (
+    "understood are comparisons, + - * / %, in, includes (both with icase, not), isNull, isNaN, inRange, startsWith, "
+    "endsWith, contains, matches, && || ! and commas"
+)
+
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+Sign: TypeAlias = Literal["+", "-", "*", "/", "%"]
 LiteralKind: TypeAlias = Literal["text", "number", "boolean", "null"]
+TextMethod: TypeAlias = Literal["startsWith", "endsWith", "contains", "matches"]
 
 
 @dataclass(frozen=True)
@@ -49,27 +64,75 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class Arithmetic:
+    """A value, with others added to it or taken from it; or it is multiplied and divided. From left to right."""
+
+    first: Value
+    rest: tuple[tuple[Sign, Value], ...]
+    position: int
+
+
+Value: TypeAlias = Column | Constant | Arithmetic
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Two operands compared."""
+    """Two values compared."""
 
     operator: Operator
-    left: Column | Constant
-    right: Column | Constant
+    left: Value
+    right: Value
     position: int
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Whether a column's value is one of several."""
+    """Whether a column's value is one of several, with ``any_case`` whatever the case of its letters."""
 
     column: Column
     constants: tuple[Constant, ...]
     negated: bool
+    any_case: bool
+
+
+@dataclass(frozen=True)
+class Includes:
+    """Whether a column's text has one of several texts in it, or ``every`` one."""
+
+    column: Column
+    texts: tuple[Constant, ...]
+    negated: bool
+    any_case: bool
+    every: bool
+
+
+@dataclass(frozen=True)
+class TextTest:
+    """What a method of Java's String says of a column's text."""
+
+    method: TextMethod
+    column: Column
+    text: Constant
 
 
 @dataclass(frozen=True)
 class NullTest:
     """Whether a column is null."""
+
+    column: Column
+
+
+@dataclass(frozen=True)
+class NanTest:
+    """Whether a value is not a number."""
+
+    value: Value
+    position: int
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Whether a column of booleans is true."""
 
     column: Column
 
@@ -95,7 +158,7 @@ class AnyOf:
     parts: tuple[Expression, ...]
 
 
-Expression: TypeAlias = Comparison | Membership | NullTest | Not | AllOf | AnyOf
+Expression: TypeAlias = Comparison | Membership | Includes | TextTest | NullTest | NanTest | Truth | Not | AllOf | AnyOf
 
 
 class _Token(NamedTuple):
@@ -106,14 +169,25 @@ class _Token(NamedTuple):
 
 _TOKENS = re.compile(
     r"""(?P<space>\s+)
-      | (?P<text>`[^`]*`|'[^']*')
-      | (?P<number>-?(?:[0-9]+[Ll]|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?[FfDd]?)(?![A-Za-z0-9_$.]))
+      | (?P<text>`[^`]*`|'[^']*'|"[^"]*")
+      | (?P<number>(?:[0-9]+[Ll]|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?[FfDd]?)(?![A-Za-z0-9_$.]))
       | (?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
-      | (?P<mark>\|\||&&|==|!=|<=|>=|[=<>!(),])""",
+      | (?P<mark>\|\||&&|==|!=|<=|>=|[=<>!(),.+\-*/%])""",
     re.VERBOSE,
 )
 _OPERATORS: dict[str, Operator] = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_SIGNS: dict[str, Sign] = {"+": "+", "-": "-", "*": "*", "/": "/", "%": "%"}
+_LEVELS: Final = {"||": 1, "&&": 2, **dict.fromkeys(_OPERATORS, 3), "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+"""How closely what stands between two parts binds them."""
+
 _RESERVED = frozenset({"in", "not", "isNull"})
+_OF_LISTS = frozenset({"in", "not", "icase", "includes"})
+_METHODS: dict[str, TextMethod] = {
+    "startsWith": "startsWith",
+    "endsWith": "endsWith",
+    "contains": "contains",
+    "matches": "matches",
+}
 _WORDS = {"true": True, "false": False}
 
 
@@ -125,10 +199,7 @@ def parse_filter(text: str) -> Expression:
     """
     if len(text) > MAX_LENGTH:
         _fail(f"a filter has at most {MAX_LENGTH} characters, not {len(text)}", MAX_LENGTH)
-    parser = _Parser(_tokens(text))
-    expression = parser.expression(0)
-    parser.expect_end()
-    return expression
+    return _Parser(_tokens(text)).filter()
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -136,7 +207,7 @@ def _tokens(text: str) -> list[_Token]:
     while at < len(text):
         match = _TOKENS.match(text, at)
         if match is None:
-            _fail("unclosed text" if text[at] in "`'" else f"{text[at]!r} has no place in a filter", position)
+            _fail("unclosed text" if text[at] in "`'\"" else f"{text[at]!r} has no place in a filter", position)
         if match.lastgroup != "space":
             found.append(_Token(match.lastgroup or "", match.group(), position))
         at = match.end()
@@ -149,60 +220,125 @@ class _Parser:
         self._tokens = tokens
         self._next = 0
 
-    def expression(self, depth: int) -> Expression:
-        parts = [self._conjunction(depth)]
-        while self._take("||"):
-            parts.append(self._conjunction(depth))
-        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
-
-    def expect_end(self) -> None:
+    def filter(self) -> Expression:
+        parts = [self._condition(0)]
+        while self._take(","):
+            parts.append(self._condition(0))
         if self._peek().kind != "end":
-            self._unexpected("&&, || or the end")
-
-    def _conjunction(self, depth: int) -> Expression:
-        parts = [self._negation(depth)]
-        while self._take("&&"):
-            parts.append(self._negation(depth))
+            self._unexpected("&&, ||, a comma or the end")
         return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
-    def _negation(self, depth: int) -> Expression:
+    def _condition(self, depth: int) -> Expression:
+        return self._test(self._joined(1, depth))
+
+    def _joined(self, least: int, depth: int) -> Expression | Value:
+        """Read parts, and what joins them at least as closely as a level."""
+        left = self._part(depth)
+        while self._level() >= least:
+            token = self._peek()
+            self._next += 1
+            left = self._join(left, token, depth)
+        return left
+
+    def _join(self, left: Expression | Value, token: _Token, depth: int) -> Expression | Value:
+        mark, level = token.text, _LEVELS[token.text]
+        if level >= 3:
+            value, right = self._value(left, token), self._value(self._joined(level + 1, depth), token)
+            if level == 3:
+                return Comparison(_OPERATORS[mark], value, right, token.position)
+            step = (_SIGNS[mark], right)
+            if isinstance(value, Arithmetic) and _LEVELS[value.rest[0][0]] == level:
+                return Arithmetic(value.first, (*value.rest, step), value.position)
+            return Arithmetic(value, (step,), token.position)
+        test, other = self._test(left), self._test(self._joined(level + 1, depth))
+        kind = AnyOf if mark == "||" else AllOf
+        return kind((*test.parts, other) if isinstance(test, kind) else (test, other))
+
+    def _part(self, depth: int) -> Expression | Value:
         if depth >= MAX_DEPTH:
             _fail(f"nested deeper than {MAX_DEPTH}", self._peek().position)
-        if self._take("!"):
-            return Not(self._negation(depth + 1))
-        if self._take("("):
-            expression = self.expression(depth + 1)
-            self._expect(")")
-            return expression
-        if self._take("isNull"):
-            self._expect("(")
-            column = self._column()
-            self._expect(")")
-            return NullTest(column)
-        return self._comparison()
-
-    def _comparison(self) -> Expression:
-        left, token = self._operand(), self._peek()
-        if isinstance(left, Column) and (token.kind, token.text) in {("name", "in"), ("name", "not")}:
-            return self._membership(left)
-        if token.text not in _OPERATORS or token.kind != "mark":
-            self._unexpected("a comparison")
-        self._next += 1
-        return Comparison(_OPERATORS[token.text], left, self._operand(), token.position)
-
-    def _membership(self, column: Column) -> Membership:
-        negated = self._take("not")
-        self._expect("in")
-        constants = [self._constant()]
-        while self._take(","):
-            constants.append(self._constant())
-        return Membership(column, tuple(constants), negated)
-
-    def _operand(self) -> Column | Constant:
         token = self._peek()
-        if token.kind == "name" and token.text not in _WORDS and token.text != "null":
-            return self._column()
-        return self._constant()
+        if self._take("!"):
+            return Not(self._test(self._joined(3, depth + 1)))
+        if self._take("-"):
+            return _negative(self._value(self._part(depth + 1), token), token.position)
+        if self._take("("):
+            inner = self._joined(1, depth + 1)
+            self._expect(")")
+            return inner
+        return self._named(depth) if token.kind == "name" else self._constant()
+
+    def _named(self, depth: int) -> Expression | Value:
+        token = self._peek()
+        if token.text == "isNull" or self._tokens[self._next + 1].text == "(":
+            return self._function(depth)
+        if token.text in _WORDS or token.text == "null":
+            return self._constant()
+        column = self._column()
+        if self._take("."):
+            return self._method(column)
+        following = self._peek()
+        return self._list(column) if following.kind == "name" and following.text in _OF_LISTS else column
+
+    def _function(self, depth: int) -> Expression:
+        token = self._peek()
+        self._next += 1
+        if token.text not in {"isNull", "isNaN", "inRange"}:
+            _fail(f"{token.text} is no function that is understood here", token.position)
+        self._expect("(")
+        if token.text == "isNull":
+            found: Expression = NullTest(self._column())
+        elif token.text == "isNaN":
+            found = NanTest(self._argument(depth), token.position)
+        else:
+            value = self._argument(depth)
+            self._expect(",")
+            least = Comparison(">=", value, self._argument(depth), token.position)
+            self._expect(",")
+            found = AllOf((least, Comparison("<=", value, self._argument(depth), token.position)))
+        self._expect(")")
+        return found
+
+    def _argument(self, depth: int) -> Value:
+        return self._value(self._joined(4, depth + 1), self._peek())
+
+    def _method(self, column: Column) -> TextTest:
+        token = self._peek()
+        if token.text not in _METHODS:
+            self._unexpected("startsWith, endsWith, contains or matches")
+        self._next += 1
+        self._expect("(")
+        text = self._text()
+        self._expect(")")
+        return TextTest(_METHODS[token.text], column, text)
+
+    def _list(self, column: Column) -> Expression:
+        any_case, negated = self._take("icase"), self._take("not")
+        if self._take("includes"):
+            every = self._take("all")
+            if not every:
+                self._take("any")
+            texts = [self._text()]
+            while self._goes_on():
+                texts.append(self._text())
+            return Includes(column, tuple(texts), negated, any_case, every)
+        if not self._take("in"):
+            self._unexpected("in or includes")
+        constants = [self._constant()]
+        while self._goes_on():
+            constants.append(self._constant())
+        return Membership(column, tuple(constants), negated, any_case)
+
+    def _goes_on(self) -> bool:
+        """Take the comma behind a literal of a list, if another one of the list follows, and no condition."""
+        at = self._next + 1
+        if self._peek().text != "," or self._peek().kind != "mark":
+            return False
+        at += self._tokens[at].text == "-"
+        if _constant(self._tokens[at]) is None or self._tokens[at + 1].text in _LEVELS.keys() - {"||", "&&"}:
+            return False
+        self._next += 1
+        return True
 
     def _column(self) -> Column:
         token = self._peek()
@@ -211,13 +347,39 @@ class _Parser:
         self._next += 1
         return Column(token.text, token.position)
 
+    def _text(self) -> Constant:
+        token = self._peek()
+        if token.kind != "text":
+            self._unexpected("text in backticks")
+        return self._constant()
+
     def _constant(self) -> Constant:
+        start = self._peek()
+        negative = self._take("-")
         token = self._peek()
         constant = _constant(token)
-        if constant is None:
+        if constant is None or (negative and constant.kind != "number"):
             self._unexpected("a column, text in backticks, a number, true, false or null")
         self._next += 1
-        return constant
+        found = _negative(constant, start.position) if negative else constant
+        assert isinstance(found, Constant)
+        return found
+
+    def _value(self, part: Expression | Value, token: _Token) -> Value:
+        if not isinstance(part, Column | Constant | Arithmetic):
+            _fail("expected a value, found a condition", token.position)
+        return part
+
+    def _test(self, part: Expression | Value) -> Expression:
+        if isinstance(part, Column):
+            return Truth(part)
+        if isinstance(part, Constant | Arithmetic):
+            self._unexpected("a comparison")
+        return part
+
+    def _level(self) -> int:
+        token = self._peek()
+        return _LEVELS.get(token.text, 0) if token.kind == "mark" else 0
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
@@ -237,6 +399,12 @@ class _Parser:
         _fail(f"expected {wanted}, found {token.text}", token.position)
 
 
+def _negative(value: Value, position: int) -> Value:
+    if isinstance(value, Constant) and isinstance(value.value, Decimal):
+        return Constant("number", -value.value, position)
+    return Arithmetic(Constant("number", Decimal(0), position), (("-", value),), position)
+
+
 def _constant(token: _Token) -> Constant | None:
     if token.kind == "text":
         return Constant("text", token.text[1:-1], token.position)
@@ -250,4 +418,4 @@ def _constant(token: _Token) -> Constant | None:
 
 
 def _fail(detail: str, position: int) -> NoReturn:
-    raise InvalidValue(detail, offset=position, reason="filter-syntax")
+    raise InvalidValue(f"{detail}; {UNDERSTOOD}", offset=position, reason="filter-syntax")

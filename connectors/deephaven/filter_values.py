@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -20,6 +18,7 @@ import numpy as np
 from conf.errors import InvalidValue
 from connectors.deephaven.cells import Cells, null_mask
 from connectors.deephaven.filter_syntax import Constant, Operator
+from connectors.deephaven.filter_times import nanoseconds
 from connectors.deephaven.rowkeys import Mask
 from connectors.deephaven.types import ColumnType, Shape
 
@@ -28,7 +27,6 @@ FLOATS = frozenset({"Float", "Double"})
 NUMBERS = INTEGERS | FLOATS
 COMPARABLE = NUMBERS | {"Boolean", "Char", "DateTime", "String", "Decimal"}
 
-_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?)?Z")
 _NULL, _VALUE, _NAN = 0, 1, 2
 _OPERATORS: Mapping[Operator, Callable[[Any, Any], Mask]] = {
     "=": operator.eq,
@@ -161,17 +159,5 @@ def _text(kind: ColumnType, value: str, position: int) -> Any:
     if kind.name == "Char" and len(value) == 1 and ord(value) <= 0xFFFF:
         return ord(value)
     if kind.name == "DateTime":
-        return _nanoseconds(value, position)
+        return nanoseconds(value, position)
     raise mismatch(f"{kind.name} values do not compare with this text", position)
-
-
-def _nanoseconds(text: str, position: int) -> int:
-    match = _DATE_TIME.fullmatch(text)
-    try:
-        if match is None:
-            raise ValueError("expected such as 2017-08-25T13:30:00.5Z")
-        moment = datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00'}").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise mismatch(f"not a date-time: {error}", position) from error
-    seconds = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-    return seconds * 10**9 + int((match[3] or "").ljust(9, "0"))

@@ -6,8 +6,11 @@ The syntax is that of `connectors.deephaven.filter_syntax`. What a comparison me
 - A number compared with a column of integers counts exactly (``X > 1.5`` holds from 2 on); with a column of floats it
   is read at the column's precision first, so that a float column holding 0.1 satisfies ``X = 0.1``.
 - Text is compared with String by UTF-16 code units, as Java does; with Char if it is one code unit; with DateTime if
-  it is ``2017-08-25T13:30:00.123456789Z``, time and fraction optional. true and false are compared for equality only.
-- Two columns compare if both are numbers of fixed width, or both of the same type.
+  it is a moment (`connectors.deephaven.filter_times`). true and false are compared for equality only.
+- Two columns compare if both are numbers of fixed width, or both of the same type. Those are what is computed with
+  (`connectors.deephaven.filter_numbers`); a result compares as a column of its type.
+- A column of booleans by itself holds where it is true.
+- What is asked of texts is told in `connectors.deephaven.filter_texts`.
 - Arrays and string sets can only be tested for null.
 """
 
@@ -15,12 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from decimal import Decimal
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from conf.errors import InvalidValue
-from connectors.deephaven.cells import null_mask
+from connectors.deephaven.cells import Cells, null_mask
+from connectors.deephaven.filter_numbers import DOUBLE, LONG, computed, kind_of, widened
 from connectors.deephaven.filter_syntax import (
     AllOf,
     AnyOf,
@@ -28,14 +34,22 @@ from connectors.deephaven.filter_syntax import (
     Comparison,
     Constant,
     Expression,
+    Includes,
     Membership,
+    NanTest,
     Not,
     NullTest,
     Operator,
+    TextTest,
+    Truth,
+    Value,
     parse_filter,
 )
+from connectors.deephaven.filter_texts import including, of_method, one_of
 from connectors.deephaven.filter_values import (
     COMPARABLE,
+    FLOATS,
+    INTEGERS,
     NUMBERS,
     bound,
     compare,
@@ -48,6 +62,10 @@ from connectors.deephaven.rows import Rows
 from connectors.deephaven.types import ColumnType
 
 Test: TypeAlias = Callable[[Rows], Mask]
+
+_Cells: TypeAlias = Callable[[Rows], Cells]
+
+_LONG_ENDS = 1 << 63
 
 _MIRRORED: Mapping[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -91,13 +109,19 @@ class _Binder:
             case Not(part):
                 negated = self.bind(part)
                 return lambda rows: ~negated(rows)
-            case NullTest(column):
-                return self._null_test(column)
-            case Membership():
-                return self._membership(expression)
-            case Comparison():
-                return self._comparison(expression)
-        assert_never(expression)
+        return self._of_cells(expression)
+
+    def _of_cells(self, expression: Expression) -> Test:
+        tests: Mapping[type, Callable[[Any], Test]] = {
+            Comparison: self._comparison,
+            Includes: self._includes,
+            Membership: self._membership,
+            NanTest: self._nan_test,
+            NullTest: self._null_test,
+            TextTest: self._text_test,
+            Truth: self._truth,
+        }
+        return tests[type(expression)](expression)
 
     def _type(self, column: Column) -> ColumnType:
         kind = self._types.get(column.name)
@@ -106,40 +130,111 @@ class _Binder:
         self.named[column.name] = None
         return kind
 
-    def _null_test(self, column: Column) -> Test:
-        kind, name = self._type(column), column.name
+    def _text(self, column: Column) -> str:
+        """Return the name of a column of texts."""
+        kind = self._type(column)
+        if kind.name != "String":
+            raise mismatch(f"{kind.name} values are no text", column.position)
+        return column.name
+
+    def _text_test(self, test: TextTest) -> Test:
+        name, tester = self._text(test.column), of_method(test.method, test.text)
+        return lambda rows: tester(rows.columns[name])
+
+    def _null_test(self, test: NullTest) -> Test:
+        kind, name = self._type(test.column), test.column.name
         return lambda rows: null_mask(kind, rows.columns[name])
+
+    def _nan_test(self, test: NanTest) -> Test:
+        kind, cells = self._operand(test.value, test.position)
+        if kind.name not in NUMBERS:
+            raise mismatch(f"{kind.name} values are no numbers", test.position)
+        if kind.name in INTEGERS:
+            return lambda rows: np.zeros(len(rows), np.bool_)
+        return lambda rows: np.isnan(cells(rows))
+
+    def _truth(self, test: Truth) -> Test:
+        kind, name = self._type(test.column), test.column.name
+        if kind.name != "Boolean":
+            raise mismatch(f"{kind.name} values are no conditions", test.column.position)
+        return lambda rows: rows.columns[name] == 1
+
+    def _includes(self, includes: Includes) -> Test:
+        name, wanted = self._text(includes.column), [str(text.value) for text in includes.texts]
+        tester = including(wanted, every=includes.every, any_case=includes.any_case, negated=includes.negated)
+        return lambda rows: tester(rows.columns[name])
 
     def _membership(self, membership: Membership) -> Test:
         kind, name, negated = self._type(membership.column), membership.column.name, membership.negated
         values = [bound(kind, constant) for constant in membership.constants]
+        if membership.any_case and kind.name == "String":
+            among, nulls = one_of([value for value in values if value is not None]), None in values
+            return lambda rows: (among(rows.columns[name]) | (null_mask(kind, rows.columns[name]) & nulls)) ^ negated
         return lambda rows: is_one_of(kind, rows.columns[name], values) ^ negated
 
     def _comparison(self, comparison: Comparison) -> Test:
         left, right = comparison.left, comparison.right
-        if isinstance(left, Column) and isinstance(right, Column):
-            return self._columns_compared(comparison, left, right)
-        if isinstance(left, Column) and isinstance(right, Constant):
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            raise mismatch("a comparison needs a column", comparison.position)
+        if isinstance(right, Constant):
             return self._compared(comparison.operator, left, right)
-        if isinstance(right, Column) and isinstance(left, Constant):
+        if isinstance(left, Constant):
             return self._compared(_MIRRORED[comparison.operator], right, left)
-        raise mismatch("a comparison needs a column", comparison.position)
+        return self._values_compared(comparison, left, right)
 
-    def _compared(self, sign: Operator, column: Column, constant: Constant) -> Test:
-        kind, name = self._type(column), column.name
+    def _compared(self, sign: Operator, operand: Value, constant: Constant) -> Test:
+        kind, cells = self._operand(operand, constant.position)
         value = bound(kind, constant)
         if sign not in {"=", "!="} and (kind.name == "Boolean" or kind.name not in COMPARABLE):
             raise mismatch(f"{kind.name} values have no order", constant.position)
-        return lambda rows: compare(kind, rows.columns[name], sign, value)
+        return lambda rows: compare(kind, cells(rows), sign, value)
 
-    def _columns_compared(self, comparison: Comparison, left: Column, right: Column) -> Test:
-        kinds, sign = (self._type(left), self._type(right)), comparison.operator
-        alike = kinds[0].name == kinds[1].name and kinds[0].name in COMPARABLE
-        if not alike and not {kinds[0].name, kinds[1].name} <= NUMBERS:
-            raise mismatch(f"{kinds[0].name} and {kinds[1].name} do not compare", comparison.position)
-        if sign not in {"=", "!="} and kinds[0].name == "Boolean":
+    def _values_compared(self, comparison: Comparison, left: Value, right: Value) -> Test:
+        (one, cells), (other, others) = (self._operand(each, comparison.position) for each in (left, right))
+        alike = one.name == other.name and one.name in COMPARABLE
+        if not alike and not {one.name, other.name} <= NUMBERS:
+            raise mismatch(f"{one.name} and {other.name} do not compare", comparison.position)
+        if comparison.operator not in {"=", "!="} and one.name == "Boolean":
             raise mismatch("Boolean values have no order", comparison.position)
-        return lambda rows: compare_columns(kinds, (rows.columns[left.name], rows.columns[right.name]), sign)
+        return lambda rows: compare_columns((one, other), (cells(rows), others(rows)), comparison.operator)
+
+    def _operand(self, value: Value, position: int) -> tuple[ColumnType, _Cells]:
+        """Return the type of a value, and what gives its cells.
+
+        Args:
+            position: Of what it stands in.
+        """
+        if isinstance(value, Column):
+            name = value.name
+            return self._type(value), lambda rows: rows.columns[name]
+        if isinstance(value, Constant):
+            return self._number(value, position)
+        first = self._number(value.first, value.position)
+        steps = [(sign, *self._number(part, value.position)) for sign, part in value.rest]
+        kind = reduce(lambda kind, step: kind_of(step[0], kind, step[1]), steps, first[0])
+
+        def cells(rows: Rows) -> Cells:
+            found = first[0], first[1](rows)
+            for sign, other, others in steps:
+                found = computed(sign, found, (other, others(rows)))
+            return found[1]
+
+        return kind, cells
+
+    def _number(self, value: Value, position: int) -> tuple[ColumnType, _Cells]:
+        """Return the same of a value to compute with: as `LONG` or `DOUBLE`."""
+        if isinstance(value, Constant):
+            if not isinstance(value.value, Decimal):
+                raise mismatch(f"{value.value!s} is no number to compute with", value.position)
+            number = value.value
+            kind = LONG if number == number.to_integral_value() and abs(number) < _LONG_ENDS else DOUBLE
+            cell = int(number) if kind is LONG else float(number)
+            return kind, lambda rows: np.full(len(rows), cell, kind.dtype)
+        kind, cells = self._operand(value, position)
+        if kind.name not in NUMBERS:
+            raise mismatch(f"{kind.name} values are no numbers to compute with", position)
+        wide = DOUBLE if kind.name in FLOATS else LONG
+        return wide, lambda rows: widened(kind, wide, cells(rows))
 
 
 def _folded(join: np.ufunc, tests: list[Test]) -> Test:

@@ -157,6 +157,63 @@ def matching(text: str) -> list[int]:
         ("!!(Size = 100)", [0]),
         ("Sym in `AAPL`, `IBM` && Size > 100 || isNull(Sym)", [1, 2]),
         ("\tSym\n=`AAPL`  ", [0]),
+        ('Sym = "AAPL"', [0]),
+        ("Size = 100, Flag = true", [0]),
+        ("Size = 100 || Size = 200, Flag = false", [1]),
+        ("Sym in `AAPL`, `IBM`, Size > 100", [1]),
+        ("Size in 100, -1, 150 < Limit", []),
+        ("Size in 100, 200, -150 < -Size", [0]),
+        ("Flag", [0]),
+        ("!Flag", [1, 2]),
+        ("Flag && Size = 100 || (Flag)", [0]),
+        ("Sym icase in `aapl`, `ibM`", [0, 1]),
+        ("Sym icase in `aapl`, null", [0, 2]),
+        ("Sym icase not in `aapl`", [1, 2]),
+        ("Size icase in 100", [0]),
+        ("Sym includes `AP`", [0]),
+        ("Sym includes `AP`, `BM`", [0, 1]),
+        ("Sym includes any `AP`, `BM`", [0, 1]),
+        ("Sym includes all `A`, `L`", [0]),
+        ("Sym includes `ap`", []),
+        ("Sym icase includes `ap`", [0]),
+        ("Sym not includes `AP`", [1]),
+        ("Sym icase not includes all `a`, `x`", [0, 1]),
+        ("Sym.startsWith(`AA`)", [0]),
+        ("Sym.endsWith('M')", [1]),
+        ("!Sym.contains(`A`)", [1, 2]),
+        ("Sym.matches(`[A-P]+`)", [0, 1]),
+        ("Sym.matches(`AAP`)", []),
+        ("Sym.matches(`AAP|IBM`)", [1]),
+        ("isNaN(Price)", [1]),
+        ("!isNaN(Rate)", [0, 2]),
+        ("isNaN(Size)", []),
+        ("isNaN(Price / Price)", [1, 2]),
+        ("inRange(Size, 100, 199)", [0]),
+        ("inRange(Price, 1, Size)", [0]),
+        ("inRange(When, `2017-08-25T13:30Z`, `2017-08-25T13:30Z`)", [0]),
+        ("Size + 100 = Limit", []),
+        ("Size - Limit = 50", [0]),
+        ("Size - Limit - 50 = 0", [0]),
+        ("Size - (Limit - 50) = 100", [0]),
+        ("Size * 2 + 1 = 201", [0]),
+        ("1 + Size * 2 = 201", [0]),
+        ("(1 + Size) * 2 = 202", [0]),
+        ("Size / 8 = 12.5", [0]),
+        ("Size % 7 = 2", [0]),
+        ("Small % 2 = -1", [1]),
+        ("Size % (Size - 100) = 0", [1]),
+        ("Size / (Size - 100) > 1e300", [0]),
+        ("Size + 1 = null", [2]),
+        ("-Size = -100", [0]),
+        ("-(Size + Limit) < -200", [1, 2]),
+        ("Small * 1.5 < Price", [1, 2]),
+        ("Price + Rate > 1.59", [0, 1]),
+        ("Limit * 9223372036854775807 = -50", [0]),
+        ("When = `2017-08-25T09:30 NY`", [0]),
+        ("When = `2017-08-25T09:30 America/New_York`", [0]),
+        ("When = '2017-08-25T15:30:00+02:00'", [0]),
+        ("When = '2017-08-25T08:00:00.000000001-05:30'", [1]),
+        ("When > '2017-08-25 UTC'", [0, 1]),
     ],
 )
 def test_a_filter_selects(text: str, rows: list[int]) -> None:
@@ -167,15 +224,26 @@ def test_a_filter_selects(text: str, rows: list[int]) -> None:
     ("text", "offset", "detail"),
     [
         ("", 0, "expected a column"),
-        ("Sym", 3, "expected a comparison, found the end"),
+        ("`x`", 3, "expected a comparison, found the end"),
+        ("Size + 1", 8, "expected a comparison, found the end"),
         ("Sym =", 5, "found the end"),
         ("Sym = `AAPL", 6, "unclosed text"),
-        ("Sym = AAPL)", 10, "expected &&, || or the end, found )"),
+        ("Sym = AAPL)", 10, "expected &&, ||, a comma or the end, found )"),
         ("(Size = 1", 9, "expected ), found the end"),
-        ("Size = 1 Size = 2", 9, "expected &&, || or the end"),
+        ("Size = 1 Size = 2", 9, "expected &&, ||, a comma or the end"),
         ("Size = 1 & Size = 2", 9, "'&' has no place"),
-        ("Size + 1 = 2", 5, "'+' has no place"),
-        ("Sym.length() = 2", 3, "'.' has no place"),
+        ("Size ^ 1 = 2", 5, "'^' has no place"),
+        ("Sym.length() = 2", 4, "expected startsWith, endsWith, contains or matches, found length"),
+        ("Sym.contains(Other)", 13, "expected text in backticks, found Other"),
+        ("Sym includes 5", 13, "expected text in backticks, found 5"),
+        ("Sym icase = `a`", 10, "expected in or includes"),
+        ("(Size = 1) + 2 = 3", 11, "expected a value, found a condition"),
+        ("Size = 1 = 2", 9, "expected a value, found a condition"),
+        ("sqrt(Size) = 2", 0, "sqrt is no function that is understood here; understood are comparisons"),
+        ("inRange(Size, 1)", 15, "expected ,, found )"),
+        ("Size = 1, ", 10, "expected a column"),
+        ("-" * 80 + "1 = Size", 64, "nested deeper than 64"),
+        ('Sym = "AAPL', 6, "unclosed text"),
         ("Size = 1.5L", 7, "'1' has no place"),
         ("Size = 0x1F", 7, "'0' has no place"),
         ("Size in", 7, "expected a column, text"),
@@ -185,7 +253,7 @@ def test_a_filter_selects(text: str, rows: list[int]) -> None:
         ("isNull(`x`)", 7, "expected a column"),
         ("isNull Sym", 7, "expected ("),
         ("in = 1", 0, "expected a column"),
-        ("Sym = `é` x", 11, "expected &&, || or the end"),
+        ("Sym = `é` x", 11, "expected &&, ||, a comma or the end"),
         ("(" * 80 + "Size = 1" + ")" * 80, 64, "nested deeper than 64"),
         ("!" * 80 + "isNull(Sym)", 64, "nested deeper than 64"),
         (" " * 20_000, 16_384, "at most 16384 characters"),
@@ -209,6 +277,21 @@ def test_wrong_syntax_is_an_error_with_its_place(text: str, offset: int, detail:
         ("Code = `ab`", 7),
         ("When > `yesterday`", 7),
         ("When > `2017-13-25Z`", 7),
+        ("When > `2017-08-25T13:30`", 7),
+        ("When > `2017-08-25 Nowhere/Here`", 7),
+        ("When > `2017-08-25T13:30+99:00`", 7),
+        ("Size", 0),
+        ("!Sym", 1),
+        ("Size.startsWith(`1`)", 0),
+        ("Size includes `1`", 0),
+        ("Sym.matches(`(?=A)`)", 12),
+        ("Sym.matches(`(`)", 12),
+        ("isNaN(Sym)", 0),
+        ("Sym + 1 = 2", 4),
+        ("Size + `1` = 2", 7),
+        ("Amount * 2 = 20", 7),
+        ("Size + 1 = `2`", 11),
+        ("inRange(Sym, 1, 2)", 13),
         ("When > 5", 7),
         ("Amount = `1`", 9),
         ("Tags = `x`", 7),
@@ -255,6 +338,11 @@ def test_no_rows_satisfy_nothing() -> None:
     table = LiveTable({"s": "String", "x": "Double"})
     mask = bind_filter("(s = `a` || s in `b`) && !(x >= 1.5 || isNull(s))", table.columns).mask(table.snapshot().rows)
     assert mask.tolist() == []
+
+
+@pytest.mark.parametrize("text", ["Size" + "+Size" * 3_000 + "=1", "Flag" + "||Flag" * 2_500, "Flag," * 3_000 + "Flag"])
+def test_many_parts_are_no_deep_nesting(text: str) -> None:
+    assert matching(text) == ([0] if "Flag" in text else [])
 
 
 Predicate = Callable[[Mapping[str, Any]], bool]
@@ -323,6 +411,33 @@ def null_tests(draw: st.DrawFn) -> tuple[str, Predicate]:
     return f"isNull({column})", lambda row: row[column] is None
 
 
+@st.composite
+def sums(draw: st.DrawFn) -> tuple[str, Predicate]:
+    column, sign, order = (draw(st.sampled_from(each)) for each in ("ix", "+-*", list(SIGNS)))
+    by, other = draw(st.integers(-3, 3)), draw(st.integers(-4, 4))
+    steps = {"+": lambda value: value + by, "-": lambda value: value - by, "*": lambda value: value * by}
+
+    def holds(row: Mapping[str, Any]) -> bool:
+        value = None if row[column] is None else steps[sign](row[column])
+        return SIGNS[order](compare(value, other))
+
+    return f"{column} {sign} {by} {order} {other}", holds
+
+
+@st.composite
+def text_tests(draw: st.DrawFn) -> tuple[str, Predicate]:
+    texts = draw(st.lists(st.sampled_from(["", "a", "A", "B", "ab"]), min_size=1, max_size=3))
+    negated, any_case, every = (draw(st.booleans()) for _ in range(3))
+    spell = str.lower if any_case else str
+
+    def holds(row: Mapping[str, Any]) -> bool:
+        found = [row["s"] is not None and spell(text) in spell(row["s"]) for text in texts]
+        return row["s"] is not None and (all(found) if every else any(found)) is not negated
+
+    words = f"{'icase ' * any_case}{'not ' * negated}includes{' all' * every}"
+    return f"s {words} {', '.join(f'`{text}`' for text in texts)}", holds
+
+
 def joined(parts: st.SearchStrategy[tuple[str, Predicate]]) -> st.SearchStrategy[tuple[str, Predicate]]:
     pair = st.tuples(parts, parts)
     return st.one_of(
@@ -332,7 +447,8 @@ def joined(parts: st.SearchStrategy[tuple[str, Predicate]]) -> st.SearchStrategy
     )
 
 
-FILTERS = st.recursive(comparisons() | memberships() | null_tests(), joined, max_leaves=5)
+PARTS = comparisons() | memberships() | null_tests() | sums() | text_tests()
+FILTERS = st.recursive(PARTS, joined, max_leaves=5)
 
 
 @given(FILTERS, st.lists(RANDOM_ROW, max_size=8))
@@ -347,7 +463,7 @@ def test_a_random_filter_agrees_with_a_python_predicate(
     assert mask.tolist() == [predicate(row) for row in rows]
 
 
-@given(st.text("Sym=<>!&|(),`'in notrue1.5eLf-null ", max_size=40))
+@given(st.text("SymFlag=<>!&|(),`'\"in notrue1.5eLf-null+*/%cludes ", max_size=40))
 def test_any_text_is_a_filter_or_a_named_error(text: str) -> None:
     with suppress(InvalidValue):
         assert bind_filter(text, LiveTable(COLUMNS).columns).columns
