@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from connectors.deephaven.cells import Cells, null_mask
-from connectors.deephaven.filter_syntax import Sign
+from connectors.deephaven.filter_tree import Sign
 from connectors.deephaven.types import TYPES, ColumnType
 
 LONG, DOUBLE = TYPES["Long"], TYPES["Double"]

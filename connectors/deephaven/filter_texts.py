@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from conf.errors import InvalidValue
 from connectors.deephaven.cells import Cells
-from connectors.deephaven.filter_syntax import Constant, TextMethod
+from connectors.deephaven.filter_tree import Constant, TextMethod
 from connectors.deephaven.rowkeys import Mask
 
 TextTester = Callable[[Cells], Mask]

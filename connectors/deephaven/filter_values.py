@@ -17,8 +17,8 @@ import numpy as np
 
 from conf.errors import InvalidValue
 from connectors.deephaven.cells import Cells, null_mask
-from connectors.deephaven.filter_syntax import Constant, Operator
 from connectors.deephaven.filter_times import nanoseconds
+from connectors.deephaven.filter_tree import Constant, Operator
 from connectors.deephaven.rowkeys import Mask
 from connectors.deephaven.types import ColumnType, Shape
 

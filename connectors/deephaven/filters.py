@@ -27,7 +27,9 @@ import numpy as np
 from conf.errors import InvalidValue
 from connectors.deephaven.cells import Cells, null_mask
 from connectors.deephaven.filter_numbers import DOUBLE, LONG, computed, kind_of, widened
-from connectors.deephaven.filter_syntax import (
+from connectors.deephaven.filter_syntax import parse_filter
+from connectors.deephaven.filter_texts import including, of_method, one_of
+from connectors.deephaven.filter_tree import (
     AllOf,
     AnyOf,
     Column,
@@ -43,9 +45,7 @@ from connectors.deephaven.filter_syntax import (
     TextTest,
     Truth,
     Value,
-    parse_filter,
 )
-from connectors.deephaven.filter_texts import including, of_method, one_of
 from connectors.deephaven.filter_values import (
     COMPARABLE,
     FLOATS,

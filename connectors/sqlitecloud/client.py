@@ -6,9 +6,8 @@
         await db.listen_table("orders")
         async for row in db.select("SELECT id, total FROM orders WHERE total > ?", 100):
             print(row)
-        async for told in db.decoded():
-            if isinstance(told, TableUpdate) and not db.is_mine(told):
-                print(told.changes)
+        async for notification in db.notifications():
+            print(notification.text)  # `connectors.sqlitecloud.decoded` reads it
 
 The second connection is opened by the first `Client.listen` or `Client.listen_table`. The end of either is the end of
 both, and every call from then on says why. Nothing connects again: what was not heard is not told later.
@@ -39,7 +38,6 @@ from connectors.sqlitecloud.messages import (
     Statement,
     Value,
 )
-from connectors.sqlitecloud.payload import Notified, read_notification
 from connectors.sqlitecloud.session import Session
 from connectors.sqlitecloud.settings import ConnectionSettings
 from connectors.sqlitecloud.urls import parse_connection_string
@@ -99,6 +97,11 @@ class Client:
     def bad_frames(self) -> list[BadFrame]:
         """What could not be read, where that ended the session: the frame and all behind it."""
         return self._session.bad_frames
+
+    @property
+    def own_uuid(self) -> str | None:
+        """The session's own name, as notifications tell who sent them; None before it listens."""
+        return self._session.uuid
 
     async def close(self) -> None:
         """End the session, whatever is on its way. Safe to repeat."""
@@ -213,21 +216,6 @@ class Client:
             while self._heard:
                 yield self._heard.popleft()
             self._heard.extend(await self._session.hear())
-
-    async def decoded(self) -> AsyncGenerator[Notified, None]:
-        """Yield what each notification says: a `TableUpdate`, what one commit changed in one table, or a
-        `ChannelMessage`. Each is yielded here or by `notifications`, once.
-
-        Raises:
-            InvalidValue: One says nothing that can be read. It is passed: called again, this goes on behind it.
-        """
-        async with aclosing(self.notifications()) as notifications:
-            async for notification in notifications:
-                yield read_notification(notification.text)
-
-    def is_mine(self, told: Notified) -> bool:
-        """Tell whether this session itself wrote what a notification tells, or said it."""
-        return told.sender is not None and told.sender == self._session.uuid
 
     async def heard(self) -> list[Notification]:
         """Return the next notifications, as many as there are, at least one; as `notifications` does one by one."""

@@ -11,6 +11,7 @@ from conf.errors import (
     LocalProtocolError,
     StatementRefused,
 )
+from connectors.sqlitecloud.decoded import decoded, is_mine
 from connectors.sqlitecloud.encode import encode_array, encode_error, encode_json, encode_rowset
 from connectors.sqlitecloud.messages import Column, Rowset, ServerError
 from connectors.sqlitecloud.payload import Change, ChannelMessage, TableUpdate
@@ -186,12 +187,12 @@ def test_what_notifications_say_can_be_had_decoded_with_who_said_it():
 
     async def use(db):
         await db.listen_table("foo")
-        decoded = db.decoded()
-        told = [await anext(decoded), await anext(decoded)]
+        heard = decoded(db)
+        told = [await anext(heard), await anext(heard)]
         with pytest.raises(InvalidValue):
-            await anext(decoded)
-        told.append(await anext(db.decoded()))
-        return [(db.is_mine(each), each) for each in told]
+            await anext(heard)
+        told.append(await anext(decoded(db)))
+        return [(is_mine(db, each), each) for each in told]
 
     (mine, first), (from_server, second), (from_other, third) = run(peer, use)
     assert (mine, from_server, from_other) == (True, False, False)
