@@ -181,7 +181,7 @@ def _of_no_bug(error: Exception) -> str | None:
     spark = sys.modules.get("pipelines.spark")
     if spark is not None and spark.has_ended():
         return str(spark.ENDED)
-    if not (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+    if not (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
         return None
     if error.filename is None:  # it was our own output, most likely: Python would try to write the rest as it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -29,6 +29,9 @@ GONE: Mapping[Part, str] = {
 }
 """What is said of a table that lacks one of them; no cut is applied to it then."""
 
+EMPTIED = "the commit of its newest version is an empty file, as a power cut leaves"
+"""The same, of the table itself: Spark may still know from a file beside it what it said, other readers do not."""
+
 TAKEN_BACK = "taken_back_to"
 """Note of a commit that took back what others wrote: the version whose rows it has, -1 for none."""
 

@@ -17,19 +17,19 @@ from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
 from pipelines.beginnings import begins_at
-from pipelines.beside import GONE, Beside, Part, beside_opened
+from pipelines.beside import EMPTIED, GONE, Beside, Part, beside_opened
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
 from pipelines.held import Hold, HoldState, quarantined
 from pipelines.losses import losses_of
 from pipelines.marks import CLOSED, Mark, epoch_marks
-from pipelines.places import Places
+from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
 from pipelines.ranges import is_inside
 from pipelines.reached import NOTHING, Reached, reached, stands_on_another
 from pipelines.rules import StreamRules
-from pipelines.store import count_rows, naming_the_store, open_table
+from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
 
 
 class TableState(StrEnum):
@@ -283,14 +283,17 @@ def read_built(
             tombstones=counts.get("tombstones"),
             aside=0 if kept["aside"].counts is None else counts["aside"],
             begins_at=begins,
-            otherwise=_lacks(opened, kept) or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
+            otherwise=_lacks(place, opened, kept)
+            or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
             lacking=losses_of(places, connector, feed, table).lacking,
             emptied=emptied_since_whole(places, feed.name, table),
         )
 
 
-def _lacks(opened: DeltaTable, kept: Mapping[Part, Beside]) -> str | None:
-    """Say which of the tables beside a table is lacking (`pipelines.applying.target.check_built`); None for none."""
+def _lacks(place: Place, opened: DeltaTable, kept: Mapping[Part, Beside]) -> str | None:
+    """Say what of a table, or beside it, is lacking, so that no cut is applied to it; None for nothing."""
+    if is_emptied(place, opened.version()):
+        return EMPTIED
     note = newest_note(opened)
     if "history" in kept and note is not None and note.history is None:
         return "it is to keep a history, and was built without"

@@ -28,6 +28,9 @@ _SMALL = 16 << 20
 _LOG_FILE = re.compile(r'ParsedLogPath \{.*?filename: "([^"]*)".*?file_type: \w+ \}')
 """How delta-rs spells a file of a log."""
 
+_OF_THEIRS = " This is a kernel bug, please report."
+"""What delta-rs adds where a log is damaged."""
+
 _A_MOMENT = 1.0
 """Seconds."""
 
@@ -146,7 +149,7 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
-        first = _LOG_FILE.sub(r"\1", first).rstrip(".")
+        first = _LOG_FILE.sub(r"\1", first).removesuffix(_OF_THEIRS).rstrip(".")
         told = f"its log cannot be read: {first}" if of_its_log else first
         raise StoreUnavailable("; ".join((f"{place}: {told}", *_ways_on(str(place), first, of_its_log)))) from error
 

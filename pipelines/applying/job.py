@@ -26,20 +26,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from conf.errors import Overtaken, SnapshotNeeded
+from conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
 from conf.names import folded
 from connectors.arrow_rows import ArrowRows
 from connectors.base import Cut, Keeps, Survey
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Opened, Target, check_built
-from pipelines.beside import NO_VERSIONS, Counting
+from pipelines.beside import EMPTIED, NO_VERSIONS, Counting
 from pipelines.bronze import Landing, landing_at
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import from_record, position_in, recorded_in, to_record
 from pipelines.held import SKIPPED
 from pipelines.reached import moment
 from pipelines.row_settings import RowSettings, decided, differing
-from pipelines.store import count_rows, mean_row_bytes
+from pipelines.store import count_rows, is_emptied, mean_row_bytes
 from transforms.aside_columns import REASONS
 from transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import Drift, check_names, drift, with_columns
@@ -240,6 +240,9 @@ def prepare(
     before = position_in(opened.table, target.app_id)
     if before >= cut.last:
         return None
+    anew = cut.replaces and not target.table.keeps_history
+    if opened.table is not None and not anew and is_emptied(target.place, opened.table.version()):
+        raise RebuildNeeded(EMPTIED, feed=target.feed.name, table=target.name)
     landing = _as_planned(target, cut, before)
     source = target.decoder.row_type(context, cut, target.table)
     check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
