@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ import typer
 from rich.console import Console
 
 from conf.secrets import Secret
+from connectors.deephaven.frames import PrefixCounts
 from connectors.pace import Changing, Pace, keep_changing
 from connectors.sqlitecloud.behaviour import Behaviour, Channels, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
@@ -63,6 +65,17 @@ def deephaven(
     schema: Annotated[
         str, typer.Option(metavar="FILE", help="XML of the transport, or builtin: our reconstruction.")
     ] = "builtin",
+    prefix_counts: Annotated[
+        PrefixCounts, typer.Option(help="What the length before each message counts.")
+    ] = PrefixCounts.MESSAGE,
+    export_after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SECONDS:NAME=FILE", help="Export another, or another by a name, later. May be repeated."),
+    ] = None,
+    unexport_after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SECONDS:NAME", help="Let nobody subscribe any more, later. May be repeated."),
+    ] = None,
 ) -> None:
     """Serve files as live tables over Deephaven's SBE transport.
 
@@ -83,12 +96,20 @@ def deephaven(
         msg_buffer_size=buffer_size,
         send_wait_time_millis=send_wait_ms,
         schema=load_transport_schema(schema),
+        prefix_counts=prefix_counts,
     )
+    later = [(after, name, load_file(file)) for after, name, file in _files_later(export_after or [])]
+    ends = [_later(argument, "--unexport-after") for argument in unexport_after or []]
     with server, stopped_by_signals() as stop:
         _announce(server, host, tables)
-        changers = [Changer(each, f"{seed}/{name}") for name, each in tables.items()]
+        for after, name, each in later:
+            _do_after(after, stop, partial(server.export_table, name, each), f"table {name} is exported")
+        for after, name in ends:
+            _do_after(after, stop, partial(server.unexport_table, name), f"table {name} is not exported any more")
+        named = [*tables.items(), *((name, each) for _, name, each in later)]
+        changers = [Changer(each, f"{seed}/{name}") for name, each in named]
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
-        updates = sum(each.updates - 1 for each in tables.values())
+        updates = sum(each.updates - 1 for _, each in named)
         typer.echo(f"quiet after {counted(made, 'change')} in {counted(updates, 'update')}")
         stop.wait()
 
@@ -228,6 +249,40 @@ def _named_files(given: list[str]) -> Mapping[str, Path]:
             raise typer.BadParameter(f"{argument!r} is not NAME=FILE with a new name", param_hint="--table")
         files[name] = Path(file)
     return files
+
+
+def _later(argument: str, option: str) -> tuple[float, str]:
+    """Return the seconds, and what stands behind them."""
+    seconds, _, rest = argument.partition(":")
+    try:
+        after = float(seconds)
+    except ValueError:
+        after = -1.0
+    if not (rest and 0 <= after < threading.TIMEOUT_MAX):
+        raise typer.BadParameter(f"{argument!r} does not begin with SECONDS:", param_hint=option)
+    return after, rest
+
+
+def _files_later(given: list[str]) -> list[tuple[float, str, Path]]:
+    found: list[tuple[float, str, Path]] = []
+    for argument in given:
+        after, rest = _later(argument, "--export-after")
+        name, _, file = rest.partition("=")
+        if not name or not file:
+            raise typer.BadParameter(f"{argument!r} is not SECONDS:NAME=FILE", param_hint="--export-after")
+        found.append((after, name, Path(file)))
+    return found
+
+
+def _do_after(seconds: float, stop: threading.Event, work: Callable[[], None], told: str) -> None:
+    """Do something once so many seconds are over, and say so; not after a stop."""
+
+    def wait() -> None:
+        if not stop.wait(seconds):
+            work()
+            typer.echo(told)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _announce(server: TableServer, host: str, tables: Mapping[str, LiveTable]) -> None:

@@ -56,7 +56,6 @@ class TableClient(Closing):
         expected: Expected | None = None,
         timeout: float = 10.0,
     ) -> None:
-        self._listener = listener
         self._notifier = Notifier(listener)
         self._session = Session(roles or load_roles(), expected=expected)
         self._state = threading.Lock()
@@ -91,6 +90,10 @@ class TableClient(Closing):
         Raises as `subscribe`; LocalProtocolError also for an id that was never subscribed.
         """
         self._send(lambda: self._session.unsubscribe(subscription_id))
+
+    def add_listener(self, listener: Listener) -> None:
+        """Let another listener hear: of the subscriptions that stand, and of whole updates from now on."""
+        self._notifier.add(listener)
 
     def is_alive(self) -> bool:
         """Tell whether the connection stands."""
@@ -128,7 +131,7 @@ class TableClient(Closing):
             self._greeted.set()
             self._socket.close()
         if error is not None:
-            self._listener.on_connection_error(error)
+            self._notifier.lost(error)
 
     def _receive(self) -> SilverfoldError | None:
         """Tell the listener everything until the connection ends; return why it did, unless it was told that too."""

@@ -1,12 +1,14 @@
 """What a client tells the program that uses it: one call per event, column by column.
 
-`Notifier` stands between a session's events and a listener: it decodes column messages and checks them against the
-subscribe response. Calls come in the order of the messages, from one thread.
+`Notifier` stands between a session's events and its listeners: it decodes column messages and checks them against the
+subscribe response. Calls come in the order of the messages, from one thread; what a listener has missed that is added
+later, from the thread that adds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -69,29 +71,78 @@ class Listener:
 
 
 class Notifier:
-    """Turns events into calls of a listener. One per session; not thread safe."""
+    """Turns events into calls of listeners. One per session.
+
+    Args:
+        listener: The first of them.
+    """
 
     def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+        self._lock = threading.RLock()  # a listener may add another
+        self._listeners = [listener]
+        self._waiting: list[Listener] = []
         self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
+        self._standing: dict[int, Mapping[int, ColumnInfo]] = {}
+        self._open: set[int] = set()
+        self._buffer_size: int | None = None
+        self._lost: SilverfoldError | None = None
+
+    def add(self, listener: Listener) -> None:
+        """Let another listener hear, from any thread: of what stands now, and all that comes from then on.
+
+        It begins when no update is open, so that it hears whole ones only.
+        """
+        with self._lock:
+            self._waiting.append(listener)
+            self._admit()
 
     def notify(self, event: Event, roles: Roles) -> None:
-        """Decode an event and call the listener.
+        """Decode an event and call the listeners.
 
         Raises:
             WireError: A column message or a RowsRemoved cannot be decoded.
             RemoteProtocolError: A column that is not in the response, or has another type there.
         """
-        listener = self._listener
+        with self._lock:
+            self._notify(event, roles)
+            if self._waiting:
+                self._admit()
+
+    def lost(self, error: SilverfoldError) -> None:
+        """Tell the listeners that the connection is over."""
+        with self._lock:
+            self._open.clear()
+            self._admit()
+            self._lost = error
+            self._call(Listener.on_connection_error, error)
+
+    def _admit(self) -> None:
+        while self._waiting and not self._open:
+            listener = self._waiting.pop(0)
+            if self._buffer_size is not None:
+                listener.on_connection_response(self._buffer_size)
+            for subscription_id, columns in self._standing.items():
+                listener.on_subscribe_response(subscription_id, columns)
+            if self._lost is not None:
+                listener.on_connection_error(self._lost)
+            self._listeners.append(listener)
+
+    def _call(self, method: Callable[..., None], *told: object) -> None:
+        for listener in tuple(self._listeners):
+            getattr(listener, method.__name__)(*told)
+
+    def _notify(self, event: Event, roles: Roles) -> None:
         match event:
             case ColumnReceived():
                 self._rows(decode_column(roles, event.body))
             case RowsRemovedReceived():
-                listener.on_rows_removed(*decode_removed(roles, event.body))
+                self._call(Listener.on_rows_removed, *decode_removed(roles, event.body))
             case UpdateBegan():
-                listener.on_begin_table_update(event.subscription_id)
+                self._open.add(event.subscription_id)
+                self._call(Listener.on_begin_table_update, event.subscription_id)
             case UpdateEnded():
-                listener.on_end_table_update(event.subscription_id)
+                self._open.discard(event.subscription_id)
+                self._call(Listener.on_end_table_update, event.subscription_id)
             case _:
                 self._control(event)
 
@@ -100,25 +151,27 @@ class Notifier:
         if columns is None:
             raise RemoteProtocolError(f"subscription {values.subscription_id} has no columns yet")
         check_column(values, columns)
-        call = self._listener.on_rows_modified if values.modified else self._listener.on_rows_added
-        call(values.subscription_id, values.column_id, values.row_keys, values.values)
+        method = Listener.on_rows_modified if values.modified else Listener.on_rows_added
+        self._call(method, values.subscription_id, values.column_id, values.row_keys, values.values)
 
     def _control(self, event: Event) -> None:
-        listener = self._listener
         match event:
             case ConnectionResponse():
-                listener.on_connection_response(event.message_buffer_size)
+                self._buffer_size = event.message_buffer_size
+                self._call(Listener.on_connection_response, event.message_buffer_size)
             case SubscribeResponse():
                 columns = {column.column_id: column for column in event.columns}
-                self._columns[event.subscription_id] = columns
-                listener.on_subscribe_response(event.subscription_id, columns)
+                self._columns[event.subscription_id] = self._standing[event.subscription_id] = columns
+                self._call(Listener.on_subscribe_response, event.subscription_id, columns)
             case UnsubscribeResponse():
-                listener.on_unsubscribe_response(event.subscription_id)
+                self._standing.pop(event.subscription_id, None)
+                self._call(Listener.on_unsubscribe_response, event.subscription_id)
             case SubscriptionError():
-                listener.on_subscription_error(event.subscription_id, event.code, event.text)
+                self._call(Listener.on_subscription_error, event.subscription_id, event.code, event.text)
             case UpdateVoided():
-                listener.on_void_table_update(event.subscription_id)
+                self._open.discard(event.subscription_id)
+                self._call(Listener.on_void_table_update, event.subscription_id)
             case BadFrame():
-                listener.on_connection_error(event.error)
+                self.lost(event.error)
             case UnknownMessage():  # the schema cannot say what it is for
                 pass

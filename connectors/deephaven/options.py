@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from conf.model import Seconds, Strict, Table
 from connectors.deephaven.frames import PrefixCounts
@@ -13,6 +13,11 @@ from connectors.deephaven.messages import SubscribeMode
 
 _ONLY_WITH = {"every": SubscribeMode.SNAPSHOT_ONLY, "apply": SubscribeMode.UPDATES_ONLY}
 """Settings that mean something in one mode alone."""
+
+
+def _as_called_here(mode: object) -> object:
+    """Return the name of a mode where the documentation calls it otherwise than the schema."""
+    return SubscribeMode.UPDATES_ONLY if mode == "update_only" else mode
 
 
 class DeephavenOptions(Strict):
@@ -43,7 +48,7 @@ class DeephavenTable(Table):
     """One silver table.
 
     Args:
-        mode: What the server is asked for.
+        mode: What the server is asked for; ``update_only`` is another name of ``updates_only``.
         columns: Columns to subscribe; none means all.
         filter: Rows to subscribe, as an expression of the source; empty means all.
         every: Seconds from the end of one snapshot to asking for the next, with ``snapshot_only``.
@@ -54,7 +59,7 @@ class DeephavenTable(Table):
 
     ROW_SETTINGS = ("mode", "apply")
 
-    mode: SubscribeMode = SubscribeMode.SNAPSHOT_WITH_UPDATES
+    mode: Annotated[SubscribeMode, BeforeValidator(_as_called_here)] = SubscribeMode.SNAPSHOT_WITH_UPDATES
     columns: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     filter: str = ""
     every: float = Field(default=60.0, gt=0, allow_inf_nan=False)

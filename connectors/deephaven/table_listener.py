@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from conf.errors import SilverfoldError, SourceUnavailable
+from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
 from connectors.deephaven.layouts import Longs
 from connectors.deephaven.listener import Listener
 from connectors.deephaven.messages import ColumnInfo
-from connectors.deephaven.types import Shape
+from connectors.deephaven.types import TYPES, Shape
 
 Row: TypeAlias = dict[str, Any]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEADLINE = 20.0
 """Seconds to wait for something that should come."""
@@ -35,9 +39,15 @@ class _Update:
 
 
 class TableListener(Listener):
-    """Tables by subscription id. Safe to read from any thread while the client's thread writes."""
+    """Tables by subscription id. Safe to read from any thread while the client's thread writes.
 
-    def __init__(self) -> None:
+    Args:
+        date_times: How date-times are given: as whole nanoseconds since 1970, or as `datetime.datetime` in UTC, which
+            knows microseconds.
+    """
+
+    def __init__(self, *, date_times: Literal["nanoseconds", "datetime"] = "nanoseconds") -> None:
+        self._date_times = date_times
         self._changed = threading.Condition()
         self._seen: Counter[str] = Counter()
         self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
@@ -46,15 +56,63 @@ class TableListener(Listener):
         self.errors: list[tuple[int, str, str]] = []
         """Refusals so far: subscription id, code, text."""
         self.connection_error: SilverfoldError | None = None
+        self.last_subscription_id: int | None = None
+        """The subscription that was confirmed, or ended on request, last."""
 
     def rows(self, subscription_id: int) -> dict[int, Row]:
         """Return a copy of the table after its last whole update: row key → column → value.
 
-        Values are Python's, None for null; decimals are `decimal.Decimal`, date-times nanoseconds. A column that the
-        server never sent for a row is missing there. Empty for an unknown id.
+        Values are Python's, None for null; decimals are `decimal.Decimal`. A column that the server never sent for a
+        row is missing there. Empty for an unknown id.
         """
         with self._changed:
             return {key: dict(row) for key, row in sorted(self._tables.get(subscription_id, {}).items())}
+
+    def row_keys(self, subscription_id: int) -> list[int]:
+        """Return the keys of the table's rows, ascending."""
+        with self._changed:
+            return sorted(self._tables.get(subscription_id, {}))
+
+    def column_data(self, subscription_id: int, name: str, row_keys: Sequence[int] | None = None) -> list[Any]:
+        """Return one column's values as `rows` has them, None where there is none; of all rows, or of some, as named.
+
+        Raises:
+            LocalProtocolError: The subscription has no such column.
+        """
+        with self._changed:
+            self._info(subscription_id, name)
+            table = self._tables.get(subscription_id, {})
+            return [table.get(key, {}).get(name) for key in (sorted(table) if row_keys is None else row_keys)]
+
+    def column_array(self, subscription_id: int, name: str, row_keys: Sequence[int] | None = None) -> pa.Array:
+        """Return the same as an Arrow array of the column's type (`ColumnType.arrow`), date-times as they are given.
+
+        Raises:
+            LocalProtocolError: As `column_data`; or the schema does not say what the column's values are.
+        """
+        kind = self._info(subscription_id, name).type
+        if kind is None:
+            raise LocalProtocolError(f"nothing says of which type column {name} is")
+        values = self.column_data(subscription_id, name, row_keys)
+        if kind.shape is Shape.DECIMAL:
+            values = [None if value is None else str(value) for value in values]
+        as_times = self._date_times == "datetime" and kind.name == "DateTime"
+        return pa.array(values, pa.timestamp("us", "UTC") if as_times else kind.arrow)
+
+    def blobs(self, subscription_id: int, name: str, row_keys: Sequence[int] | None = None) -> list[bytes | None]:
+        """Return the values of a column of byte arrays, each as bytes; a null in one is the byte 0x80 that it came as.
+
+        Raises:
+            LocalProtocolError: As `column_data`; or its values are no arrays of bytes.
+        """
+        kind = self._info(subscription_id, name).type
+        if kind is None or kind.name != "ByteArray":
+            raise LocalProtocolError(f"column {name} has no arrays of bytes")
+        found = self.column_data(subscription_id, name, row_keys)
+        null = TYPES["Byte"].null
+        assert null is not None
+        octets = [None if value is None else [int(null) if each is None else each for each in value] for value in found]
+        return [None if value is None else np.array(value, np.int8).tobytes() for value in octets]
 
     def columns(self, subscription_id: int) -> tuple[ColumnInfo, ...]:
         """Return the subscribed columns in the order of the server. Empty before the response."""
@@ -78,6 +136,27 @@ class TableListener(Listener):
         """Wait until as many refusals have come, in total."""
         self._expect("subscription errors", count, timeout)
 
+    @property
+    def last_error(self) -> tuple[int, str, str] | None:
+        """The newest refusal, of `errors`; None when there was none."""
+        return self.errors[-1] if self.errors else None
+
+    def expect_begun_updates(self, count: int = 1, *, timeout: float = DEADLINE) -> None:
+        """Wait until as many updates have begun, in total over all subscriptions."""
+        self._expect("begun updates", count, timeout)
+
+    def expect_rows_added(self, count: int = 1, *, timeout: float = DEADLINE) -> None:
+        """Wait until as many messages with values of added rows have come, in total."""
+        self._expect("messages of added rows", count, timeout)
+
+    def expect_rows_modified(self, count: int = 1, *, timeout: float = DEADLINE) -> None:
+        """Wait until as many messages with values of modified rows have come, in total."""
+        self._expect("messages of modified rows", count, timeout)
+
+    def expect_rows_removed(self, count: int = 1, *, timeout: float = DEADLINE) -> None:
+        """Wait until as many messages with removed rows have come, in total."""
+        self._expect("messages of removed rows", count, timeout)
+
     def expect_updates(self, count: int = 1, *, timeout: float = DEADLINE) -> None:
         """Wait until as many updates have ended, in total over all subscriptions."""
         self._expect("updates", count, timeout)
@@ -100,11 +179,13 @@ class TableListener(Listener):
         with self._changed:
             self._columns[subscription_id] = columns
             self._tables[subscription_id] = {}
+            self.last_subscription_id = subscription_id
             self._note("subscribe responses")
 
     def on_unsubscribe_response(self, subscription_id: int) -> None:
         """Count it; the table stays readable."""
         with self._changed:
+            self.last_subscription_id = subscription_id
             self._note("unsubscribe responses")
 
     def on_subscription_error(self, subscription_id: int, code: str, text: str) -> None:
@@ -116,6 +197,7 @@ class TableListener(Listener):
     def on_begin_table_update(self, subscription_id: int) -> None:
         """Start to collect."""
         self._open[subscription_id] = _Update()
+        self._count("begun updates")
 
     def on_void_table_update(self, subscription_id: int) -> None:
         """Drop what was collected."""
@@ -124,14 +206,17 @@ class TableListener(Listener):
     def on_rows_added(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
         """Collect."""
         self._open[subscription_id].added.append(self._named(subscription_id, column_id, row_keys, values))
+        self._count("messages of added rows")
 
     def on_rows_modified(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
         """Collect."""
         self._open[subscription_id].modified.append(self._named(subscription_id, column_id, row_keys, values))
+        self._count("messages of modified rows")
 
     def on_rows_removed(self, subscription_id: int, ranges: Longs) -> None:
         """Collect ranges; they meet the existing rows when the update ends."""
         self._open[subscription_id].removed += map(tuple, ranges.tolist())
+        self._count("messages of removed rows")
 
     def on_end_table_update(self, subscription_id: int) -> None:
         """Apply the update, all at once."""
@@ -147,7 +232,19 @@ class TableListener(Listener):
         found = values.to_pylist()
         if column.type is not None and column.type.shape is Shape.DECIMAL:
             found = [None if value is None else Decimal(value) for value in found]
+        if column.type is not None and column.type.name == "DateTime" and self._date_times == "datetime":
+            found = [None if value is None else _EPOCH + timedelta(microseconds=value // 1000) for value in found]
         return column.name, row_keys.tolist(), found
+
+    def _info(self, subscription_id: int, name: str) -> ColumnInfo:
+        for column in self._columns.get(subscription_id, {}).values():
+            if column.name == name:
+                return column
+        raise LocalProtocolError(f"subscription {subscription_id} has no column {name}")
+
+    def _count(self, what: str) -> None:
+        with self._changed:
+            self._note(what)
 
     def _note(self, what: str) -> None:
         self._seen[what] += 1

@@ -96,6 +96,11 @@ def test_an_address_that_is_none_is_a_mistake_of_the_feeds_file(settings, addres
     assert mistakes(settings(MARKET.replace("127.0.0.1:7777", address))) == [("address", address, allowed)]
 
 
+def test_a_mode_may_be_called_as_the_documentation_of_the_source_calls_it(settings):
+    _, feed = open_feed("market", settings(MARKET + 'mode = "update_only"\n'))
+    assert feed.tables["quotes"].mode == "updates_only"
+
+
 def test_all_mistakes_are_told_at_once_with_their_file(settings, tmp_path):
     wrong = settings(MARKET + 'mode = "often"\ncolour = "red"\n[options]\ndate_times = "years"\n')
     with pytest.raises(ConfigError) as raised:

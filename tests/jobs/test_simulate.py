@@ -105,6 +105,22 @@ def test_it_is_quiet_once_the_time_is_over_and_still_serves(trades: Path) -> Non
             assert found[0][1] == found[1][1]
 
 
+def test_tables_come_and_go_while_it_runs_and_lengths_may_count_otherwise(trades: Path) -> None:
+    arguments = ["--table", f"trades={trades}", "--changes-per-second", "0", "--prefix-counts", "message+prefix"]
+    arguments += ["--export-after", f"0.2:more={trades}", "--unexport-after", "0.4:trades"]
+    with running(*arguments) as process:
+        port = port_of(process)
+        said = {line(process) for _ in range(4)}
+        assert {"table more is exported", "table trades is not exported any more"} <= said
+        listener = TableListener()
+        with TableClient("127.0.0.1", port, listener) as client:
+            client.subscribe(1, SubscribeMode.SNAPSHOT_ONLY, "more")
+            listener.expect_updates(1)
+            client.subscribe(2, SubscribeMode.SNAPSHOT_ONLY, "trades")
+            listener.expect_subscription_errors(1)
+        assert len(listener.rows(1)) == 30
+
+
 def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_same() -> None:
     arguments = ("--framing", "b3", "--changes-per-second", "400", "--changes-for", "0.5", "--seed", "4")
     with (
@@ -135,14 +151,22 @@ def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_s
         (["--table", "a=/no/such/file.parquet"], "/no/such/file.parquet: file: found"),
         (["--table", "a=/no/such/file.xlsx"], ".parquet, .pq, .csv or .csv.gz"),
         (["--table", "a=x.csv", "--port", "70000"], "--port"),
+        (["--table", "a=x.csv", "--prefix-counts", "all"], "--prefix-counts"),
+        (["--table", "{trades}", "--export-after", "soon:b=x.csv"], "'soon:b=x.csv' does not begin with SECONDS:"),
+        (["--table", "{trades}", "--export-after", "1:b"], "'1:b' is not SECONDS:NAME=FILE"),
+        (["--table", "{trades}", "--unexport-after", "-1:b"], "'-1:b' does not begin with SECONDS:"),
         (["--table", "a=x.csv", "--buffer-size", "10"], "--buffer-size"),
     ],
 )
 def test_wrong_use_is_told_with_exit_code_2(
-    arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    complaint: str,
+    trades: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert exits("deephaven", *arguments) == 2
+    assert exits("deephaven", *(each.replace("{trades}", f"trades={trades}") for each in arguments)) == 2
     assert complaint in capsys.readouterr().err
 
 

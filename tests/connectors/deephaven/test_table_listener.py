@@ -1,0 +1,157 @@
+"""What a program asks of what it was told: columns by name and type, counts of what came, several listeners."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from conf.errors import LocalProtocolError, SilverfoldError
+from connectors.deephaven.client import TableClient
+from connectors.deephaven.listener import Listener
+from connectors.deephaven.messages import SubscribeMode
+from connectors.deephaven.server import TableServer
+from connectors.deephaven.table_listener import TableListener
+from connectors.deephaven.tables import LiveTable
+
+NOON = 1_503_662_400_000_000_000
+TYPES = {"Sym": "String", "Size": "Int", "Price": "Decimal", "At": "DateTime", "Raw": "ByteArray"}
+
+
+@pytest.fixture
+def quotes() -> LiveTable:
+    table = LiveTable(TYPES)
+    with table.update() as update:
+        update.add(
+            [
+                {"Sym": "AAPL", "Size": 100, "Price": Decimal("1.50"), "At": NOON + 1_999, "Raw": [0, 127, -128, -1]},
+                {"Sym": "IBM"},
+            ]
+        )
+    return table
+
+
+@pytest.fixture
+def server(quotes: LiveTable) -> Iterator[TableServer]:
+    with TableServer.start() as server:
+        server.export_table("Quotes", quotes)
+        yield server
+
+
+def test_a_column_is_had_by_name_in_python_or_arrow_for_all_rows_or_some(server: TableServer) -> None:
+    listener = TableListener()
+    with TableClient("127.0.0.1", server.port, listener) as client:
+        client.subscribe(7, SubscribeMode.SNAPSHOT_ONLY, "Quotes")
+        listener.expect_updates()
+
+    assert listener.row_keys(7) == [0, 1]
+    assert listener.column_data(7, "Size") == [100, None]
+    assert listener.column_data(7, "Sym", [1, 0, 9]) == ["IBM", "AAPL", None]
+    assert listener.column_array(7, "Size").equals(pa.array([100, None], pa.int32()))
+    assert listener.column_array(7, "Price", [0]).equals(pa.array(["1.50"]))
+    assert listener.column_array(7, "At").equals(pa.array([NOON + 1_999, None], pa.int64()))
+    assert listener.blobs(7, "Raw") == [b"\x00\x7f\x80\xff", None]
+    with pytest.raises(LocalProtocolError, match="subscription 7 has no column Nope"):
+        listener.column_data(7, "Nope")
+    with pytest.raises(LocalProtocolError, match="column Sym has no arrays of bytes"):
+        listener.blobs(7, "Sym")
+    assert listener.row_keys(8) == []
+
+
+def test_date_times_can_be_had_as_such(server: TableServer) -> None:
+    listener = TableListener(date_times="datetime")
+    with TableClient("127.0.0.1", server.port, listener) as client:
+        client.subscribe(7, SubscribeMode.SNAPSHOT_ONLY, "Quotes")
+        listener.expect_updates()
+
+    at = datetime(2017, 8, 25, 12, 0, 0, 1, tzinfo=UTC)
+    assert listener.column_data(7, "At") == [at, None]
+    assert listener.column_array(7, "At").to_pylist() == [at, None]
+
+
+def test_what_came_can_be_waited_for_and_the_last_answer_is_known(server: TableServer, quotes: LiveTable) -> None:
+    listener = TableListener()
+    with TableClient("127.0.0.1", server.port, listener) as client:
+        assert (listener.last_subscription_id, listener.last_error) == (None, None)
+        client.subscribe(7, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
+        listener.expect_begun_updates(1)
+        listener.expect_rows_added(len(TYPES))
+        with quotes.update() as update:
+            update.remove([1])
+            update.modify({0: {"Size": 5}})
+        listener.expect_rows_modified(1)
+        listener.expect_rows_removed(1)
+        listener.expect_begun_updates(2)
+        assert listener.last_subscription_id == 7
+        client.subscribe(8, SubscribeMode.SNAPSHOT_ONLY, "Nope")
+        listener.expect_subscription_errors(1)
+        assert listener.last_error is not None
+        assert listener.last_error[:2] == (8, "UNKNOWN_TABLE")
+        client.subscribe(9, SubscribeMode.UPDATES_ONLY, "Quotes")
+        listener.expect_subscribe_responses(2)
+        client.unsubscribe(7)
+        listener.expect_unsubscribe_responses(1)
+        assert listener.last_subscription_id == 7
+
+
+def test_a_listener_that_is_added_later_hears_what_stands_and_whole_updates(
+    server: TableServer, quotes: LiveTable
+) -> None:
+    first, second = TableListener(), TableListener()
+    with TableClient("127.0.0.1", server.port, first) as client:
+        client.subscribe(7, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
+        first.expect_updates(1)
+        client.add_listener(second)
+        second.expect_subscribe_responses(1)
+        with quotes.update() as update:
+            update.add([{"Sym": "MSFT"}])
+        for each in (first, second):
+            each.expect_updates(2 if each is first else 1)
+        assert (len(first.rows(7)), len(second.rows(7))) == (3, 1)
+        client.unsubscribe(7)
+        second.expect_unsubscribe_responses(1)
+        third = TableListener()
+        client.add_listener(third)
+        assert third.columns(7) == ()
+    server.close()
+    late = TableListener()
+    client.add_listener(late)
+    assert late.rows(7) == {}
+
+
+def test_all_listeners_are_told_that_the_connection_is_over_also_those_that_come_then(server: TableServer) -> None:
+    heard = [TableListener() for _ in range(3)]
+    with TableClient("127.0.0.1", server.port, heard[0]) as client:
+        client.add_listener(heard[1])
+        client.subscribe(7, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
+        for each in heard[:2]:
+            each.expect_updates(1)
+        server.disconnect_all()
+        for each in heard[:2]:
+            with pytest.raises(SilverfoldError):
+                each.expect_updates(9)
+        client.add_listener(heard[2])
+        assert heard[2].connection_error is not None
+
+
+def test_a_listener_can_be_added_inside_an_update_and_waits_for_its_end(server: TableServer, quotes: LiveTable) -> None:
+    second, added = TableListener(), threading.Event()
+
+    class Adding(Listener):
+        def on_begin_table_update(self, subscription_id: int) -> None:
+            if not added.is_set():
+                client.add_listener(second)
+                added.set()
+
+    with TableClient("127.0.0.1", server.port, Adding()) as client:
+        client.subscribe(7, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
+        assert added.wait(20)
+        second.expect_subscribe_responses(1)
+        with quotes.update() as update:
+            update.modify({1: {"Size": 3}})
+        second.expect_updates(1)
+        assert {key: row["Size"] for key, row in second.rows(7).items()} == {1: 3}
