@@ -1,4 +1,4 @@
-"""Reads files that people name in settings."""
+"""Reads files that people name in settings, and knows how a full disk is told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import errno
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""How an OSError is numbered that says: there is no room to write."""
 
 
 def read_whole(path: Path) -> bytes:

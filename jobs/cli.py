@@ -16,7 +16,6 @@ Each command is a file of its own in this folder, imported when it is called: a 
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
@@ -31,6 +30,7 @@ import typer
 from typer.core import TyperGroup
 
 from conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
+from conf.files import FULL
 from jobs.streams import open_streams
 
 HELP: Final = "markdown"
@@ -181,7 +181,7 @@ def _of_no_bug(error: Exception) -> str | None:
     spark = sys.modules.get("pipelines.spark")
     if spark is not None and spark.has_ended():
         return str(spark.ENDED)
-    if not (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
+    if not (isinstance(error, OSError) and error.errno in FULL):
         return None
     if error.filename is None:  # it was our own output, most likely: Python would try to write the rest as it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from conf.errors import InvalidValue, LocalProtocolError
 from conf.secrets import Secret
 from connectors.deephaven.frames import PrefixCounts
 from connectors.pace import Changing, Pace, keep_changing
@@ -68,6 +69,14 @@ def deephaven(
     prefix_counts: Annotated[
         PrefixCounts, typer.Option(help="What the length before each message counts.")
     ] = PrefixCounts.MESSAGE,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TABLE:FILTER", help="Export the rows of a table that satisfy a filter, too."),
+    ] = None,
+    last_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TABLE:COLUMNS", help="Export the last row for each value of some columns, too."),
+    ] = None,
     export_after: Annotated[
         list[str] | None,
         typer.Option(metavar="SECONDS:NAME=FILE", help="Export another, or another by a name, later. May be repeated."),
@@ -106,6 +115,9 @@ def deephaven(
             _do_after(after, stop, partial(server.export_table, name, each), f"table {name} is exported")
         for after, name in ends:
             _do_after(after, stop, partial(server.unexport_table, name), f"table {name} is not exported any more")
+        for name, view in _views(tables, where or [], last_by or []).items():
+            server.export_table(name, view)
+            typer.echo(f"table {name}: {counted(len(view), 'row')}, {counted(len(view.columns), 'column')}")
         named = [*tables.items(), *((name, each) for _, name, each in later)]
         changers = [Changer(each, f"{seed}/{name}") for name, each in named]
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
@@ -261,6 +273,30 @@ def _later(argument: str, option: str) -> tuple[float, str]:
     if not (rest and 0 <= after < threading.TIMEOUT_MAX):
         raise typer.BadParameter(f"{argument!r} does not begin with SECONDS:", param_hint=option)
     return after, rest
+
+
+def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Sequence[str]) -> Mapping[str, LiveTable]:
+    """Return the views that were asked for, by name; one may be of another."""
+    from connectors.deephaven import views  # noqa: PLC0415 - a simulator loads no other's server
+
+    found: dict[str, LiveTable] = {}
+    kinds: dict[str, tuple[Sequence[str], Callable[[LiveTable, str], LiveTable]]] = {
+        "--where": (where, views.where),
+        "--last-by": (last_by, lambda table, text: views.last_by(table, *(each.strip() for each in text.split(",")))),
+    }
+    for option, (given, make) in kinds.items():
+        for argument in given:
+            name, _, rest = argument.partition("=")
+            of, _, text = rest.partition(":")
+            table = found.get(of) or tables.get(of)
+            if not name or table is None or not text or name in tables or name in found:
+                told = f"{argument!r} is not NAME=TABLE:TEXT with a new name and a table that is exported"
+                raise typer.BadParameter(told, param_hint=option)
+            try:
+                found[name] = make(table, text)
+            except (InvalidValue, LocalProtocolError) as error:
+                raise typer.BadParameter(f"{argument!r}: {error}", param_hint=option) from error
+    return found
 
 
 def _files_later(given: list[str]) -> list[tuple[float, str, Path]]:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
 from conf.errors import ApplyError, NullKey, Overtaken, StoreUnavailable
+from conf.files import FULL
 
 NULL_KEY = "SILVERFOLD_NULL_KEY"
 """A row has a NULL in its key."""
@@ -67,6 +68,11 @@ def named_errors(table: str) -> Iterator[None]:
         if any(name in condition for name in _OVERTAKEN):
             raise Overtaken("another process has written the table meanwhile; try again", table=table) from error
         raise ApplyError(f"Spark: {condition}", table=table) from error
+    except OSError as error:  # what is handed to the JVM goes through a file
+        if error.errno not in FULL:
+            raise
+        where = error.filename or "a temporary folder (TMPDIR, SPARK_LOCAL_DIRS)"
+        raise StoreUnavailable(f"{table}: {where}: {error.strerror}") from error
 
 
 def was_interrupted(error: BaseException) -> bool:

@@ -81,6 +81,12 @@ class LiveTable:
                 update.is_open = False
                 self._writing_thread = None
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Let no update be applied meanwhile. To be held for moments."""
+        with self._state:
+            yield
+
     def snapshot(self, columns: Collection[str] | None = None) -> Snapshot:
         """Return the rows as they are, with these columns (default: all). Copies them."""
         names = self.columns if columns is None else columns

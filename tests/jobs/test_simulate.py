@@ -108,9 +108,11 @@ def test_it_is_quiet_once_the_time_is_over_and_still_serves(trades: Path) -> Non
 def test_tables_come_and_go_while_it_runs_and_lengths_may_count_otherwise(trades: Path) -> None:
     arguments = ["--table", f"trades={trades}", "--changes-per-second", "0", "--prefix-counts", "message+prefix"]
     arguments += ["--export-after", f"0.2:more={trades}", "--unexport-after", "0.4:trades"]
+    arguments += ["--where", "big=trades:Size >= 10", "--last-by", "last=big:Sym, Price"]
     with running(*arguments) as process:
         port = port_of(process)
-        said = {line(process) for _ in range(4)}
+        said = {line(process) for _ in range(6)}
+        assert {"table big: 20 rows, 3 columns", "table last: 3 rows, 3 columns"} <= said
         assert {"table more is exported", "table trades is not exported any more"} <= said
         listener = TableListener()
         with TableClient("127.0.0.1", port, listener) as client:
@@ -152,6 +154,9 @@ def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_s
         (["--table", "a=/no/such/file.xlsx"], ".parquet, .pq, .csv or .csv.gz"),
         (["--table", "a=x.csv", "--port", "70000"], "--port"),
         (["--table", "a=x.csv", "--prefix-counts", "all"], "--prefix-counts"),
+        (["--table", "{trades}", "--where", "big=other:Size > 1"], "a new name and a table that is exported"),
+        (["--table", "{trades}", "--where", "big=trades:Nope > 1"], "no column Nope"),
+        (["--table", "{trades}", "--last-by", "last=trades:Nope"], "rows cannot be grouped by Nope"),
         (["--table", "{trades}", "--export-after", "soon:b=x.csv"], "'soon:b=x.csv' does not begin with SECONDS:"),
         (["--table", "{trades}", "--export-after", "1:b"], "'1:b' is not SECONDS:NAME=FILE"),
         (["--table", "{trades}", "--unexport-after", "-1:b"], "'-1:b' does not begin with SECONDS:"),

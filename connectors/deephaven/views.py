@@ -1,0 +1,150 @@
+"""Makes live tables of others: the rows that satisfy a filter, the last row of each group. They change as those do.
+
+An update of the table is one update of the view, in the same thread, or none where it does not concern it. Nobody else
+may change a view.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from conf.errors import LocalProtocolError
+from connectors.deephaven.cells import to_python
+from connectors.deephaven.filters import bind_filter
+from connectors.deephaven.rowkeys import Longs
+from connectors.deephaven.rows import Delta, Rows
+from connectors.deephaven.tables import Detach, LiveTable
+
+
+class View(LiveTable):
+    """A table made of another."""
+
+    _detach: Detach
+
+    def __init__(self, table: LiveTable) -> None:
+        types = {name: kind.name for name, kind in table.columns.items()}
+        super().__init__(types, partial_columns=table.partial_columns)
+
+    def close(self) -> None:
+        """Change no more. May be repeated."""
+        self._detach()
+
+
+def where(table: LiveTable, filter: str) -> View:
+    """Return the rows of a table that satisfy a filter, by the same row keys.
+
+    Raises:
+        InvalidValue: As `connectors.deephaven.filters.bind_filter`.
+    """
+    return _Where(table, filter)
+
+
+def last_by(table: LiveTable, *columns: str) -> View:
+    """Return, of the rows that are equal in some columns, the last one: that with the largest row key.
+
+    Each group has a row key of the view's own, for as long as it has a row. Without columns all rows are one group.
+
+    Raises:
+        LocalProtocolError: There is no such column, or its values are arrays.
+    """
+    return _LastBy(table, columns)
+
+
+class _Where(View):
+    def __init__(self, table: LiveTable, filter: str) -> None:
+        super().__init__(table)
+        self._filter = bind_filter(filter, table.columns)
+        with table.still():
+            self._follow(Delta(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
+            self._detach = table.listen(self._follow)
+
+    def _follow(self, delta: Delta) -> None:
+        now, held = self._filter.mask(delta.modified), self._storage.holds(delta.modified.keys)
+        gone = delta.removed[self._storage.holds(delta.removed)]
+        with self.update() as update:
+            update.remove(np.union1d(gone, delta.modified.keys[held & ~now]))
+            for rows in (delta.added.where(self._filter.mask(delta.added)), delta.modified.where(now & ~held)):
+                update.add_columns(rows.columns, rows.keys)
+            stays = delta.modified.where(now & held)
+            for name, keys in delta.written.items():
+                written = np.isin(stays.keys, keys)
+                update.modify_columns(stays.keys[written], {name: stays.columns[name][written]})
+
+
+class _LastBy(View):
+    def __init__(self, table: LiveTable, columns: Sequence[str]) -> None:
+        super().__init__(table)
+        for name in columns:
+            if name not in table.columns or table.columns[name].element is not None:
+                raise LocalProtocolError(f"rows cannot be grouped by {name}: there is no such column of single values")
+        self._table, self._by = table, columns
+        self._group_of: dict[int, Hashable] = {}
+        self._rows_of: dict[Hashable, set[int]] = {}
+        self._shown: dict[Hashable, tuple[int, int]] = {}
+        """Of each group, its own row key and that of its last row."""
+        with table.still():
+            self._follow(Delta(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
+            self._detach = table.listen(self._follow)
+
+    def _follow(self, delta: Delta) -> None:
+        touched: dict[Hashable, None] = dict.fromkeys(self._leave(key) for key in delta.removed.tolist())
+        for rows in (delta.modified, delta.added):
+            for key, group in zip(rows.keys.tolist(), self._groups(rows), strict=True):
+                if key in self._group_of:
+                    touched[self._leave(key)] = None
+                self._group_of[key] = group
+                self._rows_of.setdefault(group, set()).add(key)
+                touched[group] = None
+        self._show(touched, set(delta.modified.keys.tolist()) | set(delta.added.keys.tolist()))
+
+    def _leave(self, key: int) -> Hashable:
+        group = self._group_of.pop(key)
+        self._rows_of[group].discard(key)
+        return group
+
+    def _groups(self, rows: Rows) -> list[Hashable]:
+        if not self._by:
+            return [()] * len(rows)
+        values = [to_python(self._table.columns[name], rows.columns[name]) for name in self._by]
+        return [tuple(map(_alike, row)) for row in zip(*values, strict=True)]
+
+    def _show(self, touched: Collection[Hashable], written: Collection[int]) -> None:
+        ended, changed, begun = [], {}, {}
+        for group in touched:
+            last = max(self._rows_of[group], default=None)
+            own, before = self._shown.get(group, (None, None))
+            if last is None:
+                del self._rows_of[group]
+                if own is not None:
+                    ended.append(own)
+                    del self._shown[group]
+            elif own is None:
+                begun[last] = group
+            elif last != before or last in written:
+                changed[last] = own
+                self._shown[group] = own, last
+        with self.update() as update:
+            update.remove(sorted(ended))
+            self._put(changed, lambda keys, cells: update.modify_columns([changed[key] for key in keys], cells))
+            self._put(begun, lambda keys, cells: self._begin(begun, keys, update.add_columns(cells).tolist()))
+
+    def _put(self, rows: Mapping[int, object], put: Callable[[list[int], Mapping[str, Any]], None]) -> None:
+        if rows:
+            found = self._table.read(np.array(sorted(rows), np.int64))
+            put(found.keys.tolist(), found.columns)
+
+    def _begin(self, groups: Mapping[int, Hashable], keys: Sequence[int], own: Sequence[int]) -> None:
+        for key, each in zip(keys, own, strict=True):
+            self._shown[groups[key]] = each, key
+
+
+_NONE: Longs = np.empty(0, np.int64)
+
+
+def _alike(value: Any) -> Hashable:
+    """Return a value by which rows are grouped: NaN is one, which is unlike itself."""
+    return ("NaN",) if isinstance(value, float) and math.isnan(value) else value
