@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from conf.errors import InvalidValue
 from connectors.sbe.layout import Layout, Source, column_options
-from connectors.sbe.operations import DELETE, INSERT, UPDATE, operations, unlisted, unnamed
+from connectors.sbe.operations import DELETE, INSERT, UPDATE, operations, unknown, unlisted, unnamed
 from connectors.sbe.options import SbeTable
 from connectors.wire.sbe.columnar.blocks import ends_in
 from connectors.wire.sbe.columnar.decode import column_reader
@@ -95,12 +95,15 @@ class ChangeReader:
         columns = [levels[source.level].of_rows(source) for source in self.layout.columns]
         ops, known = self._operations(columns)
         told = Rows(pa.array(positions[message]), pa.array(ordinals, pa.int32()), columns, ops)
-        named = {source.name: self._named(told, source) for source in self._named_keys}
+        named = {source.name: self._named(told, source) for source in self._checked}
         good = reduce(pc.and_, named.values(), known)
-        yield self._batch(told, self._present(levels, columns) if self.table.keys else None).filter(good)
+        sent = self._sent(levels, columns)
+        if self.layout.lists_absent:
+            told = told._replace(columns=[*columns, self._lists(~np.stack(sent, axis=1))])
+        yield self._batch(told, self._present(sent) if self.table.keys else None).filter(good)
         yield from self._refused(told, self.table.operation, known, unlisted)
         for name, which in named.items():
-            yield from self._refused(told, name, which, unnamed)
+            yield from self._refused(told, name, which, unnamed if name in self.table.keys else unknown)
 
     def _levels(self, messages: pa.Array) -> list[Level]:
         levels = [Level(messages, np.arange(len(messages)))]
@@ -142,24 +145,32 @@ class ChangeReader:
             [told.positions, told.ordinals, told.ops, keys, row, absent, errors], schema=self.type
         )
 
-    def _present(self, levels: Sequence[Level], columns: Sequence[pa.Array]) -> pa.Array:
+    def _sent(self, levels: Sequence[Level], columns: Sequence[pa.Array]) -> list[Bools]:
+        """Tell, for each column, which rows' messages have it."""
+        return [_sent(levels[s.level], s, column) for s, column in zip(self.layout.columns, columns, strict=True)]
+
+    def _present(self, sent: Sequence[Bools]) -> pa.Array:
         """Return the names of the columns that each row's message has, NULL where it has all."""
-        sent = [_sent(levels[s.level], s, column) for s, column in zip(self.layout.columns, columns, strict=True)]
         partial = ~np.logical_and.reduce(sent)
         if not partial.any():
             return pa.nulls(len(partial), _NAMES)
-        bits = np.packbits(np.stack([each[partial] for each in sent], axis=1), axis=1)
-        distinct, which = np.unique(bits, axis=0, return_inverse=True)
-        names = self.layout.row.names
-        told = [[name for name, bit in zip(names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
         codes = np.zeros(len(partial), np.int64)
-        codes[partial] = which.reshape(-1)
-        return pa.array(told, _NAMES).take(pa.array(codes, mask=~partial))
+        codes[partial] = np.arange(np.count_nonzero(partial))
+        told = self._lists(np.stack([each[partial] for each in sent], axis=1))
+        return told.take(pa.array(codes, mask=~partial))
+
+    def _lists(self, chosen: Bools) -> pa.Array:
+        """Return for each row the names of the columns that are chosen in it."""
+        distinct, which = np.unique(np.packbits(chosen, axis=1), axis=0, return_inverse=True)
+        names = [source.name for source in self.layout.columns]
+        told = [[name for name, bit in zip(names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
+        return pa.array(told, _NAMES).take(pa.array(which.reshape(-1).astype(np.int64)))
 
     @property
-    def _named_keys(self) -> list[Source]:
-        """The columns of the key that are enums."""
-        return [source for source in self.layout.columns if source.name in self.table.keys and source.values]
+    def _checked(self) -> list[Source]:
+        """The columns of enums of which each value must be known: those of the key, or all."""
+        every = self.table.unknown_values == "error"
+        return [source for source in self.layout.columns if source.values and (every or source.name in self.table.keys)]
 
     def _named(self, told: Rows, source: Source) -> pa.Array:
         """Tell of each row whether an enum has a value that the schema knows."""
@@ -184,8 +195,7 @@ class ChangeReader:
         return pa.RecordBatch.from_arrays([positions.cast(pa.int64()), *others, errors], schema=self.type)
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Rows of the table, and what is done with each."""
 
     positions: pa.Array

@@ -41,6 +41,12 @@ def unnamed(message: str, key: str, value: Any) -> InvalidValue:
     return InvalidValue(detail, reason="key", element=f"{message}.{key}")
 
 
+def unknown(message: str, column: str, value: Any) -> InvalidValue:
+    """Return the error of a value that the schema has no name for, where such values are not to be kept."""
+    detail = f"{value!r} is no value of the enum: a schema that names it is needed"
+    return InvalidValue(detail, reason="unknown-value", element=f"{message}.{column}")
+
+
 def unlisted(message: str, operation: str, value: Any) -> InvalidValue:
     """Return the error of a value whose meaning nobody said."""
     shown = "NULL" if value is None else repr(value)

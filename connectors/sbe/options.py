@@ -10,6 +10,9 @@ from conf.model import Seconds, Strict, Table
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import Framing
 
+ABSENT = "_absent"
+"""The column that lists what is not in a message."""
+
 INSERTS = ("New", "Add", "Insert", "Create")
 """Names that begin a row where ``inserts`` is not set; case does not matter, here as below."""
 UPDATES = ("Change", "Update", "Modify", "Replace")
@@ -64,11 +67,15 @@ class SbeTable(Table):
         timestamps: Times whose unit the schema knows are timestamps, not numbers.
         sets: Sets are lists of names, or integers.
         text: Bytes that are not text in their charset make a frame unreadable, or become U+FFFD.
+        unknown_values: What an enum's column has for a value that the schema does not know: what was sent, as text, or
+            the frame cannot be read (``error``). In a key it never can, inside arrays and composites always.
+        absent: Without ``keys``: what is not in a message, being newer than its version or beyond its block, is NULL,
+            as what was sent as null is; or is ``listed`` besides, by name, in the column ``_absent``.
         operation: With ``keys``: the column of an enum that says what is done to the row. Empty: every row upserts.
         inserts, updates, deletes: Its values, by what they do. Without any of them, names such as New, Change, Delete.
     """
 
-    ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes")
+    ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes", "unknown_values", "absent")
 
     source: str = Field(default="", alias="template")
     group: str = ""
@@ -78,6 +85,8 @@ class SbeTable(Table):
     timestamps: bool = False
     sets: Literal["names", "integer"] = "names"
     text: Literal["strict", "replace"] = "strict"
+    unknown_values: Literal["keep", "error"] = "keep"
+    absent: Literal["null", "listed"] = "null"
     operation: str = ""
     inserts: tuple[Name, ...] = ()
     updates: tuple[Name, ...] = ()
@@ -99,6 +108,8 @@ class SbeTable(Table):
             raise ValueError("each value once in inserts, updates and deletes")
         if not self.keys:
             self._only_adds()
+        elif self.absent == "listed":
+            raise ValueError("absent = listed without keys: what is not in a message stays as it was")
         return self
 
     def _only_adds(self) -> None:

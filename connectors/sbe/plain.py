@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from conf.names import folded
 from connectors.base import ControlFrame, PlainChange
 from connectors.key_span import EVERY_KEY, KeySpan
-from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unlisted, unnamed
-from connectors.sbe.options import SbeTable
+from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unknown, unlisted, unnamed
+from connectors.sbe.options import ABSENT, SbeTable
 from connectors.sbe.plainvalues import element_value, entry_value
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Body, Enum, Message, Schema
@@ -47,7 +47,11 @@ class SbePlainReader:
     @property
     def columns(self) -> tuple[str, ...]:
         """The table's columns by the settings' schema, whatever has landed."""
-        return tuple(column.name for column in self._columns)
+        return (*(column.name for column in self._columns), *((ABSENT,) if self._lists_absent else ()))
+
+    @property
+    def _lists_absent(self) -> bool:
+        return self.table.absent == "listed"
 
     def control(self, frame: ControlFrame) -> None:
         """Nothing is needed to read a frame."""
@@ -70,12 +74,17 @@ class SbePlainReader:
                 for column in self._columns
                 if column.element in levels[column.level]
             }
+            for name, names in self._names.items():
+                if name not in self.table.keys and row.get(name) not in (None, *names):
+                    raise unknown(self.message.name, name, row[name])
+            if self._lists_absent:
+                row[ABSENT] = [column.name for column in self._columns if column.name not in row]
             if not self.table.keys:
                 yield PlainChange(INSERT, position, (position, ordinal), row)
                 continue
             op = self._operation(row)
             for name, names in self._names.items():
-                if row.get(name) not in (None, *names):
+                if name in self.table.keys and row.get(name) not in (None, *names):
                     raise unnamed(self.message.name, name, row[name])
             key = tuple(row.get(name) for name in self.table.keys)
             yield PlainChange(op, position, key, {} if op == DELETE else row)
@@ -95,8 +104,10 @@ class SbePlainReader:
 
     @cached_property
     def _names(self) -> dict[str, tuple[str, ...]]:
-        """Of the keys that are enums, the names that values have."""
-        return {name: names for name in self.table.keys if (names := self._names_of(name))}
+        """Of the enums of which each value must be known, the names that values have."""
+        every = self.table.unknown_values == "error"
+        checked = [column.name for column in self._columns] if every else self.table.keys
+        return {name: names for name in checked if (names := self._names_of(name))}
 
     def _names_of(self, name: str) -> tuple[str, ...]:
         (column,) = (column for column in self._columns if column.name == name)

@@ -90,6 +90,10 @@ TABLES = {
     "keyed": {"keys": ["seq"]},
     "legs": {"group": "legs"},
     "marks": {"group": "legs.marks", "with": ["seq", "legId", "text"]},
+    "known": {"unknown_values": "error"},
+    "known marks": {"group": "legs.marks", "keys": ["seq", "legId"], "unknown_values": "error"},
+    "absent": {"absent": "listed"},
+    "absent marks": {"group": "legs.marks", "absent": "listed"},
     "keyed marks": {"group": "legs.marks", "keys": ["seq", "legId", "mark"], "groups": "omit"},
 }
 
@@ -125,11 +129,14 @@ def test_messages_of_any_schema_become_what_they_are_read_as_plainly(data):
     settings["sets"] = data.draw(st.sampled_from(["names", "integer"]))
     settings["groups"] = data.draw(st.sampled_from(["arrays", "omit"]))
     settings["text"] = "replace"
+    settings["unknown_values"] = data.draw(st.sampled_from(["keep", "error"]))
     made = table(template=name, **settings)
     columns = layout_of(schema, schema.messages[name], made).row.names
     assume(columns)
     if data.draw(st.booleans()):
         made = table(template=name, keys=columns[:1], **settings)
+    elif "_absent" not in columns:
+        made = table(template=name, absent=data.draw(st.sampled_from(["null", "listed"])), **settings)
 
     assert_as_read_plainly(schema, name, made, bodies)
 
@@ -149,6 +156,33 @@ def test_what_a_version_does_not_have_is_not_among_what_was_sent():
         None,
     ]
     assert {change["op"] for change in found} == {"update"}
+
+
+def test_what_is_absent_can_be_told_from_what_was_sent_as_null():
+    rows = [change["row"] for change in changes(ORDER, "Order", table(absent="listed"), ORDERS)]
+
+    sent = [change["present"] for change in changes(ORDER, "Order", table(keys=["orderId"]), ORDERS)]
+    names = [name for name in rows[0] if name != "_absent"]
+    assert [row["_absent"] for row in rows] == [
+        [] if present is None else [name for name in names if name not in present] for present in sent
+    ]
+    assert [] in [row["_absent"] for row in rows]
+    assert any(row["_absent"] for row in rows)
+
+
+def test_a_value_that_the_schema_does_not_know_is_kept_or_waits_for_one_that_does():
+    by_level = {"keys": ["securityId", "level"], "operation": "action"}
+    fields = {"securityId": 1, "price": {"mantissa": 1}, "size": 1, "orders": None, "action": "New"}
+    told = [{**fields, "level": level, "side": side} for level, side in ((1, "Bid"), (2, "Z"))]
+    body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": told}, tolerant=True)
+    kept = changes(MARKET, "BookUpdate", table(template="BookUpdate", group="entries", **by_level), [body])
+    strict = table(template="BookUpdate", group="entries", unknown_values="error", **by_level)
+    refused = changes(MARKET, "BookUpdate", strict, [body])
+
+    assert [change["row"]["side"] for change in kept] == ["Bid", "Z"]
+    (error,) = [change["error"] for change in refused if change["error"] is not None]
+    assert error["reason"].endswith("'Z' is no value of the enum: a schema that names it is needed")
+    assert_as_read_plainly(MARKET, "BookUpdate", strict, [body, book((1, "New"))])
 
 
 def test_a_field_beyond_the_end_of_a_block_was_not_sent():
