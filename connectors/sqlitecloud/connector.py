@@ -31,21 +31,21 @@ class SqliteCloudConnector:
     sequenced: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
-        """Tell whether it is a table of the database. A channel tells only what is said while somebody listens."""
-        return not _settings(table).is_channel
+        """Tell whether it has a table's rows. A channel, and a log, tell only what is said while somebody listens."""
+        return not _settings(table).only_adds
 
     def keeps(self, table: Table) -> Keeps:
-        """Return whether silver has the rows that stand, or each message that came."""
-        return Keeps.ROWS if _settings(table).is_channel else Keeps.STATE
+        """Return whether silver has the rows that stand, or each message or change that came."""
+        return Keeps.ROWS if _settings(table).only_adds else Keeps.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the source table's name, or ``notify:`` and the channel's."""
+        """Return the source table's name, behind ``log:`` for its log; or ``notify:`` and the channel's."""
         return _settings(feed.tables[table]).stream(table)
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return those of the settings that say which rows the table has; of a channel's messages none does."""
+        """Return those of the settings that say which rows the table has; of messages and logs none does."""
         settings = _settings(feed.tables[table])
-        return settings.row_settings if settings.is_channel else settings.row_settings | _options(feed).row_settings
+        return settings.row_settings if settings.only_adds else settings.row_settings | _options(feed).row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address, keys that cannot be those of a stream."""

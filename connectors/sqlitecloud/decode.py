@@ -16,7 +16,7 @@ from connectors.base import ControlFrame, Cut, Feed
 from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.context import Context, read_context
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.saying import ROW, TYPE, read_messages
+from connectors.sqlitecloud.saying import LOG, MESSAGES, AddedRows
 from connectors.unfolded import EachFrame, UnfoldedDecoder
 
 
@@ -36,16 +36,17 @@ class SqliteCloudDecoder(UnfoldedDecoder):
         Raises:
             SchemaDrift: Nothing says them, or the settings name columns that are not there.
         """
-        if _settings(table).is_channel:
-            return from_arrow_schema(pa.schema(list(ROW)))
+        if _settings(table).only_adds:
+            return from_arrow_schema(pa.schema(list(_added(table).row)))
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        """Return a change for each entry of a notification and each row of a snapshot, or an insert for each message.
+        """Return a change for each entry of a notification and each row of a snapshot, or an insert for what is added.
 
         In a snapshot's overlay, an update that moves a row and carries all of it is an insert besides.
         """
-        step = _ReadMessages() if _settings(table).is_channel else _ReadChanges(self._reader(context, cut, table))
+        added = _settings(table).only_adds
+        step = _ReadAdded(_settings(table).log) if added else _ReadChanges(self._reader(context, cut, table))
         return frames.run(EachFrame(step, step.type), step.type, "frame_seq", "kind", "body")
 
     def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
@@ -60,6 +61,10 @@ class SqliteCloudDecoder(UnfoldedDecoder):
             way = "start `silverfold receive` again, which reads the table by those"
             raise SchemaDrift(f"rows landed by their {told}, the settings have other keys: {way}", table=cut.stream)
         return ChangeReader(described, settings, options, cut.settled)
+
+
+def _added(table: Table) -> AddedRows:
+    return LOG if _settings(table).log else MESSAGES
 
 
 def _settings(table: Table) -> SqliteCloudTable:
@@ -81,9 +86,14 @@ class _ReadChanges:
 
 
 @dataclass(frozen=True)
-class _ReadMessages:
-    type: pa.Schema = TYPE
+class _ReadAdded:
+    is_log: bool
+
+    @property
+    def type(self) -> pa.Schema:
+        return (LOG if self.is_log else MESSAGES).type
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = LOG if self.is_log else MESSAGES
         for batch in batches:
-            yield from read_messages(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())
+            yield from rows.changes(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())

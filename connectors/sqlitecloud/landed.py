@@ -22,6 +22,11 @@ def message_stream(channel: str) -> str:
     return f"notify:{channel}"
 
 
+def log_stream(table: str) -> str:
+    """Return the stream of a table's log, in which its notifications land once more."""
+    return f"log:{table}"
+
+
 class Selected(NamedTuple):
     """Rows of a snapshot, in the order of the source."""
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from conf.model import Strict, Table
 from conf.secrets import Secret
 from connectors.sqlitecloud.frames import MAX_FRAME_BYTES
-from connectors.sqlitecloud.landed import message_stream
+from connectors.sqlitecloud.landed import log_stream, message_stream
 from connectors.sqlitecloud.settings import MAX_ROWS
 
 BlobForm: TypeAlias = Literal["error", "base64", "hex", "text"]
@@ -99,6 +99,8 @@ class SqliteCloudTable(Table):
     Args:
         source: The table's name at the source; empty for the silver table's own name.
         channel: Instead: a channel, each of whose messages becomes a row, that is only ever added.
+        log: Instead of the table's rows, each change that is notified of it becomes a row: who wrote it, what it did,
+            key and columns in JSON. What happens while nobody listens is not in it.
         keys: Columns that name a row, of a table that has no primary key. Without, those of its primary key. SQLite may
             notify nothing of such a table: then it is as its last snapshot was (``reconcile_hours``).
         key_collation: ``nocase`` for a key declared so: keys that differ in the case of ASCII letters are one. Silver
@@ -111,6 +113,7 @@ class SqliteCloudTable(Table):
 
     source: str = ""
     channel: str = ""
+    log: bool = False
     key_collation: Literal["binary", "nocase"] = "binary"
     types: dict[ColumnName, TypeName] = Field(default_factory=dict)
 
@@ -119,19 +122,29 @@ class SqliteCloudTable(Table):
         """Its rows are the messages of a channel."""
         return bool(self.channel)
 
+    @property
+    def only_adds(self) -> bool:
+        """Its rows are notifications, as they came."""
+        return self.is_channel or self.log
+
     def stream(self, name: str) -> str:
         """Return the stream that feeds the silver table of a name."""
-        return message_stream(self.channel) if self.channel else self.source or name
+        if self.channel:
+            return message_stream(self.channel)
+        return log_stream(self.source or name) if self.log else self.source or name
 
     @model_validator(mode="after")
     def _fits_together(self) -> SqliteCloudTable:
         floats = [name for name in self.keys if self.types.get(name) == "double"]
         if floats:
             raise ValueError(f"keys of any type but double, unlike {floats[0]}: 0.0 and -0.0 are one number")
-        if not self.channel:
+        if not self.only_adds:
             return self
-        if self.source or self.types or self.keys or self.key_collation != "binary":
-            raise ValueError("channel alone: source, keys, key_collation and types are of a table")
+        if self.channel and (self.source or self.log):
+            raise ValueError("channel alone: source and log are of a table")
+        kind = "channel" if self.channel else "log"
+        if self.types or self.keys or self.key_collation != "binary":
+            raise ValueError(f"{kind} without keys, key_collation and types, which are of a table's rows")
         if self.keeps_history or self.expect or self.on_unexplained != "count":
-            raise ValueError("channel without stored_as_scd_type, expect and on_unexplained: messages are only added")
+            raise ValueError(f"{kind} without stored_as_scd_type, expect and on_unexplained: rows are only added")
         return self

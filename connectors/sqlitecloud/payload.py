@@ -274,10 +274,11 @@ def _entry_of_members(entry: Json, number: int) -> tuple[Json, dict[str, Json], 
 
 def json_text(value: Json, depth: int = 0) -> str:
     """Return a parsed value as JSON, without white space. Raises InvalidValue: ``too_deep``, beyond `MAX_NESTING`."""
-    if depth >= MAX_NESTING and type(value) in (Members, list):
+    if depth >= MAX_NESTING and type(value) in (Members, dict, list):
         _refuse("too_deep", f"a value is nested deeper than {MAX_NESTING}")
-    if type(value) is Members:
-        return "{" + ",".join(f"{json_text(name)}:{json_text(member, depth + 1)}" for name, member in value) + "}"
+    if type(value) is Members or type(value) is dict:
+        members = value.items() if type(value) is dict else value
+        return "{" + ",".join(f"{json_text(name)}:{json_text(member, depth + 1)}" for name, member in members) + "}"
     if type(value) is list:
         return "[" + ",".join(json_text(each, depth + 1) for each in value) + "]"
     spelt = json.dumps(value, ensure_ascii=False)

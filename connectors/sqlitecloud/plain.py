@@ -7,7 +7,7 @@ and values get their types one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Final, NoReturn
@@ -45,13 +45,15 @@ class SqliteCloudPlainReader:
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns that name a row at the source; of messages, position and number."""
-        return NUMBERS if self.table.is_channel else tuple(self._described.get("keys", self.table.keys))
+        return NUMBERS if self.table.only_adds else tuple(self._described.get("keys", self.table.keys))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The table's columns, as its newest snapshot selects them; of messages, who said what."""
         if self.table.is_channel:
             return ("sender", "payload")
+        if self.table.log:
+            return ("sender", "op", "key", "old_key", "columns")
         return tuple(column["name"] for column in self._described.get("columns", ()) if not column["hidden"])
 
     def control(self, frame: ControlFrame) -> None:
@@ -77,6 +79,8 @@ class SqliteCloudPlainReader:
 
     def _of_notification(self, position: int, body: bytes) -> Iterator[PlainChange]:
         said = _parsed(notified_text(body))
+        if self.table.log:
+            return self._of_log(position, said)
         return self._of_message(position, said) if self.table.is_channel else self._of_entries(position, said)
 
     def _of_rows(self, position: int, body: bytes) -> Iterator[PlainChange]:
@@ -95,6 +99,38 @@ class SqliteCloudPlainReader:
             _refuse("unknown_kind")
         row = {"sender": _as_text(_first(said, "sender")), "payload": _as_text(_first(said, "payload"))}
         yield PlainChange("insert", position, (position, 0), row)
+
+    def _of_log(self, position: int, said: Pairs) -> Iterator[PlainChange]:
+        names, entries = _word(said, "sqlite_pk_name", "pk"), _first(said, "payload")
+        if (
+            _word(said, "channel_type", "type") != "TABLE"
+            or not isinstance(names, list)
+            or not isinstance(entries, list)
+        ):
+            _refuse("unknown_kind")
+        if not isinstance(_first(said, "channel"), str):
+            _refuse("no_channel")
+        if not names or not all(type(name) is str for name in names) or len({*names}) < len(names):
+            _refuse("bad_key_names")
+        for ordinal, entry in enumerate(entries):
+            op, old_values, columns = _taken_apart(entry)
+            old = None if op == "INSERT" or old_values is None else dict(zip(names, old_values, strict=False))
+            key = dict(columns) if op != "DELETE" else {}
+            now = {name: key.get(name, (old or {}).get(name)) if name not in key else key[name] for name in names}
+            for each in (now, *([] if old is None else [old])):
+                if len(each) != len(names) or not all(type(value) in (str, Number) for value in each.values()):
+                    _refuse("no_key")
+            if old is not None and len(old_values or ()) != len(names):
+                _refuse("key_arity")
+            moved = op == "UPDATE" and old is not None and _numbers(old) != _numbers(now)
+            row = {
+                "sender": _as_text(_first(said, "sender")),
+                "op": op.lower(),
+                "key": as_json(Pairs(now.items())),
+                "old_key": as_json(Pairs((old or {}).items())) if moved else None,
+                "columns": None if op == "DELETE" else as_json(Pairs(columns)),
+            }
+            yield PlainChange("insert", position, (position, ordinal), row)
 
     def _of_entries(self, position: int, said: Pairs) -> Iterator[PlainChange]:
         if _word(said, "channel_type", "type") != "TABLE":
@@ -209,6 +245,11 @@ def _first(members: Pairs, name: str) -> Any:
 
 def _word(members: Pairs, newer: str, older: str) -> Any:
     return _first(members, newer if any(name == newer for name, _ in members) else older)
+
+
+def _numbers(key: Mapping[str, Any]) -> list[Any]:
+    """Return a key's values, by which one is told from another: 1 and 1.0 are one, 1 and "1" are two."""
+    return [(int(v) if v.is_whole else float(v)) if isinstance(v, Number) else str(v) for v in key.values()]
 
 
 def _as_text(value: Any) -> str | None:

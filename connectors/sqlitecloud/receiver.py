@@ -9,19 +9,20 @@ table is configured for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Final
 
 from conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
 from connectors.backoff import Backoff
-from connectors.base import Feed, FrameSink, Resume, mark
+from connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
 from connectors.sqlitecloud import landing
 from connectors.sqlitecloud.client import Client, connect
 from connectors.sqlitecloud.control import Description
 from connectors.sqlitecloud.describing import describe, list_tables, schema_version
 from connectors.sqlitecloud.epoch import Epoch
+from connectors.sqlitecloud.landed import log_stream
 from connectors.sqlitecloud.live import LiveEpoch, listen_to
 from connectors.sqlitecloud.naming import ALL
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
@@ -50,7 +51,8 @@ class SqliteCloudReceiver:
         self._feed, self._options = feed, feed.options
         self._rng, self._clock, self._environ = rng, clock, environ
         settings = [(name, table) for name, table in feed.tables.items() if isinstance(table, SqliteCloudTable)]
-        self._tables = {table.stream(name): table for name, table in settings if not table.is_channel}
+        self._tables = {table.stream(name): table for name, table in settings if not table.only_adds}
+        self._logged = frozenset(table.source or name for name, table in settings if table.log)
         self._channels = sorted({table.channel for _, table in settings if table.is_channel})
         self._own = f"silverfold-{rng.getrandbits(64):016x}"
         self._has_listened = False  # to a table, in some epoch
@@ -64,6 +66,7 @@ class SqliteCloudReceiver:
                 key, or may not be read.
         """
         settings, options = connection_settings(self._feed, self._environ), self._options
+        sink = _LoggingSink(sink, self._logged) if self._logged else sink
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
         try:
             async with await opening as db:
@@ -100,6 +103,8 @@ class SqliteCloudReceiver:
         described = await self._described(db, epoch, sink)
         if self._options.all_tables:
             await listen_to(db, ALL, self._options)
+        elif self._logged:
+            await self._listen_to_logged(db, sink, self._logged - described.keys())
         for name in self._channels:
             await db.listen(name)
         channel = await self._listen_to_own(db, sink)
@@ -107,7 +112,7 @@ class SqliteCloudReceiver:
             table = epoch.add(name, schema)
             if not self._options.fence:
                 table.listened(description)
-        tables = ALL if self._options.all_tables else sorted(described)
+        tables = ALL if self._options.all_tables else sorted({*described, *self._logged})
         await sink.land([mark("listening", tables=tables, channels=self._channels)])
         return channel
 
@@ -132,10 +137,20 @@ class SqliteCloudReceiver:
                     raise
                 refusals.append(refused)
                 await sink.land([landing.left_out(name, refused)])
-        if refusals and not (described or self._channels or self._options.all_tables):
+        if refusals and not (described or self._channels or self._logged or self._options.all_tables):
             raise SourceUnavailable(str(refusals[0])) if self._has_listened else refusals[0]
         self._has_listened |= bool(described)
         return described
+
+    async def _listen_to_logged(self, db: Client, sink: FrameSink, names: Iterable[str]) -> None:
+        """Listen to tables of which there is nothing but a log."""
+        for name in sorted(names):
+            try:
+                await listen_to(db, name, self._options)
+            except StatementRefused as refused:
+                if refused.code in _PASSES:
+                    raise
+                await sink.land([landing.left_out(log_stream(name), refused)])
 
     async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:
         """Make a channel and listen to it. Without a fence it may be refused: then there is no canary either."""
@@ -158,3 +173,25 @@ class SqliteCloudReceiver:
 
     def _backoff(self) -> Backoff:
         return Backoff(self._feed.reconnect.first, self._feed.reconnect.longest, self._rng)
+
+
+class _LoggingSink:
+    """Lands each notification of some tables once more, in the stream of its table's log, right behind it."""
+
+    def __init__(self, sink: FrameSink, tables: Collection[str]) -> None:
+        self._sink, self._tables = sink, tables
+        self.flush = sink.flush
+
+    def take(self, frames: Sequence[Frame]) -> None:
+        self._sink.take(self._logged(frames))
+
+    async def land(self, frames: Sequence[Frame]) -> None:
+        await self._sink.land(self._logged(frames))
+
+    def _logged(self, frames: Sequence[Frame]) -> list[Frame]:
+        found: list[Frame] = []
+        for frame in frames:
+            found.append(frame)
+            if frame.kind is Kind.DATA and frame.stream in self._tables:
+                found.append(frame._replace(stream=log_stream(frame.stream or "")))
+        return found

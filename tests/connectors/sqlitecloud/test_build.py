@@ -104,6 +104,21 @@ def test_a_table_waits_at_what_cannot_be_read_until_a_snapshot_passes_it(spark: 
     assert feed.verify("foo").verdict is Verdict.EQUAL
 
 
+def test_a_log_has_every_change_with_who_wrote_it(spark: SparkSession, tmp_path: Path):
+    feed = SqliteCloudFeed(tmp_path, {"foo_log": {"source": "foo", "log": True}})
+    head = {"sender": "a uuid", "channel": "foo", "type": "TABLE", "pk": ["id"]}
+    entries = [{"type": "INSERT", "id": 1, "n": 6}, {"type": "DELETE", "pv": [2]}]
+    feed.connect(notified(head | {"payload": entries})._replace(stream="log:foo"))
+
+    assert feed.build(spark) == {}
+
+    assert [(row["sender"], row["op"], row["key"], row["columns"]) for row in feed.rows("foo_log")] == [
+        ("a uuid", "insert", '{"id":1}', '{"id":1,"n":6}'),
+        ("a uuid", "delete", '{"id":2}', None),
+    ]
+    assert feed.verify("foo_log").verdict is Verdict.EQUAL
+
+
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")], ids=["spaced", "compact"])
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_change_that_does_not_fit_is_never_lost(

@@ -15,7 +15,7 @@ from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.control import Description, TableColumn
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.plain import SqliteCloudPlainReader
-from connectors.sqlitecloud.saying import read_messages
+from connectors.sqlitecloud.saying import MESSAGES
 from pipelines.table_fold import TableFold
 from tests.support.change_model import Change, State, after
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text, vectors
@@ -256,7 +256,7 @@ def test_a_generated_column_is_no_column_of_the_table_whoever_tells_it() -> None
 
 def test_messages_are_rows_and_what_is_none_is_an_error() -> None:
     said = framed('{"sender":0,"channel":"c","type":"MESSAGE","payload":"x"}')
-    found = pa.Table.from_batches(list(read_messages([3, 4, 5], [said, told(), b"!5 {}\0"]))).to_pylist()
+    found = pa.Table.from_batches(list(MESSAGES.changes([3, 4, 5], [said, told(), b"!5 {}\0"]))).to_pylist()
     assert [(row["frame_seq"], row["ordinal"], row["op"], row["row"]) for row in found] == [
         (3, 0, "insert", {"sender": "0", "payload": "x"}),
         (4, None, None, None),
