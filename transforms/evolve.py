@@ -69,7 +69,8 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
         raise SchemaDrift(f"the source has a column {taken[0]}, which is a name of {owner}", table=table)
     twice = [name for name, count in Counter(folded(name) for name in row.names).items() if count > 1]
     if twice:
-        raise SchemaDrift(f"two columns are called {twice[0]}", table=table)
+        alike = " and ".join(repr(name) for name in row.names if folded(name) == twice[0])
+        raise SchemaDrift(f"columns {alike} have one name for Delta, which knows no case", table=table)
     have = {folded(name) for name in row.names}
     missing = sorted(name for name in keys if folded(name) not in have)
     if missing:

@@ -65,7 +65,9 @@ def load_file(path: Path) -> LiveTable:
     columns = {}
     for field in rows.schema:
         kind = column_type_of(field.type)
-        if kind is None or not field.name or field.name in columns:
+        if not field.name or field.name in columns:
+            raise ConfigError(file=str(path), key="columns", found=field.name, allowed="a name for each, none twice")
+        if kind is None:
             raise ConfigError(file=str(path), key=field.name, found=str(field.type), allowed=f"one of each: {_ALLOWED}")
         columns[field.name] = kind
     return _filled(path, LiveTable(columns), rows)

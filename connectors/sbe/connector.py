@@ -26,7 +26,7 @@ from connectors.sbe.changed import source_change
 from connectors.sbe.checks import problems_of
 from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.places import parse_place
+from connectors.sbe.places import FILE, parse_place
 from connectors.sbe.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
 from connectors.transport import address_problems
 
@@ -75,6 +75,10 @@ class SbeConnector:
     def problems(self, feed: Feed) -> Iterator[Problem]:
         """Yield what is wrong beyond the models: the address, the schema, what tables name that it has not."""
         yield from address_problems(feed, parse_place)
+        framing = _options(feed).framing
+        if framing.length is None and framing.unframed == "whole" and not feed.address.startswith(FILE):
+            what = "how messages stand in a stream, such as sofh: whole is for a file that is one message"
+            yield Problem("options.framing", "whole", what)
         named = _options(feed).schema_
         try:
             schema = feed_schema(named)

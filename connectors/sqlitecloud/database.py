@@ -34,7 +34,7 @@ class Database(Closing):
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise _unusable(path, "no such file")
+            raise _unusable(path, "no file" if path.exists() else "no such file")
         self.path = path
         self.order = threading.Lock()
         """Held from a commit until all have been told of it, so that messages have the order of commits."""

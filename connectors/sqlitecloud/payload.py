@@ -126,7 +126,7 @@ def parse_envelope(text: bytes) -> tuple[dict[str, Json], EntryReader]:
             return found, _entry_of_names
         found = _scanned(_EXACT, spelt)
     except (ValueError, RecursionError) as error:
-        _refuse("invalid_json", str(error)[:200])
+        _refuse("invalid_json", str(error).partition(";")[0][:200])  # behind it Python's advice to whoever programs
     if type(found) is not Members:
         _refuse("not_an_object", "a notification is a JSON object")
     return _firsts(found), _entry_of_members

@@ -60,7 +60,7 @@ def parse_body(body: bytes) -> dict[str, Json]:
     except UnicodeDecodeError as error:
         _refuse("invalid_utf8", f"byte {error.start} of the body is not UTF-8")
     except (ValueError, RecursionError) as error:
-        _refuse("invalid_json", str(error)[:200])
+        _refuse("invalid_json", str(error).partition(";")[0][:200])  # behind it Python's advice to whoever programs
     if type(found) is not Members:
         _refuse("not_an_object", "the body is a JSON object")
     members = dict(found)

@@ -219,6 +219,12 @@ def test_a_framing_can_be_described_by_a_table(capsys, tmp_path):
         ('"file:/data/frames.bin"', '"file:"', "address: found 'file:', allowed: a path behind file:"),
         ('"file:/data/frames.bin"', '"nowhere"', "address: found 'nowhere', allowed: host:port, such as"),
         ('framing = "sofh"', 'framing = "soph"', "options.framing: found 'soph', allowed: one of deephaven, sofh, "),
+        (
+            'file:/data/frames.bin"\noptions = { schema = "builtin", framing = "sofh" }',
+            '127.0.0.1:7100"\noptions = { schema = "builtin", framing = "whole" }',
+            "options.framing: found 'whole', allowed: how messages stand in a stream, such as sofh: whole is for a file",
+        ),
+        ('"action"', '"action"\nabsent = "listed"', "absent = listed without keys"),
         ('framing = "sofh"', "framing = { size = 1 }", "options.framing.size: found 1, allowed: "),
         ("[tables.Trade]", "[tables.Trades]", "tables.Trades.template: found 'Trades', allowed: one of Security, "),
         ('"BookUpdate"', '"Book"', "tables.book.template: found 'Book', allowed: one of Security, BookUpdate, Trade"),
@@ -253,6 +259,15 @@ def test_what_an_sbe_feed_names_must_be_in_its_schema(capsys, tmp_path, setting,
     code, _, err = check(capsys, tmp_path, stream=STREAM.replace(setting, instead, 1))
     assert told in err
     assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "instead"),
+    [('framing = "sofh"', 'framing = "whole"'), ("[tables.Trade]", '[tables.Trade]\nabsent = "listed"')],
+)
+def test_what_fits_together_is_no_mistake(capsys, tmp_path, setting, instead):
+    code, _, _ = check(capsys, tmp_path, stream=STREAM.replace(setting, instead, 1))
+    assert code == 0
 
 
 def landed(tmp_path: Path, version: int) -> SbeFeed:
