@@ -222,7 +222,7 @@ def test_a_framing_can_be_described_by_a_table(capsys, tmp_path):
         (
             'file:/data/frames.bin"\noptions = { schema = "builtin", framing = "sofh" }',
             '127.0.0.1:7100"\noptions = { schema = "builtin", framing = "whole" }',
-            "options.framing: found 'whole', allowed: how messages stand in a stream, such as sofh: whole is for a file",
+            "options.framing: found 'whole', allowed: how messages stand in a stream, such as sofh: whole is for",
         ),
         ('"action"', '"action"\nabsent = "listed"', "absent = listed without keys"),
         ('framing = "sofh"', "framing = { size = 1 }", "options.framing.size: found 1, allowed: "),
