@@ -26,7 +26,7 @@ from conf.errors import ConfigError
 from conf.files import check_files
 from connectors.serving import Server, listen
 from connectors.sqlitecloud.behaviour import Behaviour
-from connectors.sqlitecloud.made import Databases
+from connectors.sqlitecloud.served_databases import Databases
 from connectors.sqlitecloud.server_client import Clients, serve_client
 from connectors.sqlitecloud.server_state import Credentials, Served, ServedSession
 from connectors.transport import Address

@@ -15,11 +15,11 @@ from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.capture import TableChanges
 from connectors.sqlitecloud.database import Database
 from connectors.sqlitecloud.listeners import Listeners
-from connectors.sqlitecloud.made import MEMORY, Databases, Upload
 from connectors.sqlitecloud.messages import PubSubTicket
 from connectors.sqlitecloud.outbox import Outbox
 from connectors.sqlitecloud.refusals import GENERIC, NOT_FOUND
 from connectors.sqlitecloud.results import ClientKeys
+from connectors.sqlitecloud.served_databases import MEMORY, Databases, Upload
 from connectors.sqlitecloud.transactions import Transactions
 
 

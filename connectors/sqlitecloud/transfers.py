@@ -10,8 +10,8 @@ from typing import Final
 from conf.errors import SourceRefused
 from connectors.sqlitecloud.commands import Command
 from connectors.sqlitecloud.encode import OK, encode_array, encode_value
-from connectors.sqlitecloud.made import PART, Upload, downloaded
 from connectors.sqlitecloud.refusals import COMMAND
+from connectors.sqlitecloud.served_databases import PART, Upload, downloaded
 from connectors.sqlitecloud.server_state import ServedSession
 
 

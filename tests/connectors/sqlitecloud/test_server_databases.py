@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sqlitecloud import made
+from connectors.sqlitecloud import served_databases
 from connectors.sqlitecloud.encode import encode_value
 from connectors.sqlitecloud.server import SqliteCloudServer
 from tests.support.sqlitecloud_peer import Peer, plain, writer
@@ -56,7 +56,7 @@ def test_what_is_no_database_is_not_taken(server: SqliteCloudServer, monkeypatch
     with writer(server) as peer:
         assert upload(peer, "other", b"no database" * 1000) == (10005, "What was uploaded is no database.")
         assert peer.ask("USE DATABASE other")[0] == 10001
-        monkeypatch.setattr(made, "_LONGEST", 5000)
+        monkeypatch.setattr(served_databases, "_LONGEST", 5000)
         assert upload(peer, "other", b"long" * 2000)[0] == 10005
         assert peer.ask("DOWNLOAD DATABASE shop.db")[0] == 10005
         peer.send(encode_value(b"of no upload"))
@@ -74,7 +74,7 @@ def test_a_download_of_nothing_may_be_asked_for(server: SqliteCloudServer) -> No
 
 
 def test_clients_make_so_many_databases(server: SqliteCloudServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made, "_MOST", 2)
+    monkeypatch.setattr(served_databases, "_MOST", 2)
     with writer(server) as peer:
         assert [peer.ask(f"CREATE DATABASE '{name}'") for name in ("a", "../b")] == ["OK", "OK"]
         assert peer.ask("CREATE DATABASE c") == (10005, "Database c cannot be made here.")
