@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from conf.model import Settings
+    from connectors.base import Feed
     from pipelines.build import FeedBuild, Step
 
 
@@ -41,8 +43,8 @@ def build(
     Safe to stop and start at any moment, also by SIGKILL: a table's position is in its own log.
     Spark is started once there is something to apply. Tables take turns, one cut each.
     Exit code 1 when a table holds because of something it could not take; status says what. 3 when nothing but the
-    store is to blame; 130 when `--once` is stopped before its end. A feed whose tables cannot be read is told, and the
-    others are built.
+    store is to blame; 130 when `--once` is stopped before its end. A feed, or a table, that cannot be read at the start
+    is told, and the others are built.
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
@@ -66,15 +68,11 @@ def build(
         builds: list[FeedBuild] = []
         unread: list[SilverfoldError] = []
         for connector, feed in opened:
-            try:
-                feed_build = ended.enter_context(FeedBuild(spark, settings, connector, feed))
-                feed_build.refresh()
-            except SilverfoldError as error:  # one feed whose tables cannot be read harms no other
-                unread.append(error)
-                if len(opened) > 1:
-                    _tell_unread(feed.name, error)
-            else:
-                builds.append(feed_build)
+            found, faults_of = _begun(partial(FeedBuild, spark, settings, connector), feed)
+            builds += [ended.enter_context(each) for each in found]
+            unread += faults_of
+            if found or len(opened) > 1:
+                _tell_unread(feed.name, faults_of, of_all=not found)
         for feed_build in builds:
             _tell_misread(settings, feed_build)
             _tell_emptied(settings, feed_build)
@@ -88,6 +86,37 @@ def build(
         raise unread[0]
     if faults:
         raise typer.Exit(3 if all(fault.retryable for fault in faults.values()) else 1)
+
+
+def _begun(build_of: Callable[[Feed], FeedBuild], feed: Feed) -> tuple[list[FeedBuild], list[SilverfoldError]]:
+    """Return the build of a feed, or of those of its tables that can be read, if any; and why the others cannot be."""
+
+    def looked_at(feed: Feed) -> FeedBuild:
+        found = build_of(feed)
+        try:
+            found.refresh()
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+    try:
+        return [looked_at(feed)], []
+    except SilverfoldError as error:
+        if len(feed.tables) == 1 or not isinstance(error, StoreUnavailable):
+            return [], [error]
+        of_all = error
+    readable, faults = {}, dict[str, SilverfoldError]()
+    for name, table in feed.tables.items():
+        try:
+            looked_at(replace(feed, tables={name: table})).close()
+        except SilverfoldError as error:
+            faults.setdefault(str(error), error)
+        else:
+            readable[name] = table
+    if not readable:
+        return [], [of_all]
+    return [looked_at(replace(feed, tables=readable))], list(faults.values())
 
 
 def _tell_begun(feed_build: FeedBuild) -> None:
@@ -128,9 +157,12 @@ def _nothing(settings: Settings, feed_build: FeedBuild) -> str:
     return f"bronze of feed {name} ends before the position that its tables have reached"
 
 
-def _tell_unread(feed: str, error: SilverfoldError) -> None:
-    log = structlog.get_logger("build")
-    log.error("feed cannot be read", feed=feed, error_class=error.error_class, reason=str(error))
+def _tell_unread(feed: str, faults: Sequence[SilverfoldError], *, of_all: bool) -> None:
+    """Say what is left out until the build is started again."""
+    what = "feed cannot be read" if of_all else "a table cannot be read, the others are built"
+    for error in faults:
+        log = structlog.get_logger("build")
+        log.error(what, feed=feed, error_class=error.error_class, reason=str(error))
 
 
 def _tell_held(faults: Mapping[tuple[str, str], SilverfoldError], *, of_several: bool) -> None:

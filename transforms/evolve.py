@@ -140,7 +140,7 @@ def follow_columns(session: SparkSession, path: str, wanted: T.StructType, *, ta
     Raises:
         SchemaDrift: A column is gone or has a type that cannot be followed. The table stands as it was.
     """
-    remedy = ": let it be as it was, NULL where it is gone"
+    remedy = ": let it be as it was, fields in their order, NULL where something is gone"
     follow(session, path, drift(session.read.format("delta").load(path).schema, wanted, table=table, remedy=remedy))
 
 

@@ -201,6 +201,31 @@ def test_a_feed_whose_tables_cannot_be_read_is_told_and_the_others_are_built(
     assert spark.read.format("delta").load(Places(str(conf / "lake")).silver("shop", "quotes").url).count() == 1
 
 
+def test_a_table_that_cannot_be_read_is_told_and_the_others_of_its_feed_are_built(
+    spark: SparkSession, conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
+    feed = conf / "feeds" / "market.toml"
+    feed.write_text(feed.read_text() + '[tables.trades]\nsource = "Trades"\n')
+    history = LandedHistory({"quotes": {"Qty": "Long"}, "trades": {"Qty": "Long"}})
+    history.connect()
+    for stream in ("quotes", "trades"):
+        history.snapshot(stream, {1: {"Qty": 7}})
+    places = Places(str(conf / "lake"))
+    history.land(places.bronze("market"), "market")
+    log = Path(places.silver("market", "quotes").url) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("garbage")
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), "build", "market"])
+
+    said = capsys.readouterr()
+    assert ended.value.code == 3, said
+    assert "silver/market/quotes" in said.err
+    assert spark.read.format("delta").load(places.silver("market", "trades").url).count() == 1
+
+
 @dataclass
 class ScriptedBuild:
     """A build of one table whose steps are told in advance."""

@@ -35,11 +35,10 @@ def test_a_table_whose_newest_commit_is_empty_holds_until_it_is_rebuilt_or_read_
     max(log.glob("*.json")).write_text("")
 
     (found,) = read_status(built.places, CONNECTOR, built.feed, now=datetime.now(UTC)).tables
-    (held,) = built.build().values()
     assert found.built_otherwise == "the commit of its newest version is an empty file, as a power cut leaves"
-    assert found.built_otherwise in str(held)
     history.update("t", modified={3: {"Qty": 31}})
-    assert list(built.land_and_build(history)) == ["t"]
+    (held,) = built.land_and_build(history).values()
+    assert found.built_otherwise in str(held)
     if settings:
         Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
     else:
