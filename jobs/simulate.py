@@ -288,8 +288,9 @@ def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Seque
         for argument in given:
             name, _, rest = argument.partition("=")
             of, _, text = rest.partition(":")
-            table = found.get(of) or tables.get(of)
-            if not name or table is None or not text or name in tables or name in found:
+            known = {**tables, **found}
+            table = known.get(of)
+            if not name or table is None or not text or name in known:
                 told = f"{argument!r} is not NAME=TABLE:TEXT with a new name and a table that is exported"
                 raise typer.BadParameter(told, param_hint=option)
             try:
