@@ -46,8 +46,8 @@ class DeephavenConnector:
         return Keeps.CHANGES if table.keeps_log else Keeps.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the table's own name, for each is subscribed for itself; and, where no snapshot tells one source from
-        another, the source's."""
+        """Return the table's own name, for each is subscribed for itself; and source and filter, where no snapshot
+        tells rows of one from those of another."""
         return _table(feed, table).stream(table)
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:

@@ -68,17 +68,20 @@ class DeephavenTable(Table):
 
     @property
     def row_settings(self) -> dict[str, str | list[str]]:
-        """Return what says which rows the table has. A snapshot comes with another source, updates alone do not."""
+        """Return what says which rows the table has. A snapshot comes with another source or filter, updates do not."""
         of_updates = self.mode is SubscribeMode.UPDATES_ONLY
-        return {**super().row_settings, **({"source": self.source} if of_updates else {})}
+        return {**super().row_settings, **({"source": self.source, "filter": self.filter} if of_updates else {})}
 
     def stream(self, name: str) -> str:
         """Return the stream that feeds the silver table of a name.
 
-        Updates alone of another source than before are another stream: no snapshot would tell the one from the other.
+        Updates alone of another source than before, or by another filter, are another stream: no snapshot would tell
+        the one from the other.
         """
-        is_told = self.mode is not SubscribeMode.UPDATES_ONLY or self.source == name
-        return name if is_told else f"{name}/{self.source}"
+        if self.mode is not SubscribeMode.UPDATES_ONLY:
+            return name
+        source = "" if self.source == name else f"/{self.source}"
+        return f"{name}{source}?{self.filter}" if self.filter else f"{name}{source}"
 
     @property
     def keeps_log(self) -> bool:

@@ -8,7 +8,7 @@ at all (`foreseen`), and reading of the others is put off (`unchecked`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from conf.errors import WireError
 from connectors.backoff import Backoff
@@ -31,6 +31,7 @@ class Epoch:
         channel: Our own channel: what is said there is a fence, or a canary.
         backoff: Makes the waits of one table.
         clock: Seconds, of any origin.
+        logged: Tables that are notified, and of which nothing else is wanted.
     """
 
     def __init__(
@@ -41,13 +42,14 @@ class Epoch:
         channel: str,
         backoff: Callable[[], Backoff],
         clock: Callable[[], float],
+        logged: Collection[str] = (),
     ) -> None:
         self.settings, self._options, self._channel = tables, options, channel
         self._backoff, self._clock = backoff, clock
         self._tables: dict[str, TableAttempts] = {}
         self._by_name: dict[bytes, TableAttempts] = {}
         self._unchecked = Unchecked()
-        self._unknown: set[str] = set()
+        self._unknown = set(logged)
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.found: list[str] = []
         """Tables that may be there and take no part; for the receiver to look at, and take out."""

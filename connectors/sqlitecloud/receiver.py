@@ -77,7 +77,14 @@ class SqliteCloudReceiver:
             raise
 
     async def _converse(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> None:
-        epoch = Epoch(self._tables, self._options, channel=self._own, backoff=self._backoff, clock=self._clock)
+        epoch = Epoch(
+            self._tables,
+            self._options,
+            channel=self._own,
+            backoff=self._backoff,
+            clock=self._clock,
+            logged=frozenset() if self._options.all_tables else self._logged,
+        )
         try:
             schema = await self._log_in(db, settings, sink)
             channel = await self._listen(db, epoch, sink, schema)

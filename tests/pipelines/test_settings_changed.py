@@ -195,23 +195,27 @@ def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: Spar
     assert (market.rows(), market.is_equal()) == ({"IBM": 21, "MSFT": 20}, True)
 
 
-@pytest.mark.parametrize("apply", ["log", "upsert"])
-def test_updates_of_another_source_alone_are_rows_of_a_table_that_is_rebuilt(
-    spark: SparkSession, warehouse: Path, apply: str
+@pytest.mark.parametrize(
+    ("apply", "now", "stream"),
+    [("log", {"source": "B"}, "t/B"), ("upsert", {"source": "A", "filter": "Qty > 1"}, "t/A?Qty > 1")],
+)
+def test_updates_of_another_source_or_filter_alone_are_rows_of_a_table_that_is_rebuilt(
+    spark: SparkSession, warehouse: Path, apply: str, now: dict[str, Any], stream: str
 ) -> None:
     """No snapshot tells where the updates of the one end and those of the other begin."""
     settings = {"mode": "updates_only", "apply": apply}
     built = Built(spark, warehouse, {"t": table(source="A", **settings)})
-    history = LandedHistory({"t/A": {"Qty": "Long"}, "t/B": {"Qty": "Long"}})
+    history = LandedHistory({"t/A": {"Qty": "Long"}, stream: {"Qty": "Long"}})
     history.connect(streams=["t/A"])
     history.update("t/A", added={1: {"Qty": 1}})
     assert built.land_and_build(history) == {}
 
-    built.settle(table(source="B", **settings))
-    history.connect(streams=["t/B"])
-    history.update("t/B", added={2: {"Qty": 2}})
+    built.settle(table(**now, **settings))
+    history.connect(streams=[stream])
+    history.update(stream, added={2: {"Qty": 2}})
     (held,) = built.land_and_build(history).values()
-    assert "t: source is B, the table was built with A: put that back, or run" in str(held)
+    (changed,) = now.items() - {"source": "A"}.items()
+    assert f"t: {changed[0]} is {changed[1]}, the table was built with" in str(held)
     Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
     assert built.build() == {}
 
@@ -295,7 +299,7 @@ def test_however_much_upkeep_came_after_the_last_cut_its_note_is_found(market: M
         (DeephavenTable(source="T"), {"mode": "snapshot_with_updates", "apply": "log"}),
         (
             DeephavenTable(source="T", mode="updates_only", apply="upsert"),
-            {"mode": "updates_only", "apply": "upsert", "source": "T"},
+            {"mode": "updates_only", "apply": "upsert", "source": "T", "filter": ""},
         ),
         (
             SbeTable(template="M", keys=("a",), operation="op", deletes=("X",)),
