@@ -47,7 +47,7 @@ from pipelines.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.frame_sizes import FrameSizes
 from pipelines.held import Hold
 from pipelines.places import Places, places_of
-from pipelines.plan import Plan, Planner
+from pipelines.plan import Plan, Planner, State
 from pipelines.quarantine import Quarantine
 from pipelines.reached import moment, reached, stands_on_another
 from pipelines.rules import StreamRules
@@ -97,8 +97,7 @@ class FeedBuild:
     One thread refreshes; others may step meanwhile, each table in one at a time.
 
     Args:
-        spark: Returns the session whose JVM does the work. First called when there is something to apply, by several
-            threads at once maybe.
+        spark: Returns the session whose JVM does the work. First called when there is work, maybe by several threads.
         clock: Seconds since 1970.
         places: Where tables are; by default where the settings say.
         before: No table takes anything at or after this position; None for no such bound.
@@ -228,7 +227,7 @@ class FeedBuild:
         try:
             plan = self._plan(name)
             if plan.cut is None:
-                return Step(name, plan, error=self._held(name))
+                return Step(name, plan, error=self._held(name, plan))
             with noticing_its_end():
                 applied = self._apply(name, plan, plan.cut, began)
             return Step(name, plan, applied, self._stops[name].fault, moved=True)
@@ -248,12 +247,13 @@ class FeedBuild:
                 self._plan_anew(name)
             return Step(name, plan, error=None if noted else error, moved=noted)
 
-    def _held(self, name: str) -> SilverfoldError | None:
+    def _held(self, name: str, plan: Plan) -> SilverfoldError | None:
         """Return what holds a table for which there is no cut. What was written beside it for one is taken back."""
-        fault = self._stops[name].fault
-        if fault is not None:
+        if (fault := self._stops[name].fault) is not None:
             with suppress(RebuildNeeded):  # where it cannot be, the next cut says so
                 self.tables[name].settle()
+        elif plan.state is State.SYNCED and self.before is None:
+            self._quarantine[name].nothing_waits(self._planner.landed, now=self._now())
         return fault
 
     def _plan(self, name: str) -> Plan:

@@ -193,6 +193,18 @@ class Quarantine:
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
 
+    def nothing_waits(self, landed: int, *, now: datetime) -> None:
+        """Note that nothing up to a position holds the table any more, for it has taken all that is its own.
+
+        So it is where a setting was put back, by which other frames were. Raises StoreUnavailable.
+        """
+
+        def resolution(known: Hold) -> str | None:
+            return PASSED if known.holds and known.position <= landed else None
+
+        if self.holding and resolve(self.places, self.feed, self.table, resolution, now=now):
+            self._read()
+
     def _is_lost(self, known: Hold) -> bool:
         return is_inside((known.position, known.position), self.lost())
 

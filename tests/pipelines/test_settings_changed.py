@@ -216,6 +216,11 @@ def test_updates_of_another_source_or_filter_alone_are_rows_of_a_table_that_is_r
     (held,) = built.land_and_build(history).values()
     (changed,) = now.items() - {"source": "A"}.items()
     assert f"t: {changed[0]} is {changed[1]}, the table was built with" in str(held)
+    built.settle(table(source="A", **settings))  # put back, as it says
+    assert built.build() == {}
+    assert built.holds("t") == []
+    built.settle(table(**now, **settings))
+    assert list(built.build()) == ["t"]
     Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
     assert built.build() == {}
 
