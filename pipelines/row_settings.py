@@ -23,7 +23,7 @@ def row_settings(connector: Connector, feed: Feed, table: str, keys: Sequence[st
         keys: The table's, those of its source where none are set; empty where they are not known.
     """
     said = {**connector.row_settings(feed, table), "stream": connector.stream(feed, table)}
-    return {"keys": list(keys), **said} if keys else said
+    return {**said, "keys": list(keys)} if keys else said
 
 
 def decided(settings: RowSettings) -> RowSettings:
