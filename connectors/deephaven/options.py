@@ -80,8 +80,7 @@ class DeephavenTable(Table):
         """
         if self.mode is not SubscribeMode.UPDATES_ONLY:
             return name
-        source = "" if self.source == name else f"/{self.source}"
-        return f"{name}{source}?{self.filter}" if self.filter else f"{name}{source}"
+        return f"{name}/{self.source}?{self.filter}" if self.filter else f"{name}/{self.source}"
 
     @property
     def keeps_log(self) -> bool:

@@ -173,7 +173,9 @@ class DeephavenLanding(Landing):
 
     def __init__(self, layout: Layout, places: Places) -> None:
         super().__init__(layout, places)
-        self._history = LandedHistory({TABLE: self._columns(0), OTHER: {"A": "Long"}})
+        upserts = self.layout.settings.kind == "positional-upsert"
+        streams = {TABLE: f"{TABLE}/{TABLE}"} if upserts else {}
+        self._history = LandedHistory({TABLE: self._columns(0), OTHER: {"A": "Long"}}, streams=streams)
         self._landed = 0
 
     def connect(self, step: Connect) -> None:

@@ -32,7 +32,8 @@ class Market:
     def __init__(self, spark: SparkSession, warehouse: Path, trades: DeephavenTable) -> None:
         self.spark, self.warehouse, self.trades = spark, warehouse, trades
         self.built = Built(spark, warehouse, {"quotes": table(), "trades": trades})
-        self.history = LandedHistory({"quotes": COLUMNS, "trades": COLUMNS})
+        streams = {"trades": trades.stream("trades")}  # also while it is out of the feed
+        self.history = LandedHistory({"quotes": COLUMNS, "trades": COLUMNS}, streams=streams)
 
     def tell(self, qty: int, *, snapshot: bool = True) -> None:
         """Begin an epoch; both tables have a row that is ``qty`` in the end."""

@@ -53,7 +53,7 @@ class Warehouse:
         self.places = Places(str(root))
         self.settings = DeephavenTable(source="quotes", **settings)
         self.feed = Feed(FEED, "deephaven", "unused", DeephavenOptions(), {"quotes": self.settings})
-        self.history = LandedHistory({"quotes": columns})
+        self.history = LandedHistory({"quotes": columns}, streams={"quotes": self.settings.stream("quotes")})
 
     def land(self) -> int:
         return self.history.land(self.places.bronze(FEED), FEED)

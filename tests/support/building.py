@@ -54,6 +54,7 @@ class Built:
 
     def land(self, history: LandedHistory) -> int:
         """Land what was added to the history; return the last position."""
+        history.streams |= {name: CONNECTOR.stream(self.feed, name) for name in self.feed.tables}
         return history.land(self.places.bronze(FEED), FEED)
 
     def start(self) -> FeedBuild:

@@ -41,6 +41,7 @@ class LandedHistory:
 
     Args:
         columns: Name → Deephaven type, for each stream. Subscription ids are 1, 2, … in this order.
+        streams: How streams are called when they land, where that is not how they are called here.
     """
 
     columns: Mapping[str, Mapping[str, str]]
@@ -48,6 +49,7 @@ class LandedHistory:
     roles: Roles = field(default_factory=load_roles)
     epoch: int = 0
     frames: list[tuple[int, Frame]] = field(default_factory=list)
+    streams: dict[str, str] = field(default_factory=dict)
 
     def connect(self, *, streams: Sequence[str] | None = None) -> None:
         """Begin an epoch: opened, connection response, subscribe responses."""
@@ -149,7 +151,8 @@ class LandedHistory:
         writer = BronzeWriter(place, feed, token="history")
         batch = Batch(writer.last + 1)
         for epoch, frame in self.frames:
-            batch.add([frame], epoch, received_at)
+            stream = self.streams.get(frame.stream or "", frame.stream)
+            batch.add([frame._replace(stream=stream)], epoch, received_at)
             if batch.size >= _COMMIT_BYTES:
                 writer.append(batch.prepare().table)
                 batch = Batch(writer.last + 1)
