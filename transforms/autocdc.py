@@ -107,7 +107,8 @@ def apply_changes(
         keys: Columns that name a row. Never NULL but in truncates, never a float.
         sequence_by: Column, or expression, that orders the changes of a key; of a type that sorts, such as a struct of
             several columns. Neither it nor a field of it is ever NULL.
-        recorded: Whose batch this is, and its number, which must grow from batch to batch.
+        recorded: Whose batch this is, and its number, which must grow from batch to batch. Delta's ``RESTORE`` leaves
+            the number as it was: after one, of the table and of what is beside it, the batches want new numbers.
         apply_as_deletes: Condition under which a row is a delete; all others are upserts of whole rows.
         apply_as_truncates: Condition under which a row deletes all rows with a smaller ``sequence_by``, whatever their
             keys. Only for type 1.

@@ -140,7 +140,7 @@ def ended_in_order(tmp_path: Path, number: int, code: int, *, phase: str | None)
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         next(line for line in lines if "receiver: process" in line)
-        assert processes_in(tmp_path / "tmp") >= 2, "itself and its receiver"
+        wait_until(lambda: processes_in(tmp_path / "tmp") >= 2, "itself and its receiver")  # it shows once it has begun
         if phase is None:
             time.sleep(1)
         else:

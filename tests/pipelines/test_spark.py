@@ -333,6 +333,7 @@ def test_an_error_of_a_jvm_that_is_gone_has_a_text():
     assert (_told_by(Unasked()), _told_by(ValueError("so"))) == ("its JVM has ended", "so")
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # PySpark's own, where it was reading just then
 def test_an_interrupt_ends_a_query_whose_result_is_waited_for(spark: SparkSession):
     """`toArrow` waits for its job whatever is raised in it, for as long as that runs."""
     began = signal.signal(signal.SIGINT, interrupt_jobs)
