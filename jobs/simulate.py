@@ -24,6 +24,7 @@ from connectors.pace import Changing, Pace, keep_changing
 from connectors.sqlitecloud.behaviour import Behaviour, Channels, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.naming import may_be_pasted
 from connectors.sqlitecloud.settings import PORT
 from connectors.transport import Address
 from jobs.cli import main_of
@@ -120,8 +121,9 @@ def deephaven(
             typer.echo(f"table {name}: {counted(len(view), 'row')}, {counted(len(view.columns), 'column')}")
         named = [*tables.items(), *((name, each) for _, name, each in later)]
         changers = [Changer(each, f"{seed}/{name}") for name, each in named]
+        loaded = sum(each.updates for _, each in named)
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
-        updates = sum(each.updates - 1 for _, each in named)
+        updates = sum(each.updates for _, each in named) - loaded
         typer.echo(f"quiet after {counted(made, 'change')} in {counted(updates, 'update')}")
         stop.wait()
 
@@ -237,7 +239,10 @@ def sqlitecloud(
         changers = [Workload(server.own_session(name), seed) for name in files] if changes_per_second else []
         typer.echo(f"listening on {' and '.join(str(Address(each, server.port)) for each in hosts)}")
         for name in files:
-            typer.echo(server.address(name, apikey="any" if credentials is None else None))
+            address = server.address(name, apikey="any" if credentials is None else None)
+            typer.echo(
+                address if may_be_pasted(name) else f"{name!r} is not one word: no connection string can name it"
+            )
         made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
         typer.echo(f"quiet after {made} changes")
         stop.wait()

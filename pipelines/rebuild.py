@@ -40,15 +40,7 @@ from pipelines.bronze import last_position
 from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.commit_note import CommitNote
-from pipelines.cuts import (
-    app_id,
-    from_record,
-    newest_note,
-    position_reached,
-    read_cuts,
-    recorded_in,
-    restore,
-)
+from pipelines.cuts import app_id, from_record, newest_note, position_reached, read_cuts, recorded_in, restore
 from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.lease import sole_writer
 from pipelines.leftovers import remove_tree, remove_unused, set_damaged_log_aside
@@ -251,7 +243,7 @@ class Rebuild:
             goal = -1
         if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:
             self._discard()  # while there was no table yet, it was built further than builds have come since
-        further = goal < 0 or self._is_outgrown()
+        further = goal < 0 or bool(self._outgrown(self._places))
         reached, begins = self._built(before=None if further else goal + 1, least=max(goal, 0))
         if reached < 0 <= goal and self._floor():
             reason = f"frames before position {self._floor()} were dropped while it was not in the feed"
@@ -309,29 +301,33 @@ class Rebuild:
         except Overtaken as error:
             raise TableMoved from error
 
-    def _is_outgrown(self) -> bool:
-        """Tell whether the table stands before columns or keys that only a new one can have."""
-        known = holds(self._places, self.feed.name, self.table)
-        return any(each.error_class in _OUTGROWN for each in known)
+    def _outgrown(self, places: Places) -> list[int]:
+        """Return the positions whose columns or keys only a new table can have."""
+        return [each.position for each in holds(places, self.feed.name, self.table) if each.error_class in _OUTGROWN]
 
     def _built(self, *, before: int | None, least: int) -> tuple[int, int | None]:
         """Build the new table as far as it goes; return the position it has reached, and where its history begins.
 
-        A history whose columns or keys changed on the way begins behind the last such change; None for any other.
+        A history whose columns or keys changed on the way begins behind the last such change, though a frame before it
+        cannot be decoded; None for any other.
         """
-        begun = history_begins_at(self._places, self.feed.name, self.table) if self._keeps_history else 0
-        past = begun - 1 if begun else None
+        begins = history_begins_at(self._places, self.feed.name, self.table) if self._keeps_history else 0
         while True:
+            past, reached, fault = begins - 1 if begins else None, -1, None
             _copy_skips(self._places, self._side, self.feed.name, self.table)
             try:
-                return self._build(before=before, past=past, least=least), None if past is None else past + 1
-            except (SchemaDrift, RebuildNeeded):
-                found = holds(self._side, self.feed.name, self.table)
-                begins = min((each.position for each in found if each.error_class in _OUTGROWN), default=0)
-                if not self._keeps_history or not self._has_snapshots or begins - 1 <= (0 if past is None else past):
-                    raise
-                past = begins - 1
+                reached = self._build(before=before, past=past, least=least)
+            except (SchemaDrift, RebuildNeeded) as error:
+                fault = error
+            outgrown = self._outgrown(self._places if fault is None else self._side)
+            later = [each for each in outgrown if each > max(reached, past or 0) + 1]
+            if later and self._keeps_history and self._has_snapshots:
+                begins = min(later)
                 self._discard()
+            elif fault is not None:
+                raise fault
+            else:
+                return reached, begins or None
 
     def _build(self, *, before: int | None, past: int | None, least: int) -> int:
         """Build the new table as far as it goes; return the position it has reached.

@@ -7,6 +7,7 @@ values for one cell the later message wins. A removed row loses its values. An u
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -263,11 +264,21 @@ class TableListener(Listener):
         raise SourceUnavailable(f"waited {timeout} s for {what}")
 
 
+def _removed(ranges: Sequence[tuple[int, int]], table: Mapping[int, Row]) -> list[int]:
+    """Return the keys of ranges, which may overlap: of wide ones those that the table has."""
+    if sum(last - first + 1 for first, last in ranges) <= len(table):
+        return [key for first, last in ranges for key in range(first, last + 1)]
+    keys, found, behind = sorted(table), list[int](), 0
+    for first, last in sorted(ranges):
+        end = bisect_right(keys, last, behind)
+        found += keys[bisect_left(keys, first, behind) : end]
+        behind = end
+    return found
+
+
 def _apply(update: _Update, table: dict[int, Row]) -> None:
-    for first, last in update.removed:
-        few = last - first < len(table)
-        for key in range(first, last + 1) if few else [key for key in table if first <= key <= last]:
-            table.pop(key, None)
+    for key in _removed(update.removed, table):
+        table.pop(key, None)
     fresh: dict[int, Row] = {}
     for name, keys, values in update.added:
         for key, value in zip(keys, values, strict=True):

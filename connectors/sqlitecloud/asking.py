@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -66,8 +67,7 @@ class MainLine:
                 event = await self._next(patience)
                 if isinstance(event, RequestRefused):
                     raise event.error
-                if not isinstance(event, EchoAsked):
-                    yield event
+                yield event
 
     @asynccontextmanager
     async def _my_turn(self) -> AsyncGenerator[None, None]:
@@ -81,10 +81,13 @@ class MainLine:
             finally:
                 self._holder = None
 
-    async def _next(self, patience: float | None) -> Answer | RequestRefused | EchoAsked:
-        event = self._check(await self._line.next_event(patience))
-        if isinstance(event, EchoAsked):
+    async def _next(self, patience: float | None) -> Answer | RequestRefused:
+        """Return the next part of the answer. A text that the server wants back is sent, and is no part of it."""
+        begun = time.monotonic()
+        while isinstance(event := self._check(await self._line.next_event(patience)), EchoAsked):
             await self._connection.send(event.answer)
+            if patience is not None and time.monotonic() - begun > patience:
+                raise SourceUnavailable(f"no answer within {patience:g} s")
         return event
 
     def _check_nothing_came(self) -> None:

@@ -26,4 +26,6 @@ def read_statement(raw: RawFrame) -> Statement:
     items = message.items if isinstance(message, Array) else (message.value,) if isinstance(message, Single) else ()
     if not items or not isinstance(items[0], str):
         raise InvalidValue("a command is a text, or an array that begins with one", reason="not_a_command")
+    if "\0" in items[0]:
+        raise InvalidValue("a command has no character of code 0", reason="not_a_command")
     return Statement(items[0], items[1:])

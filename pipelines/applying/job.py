@@ -341,12 +341,7 @@ def _remedy(target: Target) -> str:
             f": if a setting did it, {rebuild} makes a new table; if the source did, its updates have landed so: let a "
             "feed of another name take what comes from now on"
         )
-    begun = ""
-    if target.table.keeps_history:
-        skipped = f"`silverfold quarantine list {target.feed.name}` tells of one"
-        begun = (
-            f" and lets its history begin there, once a frame before it that cannot be decoded is skipped ({skipped})"
-        )
+    begun = " and lets its history begin there" if target.table.keeps_history else ""
     return f": {rebuild} makes a new table of the newest snapshot{begun}; a setting that did it can be put back"
 
 

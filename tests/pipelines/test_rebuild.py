@@ -312,6 +312,28 @@ def test_a_frame_that_cannot_be_decoded_leaves_everything_as_it_was(market: Mark
     assert (market.built.rows("quotes"), market.left_over()) == (before, [])
 
 
+def test_a_history_begins_behind_other_columns_though_a_frame_before_them_cannot_be_decoded(
+    spark: SparkSession, warehouse: Path
+):
+    market = Market(spark, warehouse, stored_as_scd_type=2)
+    market.built.build()
+    market.history.begin("quotes")
+    market.history.inside("quotes", b"nonsense")  # 11
+    market.history.end("quotes")
+    market.history.columns = {"quotes": {"Sym": "String", "Price": "Double"}}
+    market.history.connect()
+    market.history.snapshot("quotes", {1: {"Sym": "AAPL", "Price": 1.5}})  # 16 to 19
+    last = market.built.land(market.history)
+    held = market.built.build()
+
+    done = market.rebuild()
+
+    assert list(held) == ["quotes"]
+    assert (done.position, done.begins) == (last, 16)
+    assert market.built.silver("quotes").columns == ["_row_key", "Sym", "Price"]
+    assert (market.built.build(), market.verdict()) == ({}, (Verdict.EQUAL, last))
+
+
 def test_a_log_is_not_rebuilt_from_a_part_of_its_frames(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ):

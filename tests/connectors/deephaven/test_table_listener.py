@@ -6,17 +6,20 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from conf.errors import LocalProtocolError, SilverfoldError
 from connectors.deephaven.client import TableClient
 from connectors.deephaven.listener import Listener
-from connectors.deephaven.messages import SubscribeMode
+from connectors.deephaven.messages import ColumnInfo, SubscribeMode
 from connectors.deephaven.server import TableServer
 from connectors.deephaven.table_listener import TableListener
 from connectors.deephaven.tables import LiveTable
+from connectors.deephaven.types import TYPES as COLUMN_TYPES
 
 NOON = 1_503_662_400_000_000_000
 TYPES = {"Sym": "String", "Size": "Int", "Price": "Decimal", "At": "DateTime", "Raw": "ByteArray"}
@@ -155,3 +158,20 @@ def test_a_listener_can_be_added_inside_an_update_and_waits_for_its_end(server: 
             update.modify({1: {"Size": 3}})
         second.expect_updates(1)
         assert {key: row["Size"] for key, row in second.rows(7).items()} == {1: 3}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_removed_ranges_may_be_wide_overlap_and_hold_keys_that_no_row_has(seed: int) -> None:
+    random = Random(seed)
+    keys = sorted(random.sample(range(200), 60))
+    ranges = [(first, first + random.choice((0, 3, 50, 2**40))) for first in random.sample(range(200), seed % 7)]
+    listener = TableListener()
+    listener.on_subscribe_response(1, {0: ColumnInfo(0, 6, "Size", COLUMN_TYPES["Int"])})
+    for added, removed in ((keys, []), ([], ranges)):
+        listener.on_begin_table_update(1)
+        if added:
+            listener.on_rows_added(1, 0, np.array(added), pa.array(added, pa.int32()))
+        listener.on_rows_removed(1, np.array(removed, np.int64).reshape(-1, 2))
+        listener.on_end_table_update(1)
+
+    assert listener.row_keys(1) == [key for key in keys if not any(first <= key <= last for first, last in ranges)]

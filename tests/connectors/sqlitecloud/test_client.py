@@ -9,6 +9,7 @@ import pytest
 from conf.errors import (
     InvalidValue,
     LocalProtocolError,
+    SourceUnavailable,
     StatementRefused,
 )
 from connectors.sqlitecloud.decoded import decoded, is_mine
@@ -234,6 +235,16 @@ def test_a_text_the_server_wants_back_is_sent_back_and_answered():
 
     assert run(peer, use) == "PONG"
     assert peer.asked[-1] == "PING"
+
+
+def test_a_server_that_wants_texts_back_for_ever_has_no_answer_in_time():
+    peer = Peer({"TEST COMMAND": b"^4 PING", "PING": b"^4 PING"})
+
+    async def use(db):
+        with pytest.raises(SourceUnavailable, match=r"no answer within 0\.5 s"):
+            await db.exec("TEST COMMAND;")
+
+    run(peer, use, timeout=0.5)
 
 
 def test_rows_are_handed_out_while_the_rest_is_under_way():

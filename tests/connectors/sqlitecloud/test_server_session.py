@@ -156,6 +156,7 @@ def test_texts_end_with_a_zero_for_a_client_that_wants_it(peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
+        ("SELECT 1\0", 10002),
         ("LISTEN", 10002),
         ("NOTIFY c 'it's'", 10002),
         ("AUTH", 10002),
