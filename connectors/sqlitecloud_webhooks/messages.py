@@ -53,13 +53,15 @@ def parse_body(body: bytes) -> dict[str, Json]:
     """Return the members of a webhook's JSON object.
 
     Raises:
-        InvalidValue: ``invalid_utf8``, ``invalid_json``, ``not_an_object`` or ``duplicate_member``.
+        InvalidValue: ``invalid_utf8``, ``invalid_json``, ``too_deep``, ``not_an_object`` or ``duplicate_member``.
     """
     try:
         found = _PARSER.decode(body.decode())
     except UnicodeDecodeError as error:
         _refuse("invalid_utf8", f"byte {error.start} of the body is not UTF-8")
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        _refuse("too_deep", "the body is nested deeper than it can be read")
+    except ValueError as error:
         _refuse("invalid_json", str(error).partition(";")[0][:200])  # behind it Python's advice to whoever programs
     if type(found) is not Members:
         _refuse("not_an_object", "the body is a JSON object")

@@ -107,7 +107,9 @@ def _parsed(body: bytes) -> dict[str, Any]:
         said = json.loads(
             body.decode(), object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=_refuse
         )
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidValue("nested too deep", reason="too_deep") from error
+    except ValueError as error:
         raise InvalidValue(str(error), reason="invalid_json") from error
     if not isinstance(said, Pairs) or len(dict(said)) < len(said):
         _refuse("not_an_object")

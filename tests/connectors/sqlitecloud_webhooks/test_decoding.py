@@ -209,7 +209,7 @@ def test_a_key_that_another_one_would_be_too_is_told(key: str) -> None:
         list(plain_reader().changes(1, [(5, body)]))
 
 
-@pytest.mark.parametrize(("depth", "fits"), [(64, True), (65, False), (500, False), (990, False)])
+@pytest.mark.parametrize(("depth", "fits"), [(64, True), (65, False), (500, False), (9_900, False)])
 @pytest.mark.parametrize("ends", ["[]", ('{"a":', "}")])
 def test_a_value_nested_too_deep_is_an_error_row_by_either_way(depth: int, fits: bool, ends: Any) -> None:
     value = ends[0] * (depth - 1) + "[1]" + ends[1] * (depth - 1)
@@ -221,3 +221,4 @@ def test_a_value_nested_too_deep_is_an_error_row_by_either_way(depth: int, fits:
         read_plainly = bool(list(plain_reader().changes(1, [(5, body.encode())])))
 
     assert (row["error"] is None, read_plainly) == (fits, fits)
+    assert fits or row["error"]["reason"].startswith("too_deep: ")
