@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import time
 from collections.abc import Sequence
 from random import SystemRandom
@@ -18,10 +17,9 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
+from jobs.stopping import ENDING, let_the_next_end_at_once
 from pipelines.places import places_of
 from pipelines.receiving import receive as receive_feed
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def receive(
@@ -62,10 +60,11 @@ async def until_stopped(
 
     def end() -> None:
         stop.set()
-        for number in _SIGNALS:
+        for number in ENDING:
             loop.remove_signal_handler(number)
+        let_the_next_end_at_once()
 
-    for number in _SIGNALS:
+    for number in ENDING:
         loop.add_signal_handler(number, end)
     if seconds is not None:
         loop.call_later(seconds, stop.set)

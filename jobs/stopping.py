@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Final
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+
+_TWICE: Final = 0.5
+"""Seconds in which a second signal is the first one again: ``timeout`` sends one to a process, and one to its group."""
+
+
+def let_the_next_end_at_once() -> None:
+    """Let the next signal end the process by itself, not by an exception, which could leave a lock held for good."""
+    until = time.monotonic() + _TWICE
+
+    def end(number: int, _frame: object) -> None:
+        if time.monotonic() >= until:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    for number in ENDING:
+        signal.signal(number, end)
 
 
 @contextmanager
@@ -25,8 +43,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
     def end(*_: object) -> None:
         heard.put(True)  # not `stop.set`: whom the signal interrupts may hold the event's lock
-        for number in _ENDING:
-            signal.signal(number, signal.SIG_DFL)
+        let_the_next_end_at_once()
 
     def heed() -> None:
         if heard.get():
@@ -36,7 +53,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
     heeding = threading.Thread(target=heed, name="heed signals", daemon=True)
     heeding.start()
-    before = {number: signal.signal(number, end) for number in _ENDING}
+    before = {number: signal.signal(number, end) for number in ENDING}
     try:
         yield stop
     finally:

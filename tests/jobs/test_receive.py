@@ -108,11 +108,17 @@ def wait_for_rows(places, table):
     wait_for_landed(places, has_all, "the last rows to land")
 
 
+@pytest.mark.parametrize("again", [None, 0.0, 0.002])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly_with_everything_landed(conf, places, table, number):
+def test_a_signal_stops_it_cleanly_with_everything_landed_also_where_it_is_sent_twice(
+    conf, places, table, number, again
+):
     with started(conf) as process:
         wait_for_snapshot(places)
         process.send_signal(number)
+        if again is not None:
+            time.sleep(again)
+            process.send_signal(number)
         code, logged = ended(process)
     assert code == 0, logged
     assert [each["mark"] for each in marks(places)] == ["opened", "calibrated", "snapshot asked", "closed"]

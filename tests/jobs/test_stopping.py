@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -27,18 +28,27 @@ print("ended", flush=True)
 def test_the_first_signal_asks_it_to_end_and_the_second_ends_it_at_once(number):
     command = [sys.executable, "-c", PROGRAM.format(seconds=60)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        for line in ("ready\n", "ending\n"):
-            assert process.stdout.readline() == line
-            process.send_signal(number)
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "ending\n"
+        time.sleep(0.6)
+        process.send_signal(number)
         assert (process.communicate(timeout=30)[0], process.returncode) == ("", -number)
 
 
-def test_one_signal_leaves_it_the_time_to_end_in_order():
+@pytest.mark.parametrize("again", [False, True])
+def test_one_signal_leaves_it_the_time_to_end_in_order_also_where_it_is_sent_twice(again: bool):
     command = [sys.executable, "-c", PROGRAM.format(seconds=0)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        assert (process.communicate(timeout=30)[0], process.returncode) == ("ending\nended\n", 0)
+        if again:
+            assert process.stdout.readline() == "ending\n"
+            process.send_signal(signal.SIGINT)
+        assert (process.communicate(timeout=30)[0], process.returncode) == (
+            "ended\n" if again else "ending\nended\n",
+            0,
+        )
 
 
 BUSY = """
