@@ -134,6 +134,8 @@ class ReceiverState(StrEnum):
     CONNECTED = "connected"
     CONNECTING = "connecting"
     """An epoch has begun; nothing was received in it."""
+    LISTENING = "listening"
+    """The same of a receiver that waits for others to connect."""
     CLOSED = "closed"
 
 
@@ -231,7 +233,8 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
         epoch=planner.epoch or None,
         landed_position=_position(max(planner.landed, last)),
         landed_at=landed_at,
-        receiver=None if marks.of_feed is None else receiver_status(*marks.of_feed, planner.landed),
+        receiver=marks.of_feed
+        and receiver_status(*marks.of_feed, planner.landed, listens=connector.listens_at(feed) is not None),
         tables=tuple(
             table_status(name, built[name], _planned(planner, name), newest=newest[name], now=now)
             for name in feed.tables
@@ -337,20 +340,22 @@ def table_status(
     )
 
 
-def receiver_status(first: Mark, newest: Mark, landed: int) -> ReceiverStatus:
+def receiver_status(first: Mark, newest: Mark, landed: int, *, listens: bool = False) -> ReceiverStatus:
     """Say how the connection stands.
 
     Args:
         first: The mark that begins the newest epoch.
         newest: The newest mark of that epoch; may be the same.
         landed: Position of the feed's newest frame.
+        listens: It waits for others to connect.
     """
     if newest.name == CLOSED:
         reason, error_class = (newest.details.get(name) for name in ("reason", "error_class"))
         return ReceiverStatus(
             state=ReceiverState.CLOSED, since=newest.received_at, reason=reason, error_class=error_class
         )
-    state = ReceiverState.CONNECTED if landed > first.position else ReceiverState.CONNECTING
+    waiting = ReceiverState.LISTENING if listens else ReceiverState.CONNECTING
+    state = ReceiverState.CONNECTED if landed > first.position else waiting
     return ReceiverStatus(state=state, since=first.received_at, reason=None, error_class=None)
 
 

@@ -98,8 +98,8 @@ class ChangeReader:
         named = {source.name: self._named(told, source) for source in self._checked}
         good = reduce(pc.and_, named.values(), known)
         sent = self._sent(levels, columns)
-        if self.layout.lists_absent:
-            told = told._replace(columns=[*columns, self._lists(~np.stack(sent, axis=1))])
+        if self.layout.lists_sent:
+            told = told._replace(columns=[*columns, self._lists(np.stack(sent, axis=1))])
         yield self._batch(told, self._present(sent) if self.table.keys else None).filter(good)
         yield from self._refused(told, self.table.operation, known, unlisted)
         for name, which in named.items():

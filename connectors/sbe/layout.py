@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from conf.errors import SchemaError
 from conf.names import folded
-from connectors.sbe.options import ABSENT, SbeTable
+from connectors.sbe.options import SENT, SbeTable
 from connectors.wire.sbe.blocks import ends_of
 from connectors.wire.sbe.columnar.decode import arrow_schema
 from connectors.wire.sbe.columnar.options import ColumnOptions
@@ -50,18 +50,18 @@ class Layout:
     """The columns of one silver table.
 
     Args:
-        lists_absent: There is the column `ABSENT` behind them.
+        lists_sent: There is the column `SENT` behind them.
     """
 
     message: Message
     columns: tuple[Source, ...]
-    lists_absent: bool = False
+    lists_sent: bool = False
 
     @property
     def row(self) -> pa.Schema:
         """The columns as Arrow fields."""
-        absent = [(ABSENT, pa.list_(pa.string()))] if self.lists_absent else []
-        return pa.schema([*((source.name, source.type) for source in self.columns), *absent])
+        sent = [(SENT, pa.list_(pa.string()))] if self.lists_sent else []
+        return pa.schema([*((source.name, source.type) for source in self.columns), *sent])
 
     def column(self, name: str) -> Source | None:
         """Return the column of a name; None when there is none."""
@@ -100,7 +100,7 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
     names = [message.name, *table.path]
     inner = [source for source in levels[-1] if table.groups == "arrays" or not _is_group(body, source)]
     outer = list(_enclosing(levels[:-1], inner, names))
-    return Layout(message, (*_chosen(outer, table, message, schema), *inner), lists_absent=table.absent == "listed")
+    return Layout(message, (*_chosen(outer, table, message, schema), *inner), lists_sent=table.absent == "listed")
 
 
 def _sources(body: Body, level: int, kind: Any) -> list[Source]:

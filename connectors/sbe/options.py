@@ -10,7 +10,7 @@ from conf.model import Seconds, Strict, Table
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import Framing
 
-ABSENT = "_absent"
+SENT = "_sent"
 """The column that lists what is not in a message."""
 
 INSERTS = ("New", "Add", "Insert", "Create")
@@ -70,7 +70,7 @@ class SbeTable(Table):
         unknown_values: What an enum's column has for a value that the schema does not know: what was sent, as text, or
             the frame cannot be read (``error``). In a key it never can, inside arrays and composites always.
         absent: Without ``keys``: what is not in a message, being newer than its version or beyond its block, is NULL,
-            as what was sent as null is; or is ``listed`` besides, by name, in the column ``_absent``.
+            as what was sent as null is; with ``listed`` the column ``_sent`` names what is in it.
         operation: With ``keys``: the column of an enum that says what is done to the row. Empty: every row upserts.
         inserts, updates, deletes: Its values, by what they do. Without any of them, names such as New, Change, Delete.
     """
@@ -109,7 +109,7 @@ class SbeTable(Table):
         if not self.keys:
             self._only_adds()
         elif self.absent == "listed":
-            raise ValueError("absent = listed without keys: what is not in a message stays as it was")
+            raise ValueError("absent = listed without keys: with them, what is not in a message stays as it was")
         return self
 
     def _only_adds(self) -> None:

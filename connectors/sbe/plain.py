@@ -15,7 +15,7 @@ from conf.names import folded
 from connectors.base import ControlFrame, PlainChange
 from connectors.key_span import EVERY_KEY, KeySpan
 from connectors.sbe.operations import DELETE, INSERT, UPDATE, Op, operations, unknown, unlisted, unnamed
-from connectors.sbe.options import ABSENT, SbeTable
+from connectors.sbe.options import SENT, SbeTable
 from connectors.sbe.plainvalues import element_value, entry_value
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Body, Enum, Message, Schema
@@ -47,10 +47,10 @@ class SbePlainReader:
     @property
     def columns(self) -> tuple[str, ...]:
         """The table's columns by the settings' schema, whatever has landed."""
-        return (*(column.name for column in self._columns), *((ABSENT,) if self._lists_absent else ()))
+        return (*(column.name for column in self._columns), *((SENT,) if self._lists_sent else ()))
 
     @property
-    def _lists_absent(self) -> bool:
+    def _lists_sent(self) -> bool:
         return self.table.absent == "listed"
 
     def control(self, frame: ControlFrame) -> None:
@@ -77,8 +77,8 @@ class SbePlainReader:
             for name, names in self._names.items():
                 if name not in self.table.keys and row.get(name) not in (None, *names):
                     raise unknown(self.message.name, name, row[name])
-            if self._lists_absent:
-                row[ABSENT] = [column.name for column in self._columns if column.name not in row]
+            if self._lists_sent:
+                row[SENT] = list(row)
             if not self.table.keys:
                 yield PlainChange(INSERT, position, (position, ordinal), row)
                 continue

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 from conf.errors import LocalProtocolError, RemoteProtocolError
 from connectors.sqlitecloud import naming
@@ -172,6 +172,11 @@ class Client:
             database: None for the one that the connection names.
         """
         await self._session.listen(naming.listen_table(table, self._database(database)))
+
+    async def listen_as(self, kind: Literal["table", "channel"], table: str) -> None:
+        """Ask for the changes of a table of the connection's database, or of all, as the server has it: `listen`, or
+        `listen_table`."""
+        await (self.listen(table) if kind == "channel" else self.listen_table(table))
 
     async def unlisten(self, channel: str) -> None:
         """Ask for no more messages of a channel; ``*`` for nothing more at all. Some may still be under way."""

@@ -142,7 +142,7 @@ class LiveEpoch:
     async def _listen(self, stream: str) -> None:
         """Listen to a table that may be another one than was listened to by its name, where each is by its own."""
         if not self._options.all_tables:
-            await listen_to(self._db, stream, self._options)
+            await self._db.listen_as(self._options.listen, stream)
 
     async def _read(self, table: TableAttempts) -> None:
         """Make one attempt at a snapshot of the table."""
@@ -234,11 +234,6 @@ class LiveEpoch:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):  # `asyncio.wait_for` may swallow a cancellation
                 await self._pulse.wait()
-
-
-async def listen_to(db: Client, table: str, options: SqliteCloudOptions) -> None:
-    """Listen to a table, or to all of them, as the feed's server has it."""
-    await (db.listen(table) if options.listen == "channel" else db.listen_table(table))
 
 
 def _key(described: Description, row: tuple[Value, ...]) -> tuple[Value, ...]:

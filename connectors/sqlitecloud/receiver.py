@@ -23,7 +23,7 @@ from connectors.sqlitecloud.control import Description
 from connectors.sqlitecloud.describing import describe, list_tables, schema_version
 from connectors.sqlitecloud.epoch import Epoch
 from connectors.sqlitecloud.landed import log_stream
-from connectors.sqlitecloud.live import LiveEpoch, listen_to
+from connectors.sqlitecloud.live import LiveEpoch
 from connectors.sqlitecloud.naming import ALL
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.places import connection_settings
@@ -109,7 +109,7 @@ class SqliteCloudReceiver:
         """Listen to all that is wanted; return our own channel, if there is one."""
         described = await self._described(db, epoch, sink)
         if self._options.all_tables:
-            await listen_to(db, ALL, self._options)
+            await db.listen_as(self._options.listen, ALL)
         elif self._logged:
             await self._listen_to_logged(db, sink, self._logged - described.keys())
         for name in self._channels:
@@ -137,7 +137,7 @@ class SqliteCloudReceiver:
             try:
                 found = await describe(db, name, epoch.settings_of(name))
                 if not self._options.all_tables:
-                    await listen_to(db, name, self._options)
+                    await db.listen_as(self._options.listen, name)
                 described[name] = found
             except SourceRefused as refused:
                 if refused.code in _PASSES:
@@ -153,7 +153,7 @@ class SqliteCloudReceiver:
         """Listen to tables of which there is nothing but a log."""
         for name in sorted(names):
             try:
-                await listen_to(db, name, self._options)
+                await db.listen_as(self._options.listen, name)
             except StatementRefused as refused:
                 if refused.code in _PASSES:
                     raise

@@ -107,7 +107,7 @@ class SqliteCloudWatch:
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
         async with await opening as db:
             await self._describe(db)
-            await db.listen_table(self._stream)
+            await db.listen_as(options.listen, self._stream)
             await db.create_channel(self._channel, if_not_exists=True)
             await db.listen(self._channel)
             self._listening.set_result(None)

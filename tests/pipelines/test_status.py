@@ -199,6 +199,7 @@ def test_a_receiver_with_frames_after_its_first_mark_is_connected():
 
 def test_a_receiver_that_has_only_begun_an_epoch_is_connecting():
     assert receiver_status(OPENED, OPENED, landed=10).state is ReceiverState.CONNECTING
+    assert receiver_status(OPENED, OPENED, landed=10, listens=True).state is ReceiverState.LISTENING
 
 
 def test_a_closed_connection_says_since_when_and_why():

@@ -29,6 +29,9 @@ class Snapshots:
     def stream(self, feed: Feed, table: str) -> str:
         return table
 
+    def listens_at(self, feed: Feed) -> None:
+        return None
+
 
 def feed(*tables: str) -> Feed:
     return Feed("market", "scripted", "", Strict(), {name: Table(source=name.title()) for name in tables})

@@ -135,7 +135,7 @@ def test_messages_of_any_schema_become_what_they_are_read_as_plainly(data):
     assume(columns)
     if data.draw(st.booleans()):
         made = table(template=name, keys=columns[:1], **settings)
-    elif "_absent" not in columns:
+    elif "_sent" not in columns:
         made = table(template=name, absent=data.draw(st.sampled_from(["null", "listed"])), **settings)
 
     assert_as_read_plainly(schema, name, made, bodies)
@@ -162,12 +162,18 @@ def test_what_is_absent_can_be_told_from_what_was_sent_as_null():
     rows = [change["row"] for change in changes(ORDER, "Order", table(absent="listed"), ORDERS)]
 
     sent = [change["present"] for change in changes(ORDER, "Order", table(keys=["orderId"]), ORDERS)]
-    names = [name for name in rows[0] if name != "_absent"]
-    assert [row["_absent"] for row in rows] == [
-        [] if present is None else [name for name in names if name not in present] for present in sent
-    ]
-    assert [] in [row["_absent"] for row in rows]
-    assert any(row["_absent"] for row in rows)
+    names = [name for name in rows[0] if name != "_sent"]
+    assert [row["_sent"] for row in rows] == [names if present is None else present for present in sent]
+    assert names in [row["_sent"] for row in rows]
+    assert any(row["_sent"] != names for row in rows)
+
+
+def test_what_an_older_message_has_is_the_same_whatever_schema_it_is_read_by():
+    oldest = load_schema(GOLDEN / "evolution" / "order-v0.xml")
+
+    found = [changes(schema, "Order", table(absent="listed"), ORDERS[:1])[0]["row"] for schema in (oldest, ORDER)]
+
+    assert found[0]["_sent"] == found[1]["_sent"] == [name for name in found[0] if name != "_sent"]
 
 
 def test_a_value_that_the_schema_does_not_know_is_kept_or_waits_for_one_that_does():

@@ -1,10 +1,13 @@
 """A watch of one table against the true server: a snapshot as of one moment, then every commit as an update."""
 
+from dataclasses import replace
+
 import apsw
 import pytest
 
 from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from connectors.base import Feed
+from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
 from connectors.sqlitecloud.watch import SqliteCloudWatch
@@ -14,10 +17,9 @@ from tests.support.sqlitecloud_receiving import JOINED, database, url
 from tests.support.waiting import tries
 
 
-def watch_of(address, table="foo", **settings):
-    return SqliteCloudWatch(
-        Feed("shop", "sqlitecloud", address, SqliteCloudOptions(), {table: SqliteCloudTable(**settings)}), table
-    )
+def watch_of(address, table="foo", listen="table", **settings):
+    options, tables = SqliteCloudOptions(listen=listen), {table: SqliteCloudTable(**settings)}
+    return SqliteCloudWatch(Feed("shop", "sqlitecloud", address, options, tables), table)
 
 
 def taken(watch, count):
@@ -51,6 +53,20 @@ def test_the_table_comes_as_a_snapshot_and_every_commit_after_it_as_an_update(tm
         rest = taken(watch, 2)
         assert [update.snapshot for update in rest] == [False, False]
         assert folded(watch, [first, *rest]) == [{"id": 9, "a": "x"}]
+
+
+def test_a_server_that_takes_channels_for_tables_is_listened_to_as_the_settings_say(tmp_path):
+    path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a)")
+    old = replace(JOINED, dialect=Dialect(words=Vocabulary.OLD))
+    with (
+        SqliteCloudServer.start({"shop.db": path}, behaviour=old) as server,
+        watch_of(url(server), listen="channel") as watch,
+        Peer(server.port) as peer,
+    ):
+        (first,) = taken(watch, 1)
+        peer.ask("USE DATABASE shop.db; INSERT INTO foo VALUES (1, 'x')")
+        rest = taken(watch, 1)
+    assert folded(watch, [first, *rest]) == [{"id": 1, "a": "x"}]
 
 
 def test_a_table_without_a_key_cannot_be_watched_unless_the_settings_name_one(tmp_path):
