@@ -28,6 +28,7 @@ import typer
 
 from conf.errors import SchemaError
 from jobs.console import console_on
+from jobs.sbe_validate import Accept, accepted
 
 if TYPE_CHECKING:
     from connectors.wire.sbe.compare.findings import Comparison, Direction, Finding
@@ -51,6 +52,7 @@ def check(
             show_default=False,
         ),
     ] = None,
+    accept: Accept = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
 ) -> None:
     """Tell what a change of an SBE schema breaks, for whom, and what they would see.
@@ -65,7 +67,7 @@ def check(
     """
     from connectors.wire.sbe.compare.schemas import compare  # noqa: PLC0415 - --help must not load what jobs run on
 
-    schemas, errors = _loaded([old, new])
+    schemas, errors = _loaded([old, new], accepted(accept))
     if errors:
         _refuse(errors, as_json=as_json)
     before, after = schemas
@@ -81,7 +83,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _loaded(files: Sequence[Path]) -> tuple[list[Schema], list[SchemaError]]:
+def _loaded(files: Sequence[Path], accept: Sequence[str]) -> tuple[list[Schema], list[SchemaError]]:
     """Return the schemas, and all that is wrong with any of them."""
     from connectors.wire.sbe.schema import load_schema  # noqa: PLC0415 - --help must not load what jobs run on
 
@@ -89,7 +91,7 @@ def _loaded(files: Sequence[Path]) -> tuple[list[Schema], list[SchemaError]]:
     errors: list[SchemaError] = []
     for file in files:
         try:
-            schemas.append(load_schema(file))
+            schemas.append(load_schema(file, accept=accept))
         except SchemaError as error:
             errors += error.errors
     return schemas, errors

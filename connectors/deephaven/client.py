@@ -37,7 +37,7 @@ class TableClient(Closing):
     Args:
         host: Name or address of the server.
         port: Its TCP port.
-        listener: Is told what comes, from the client's own thread.
+        listener: Is told what comes, from the client's own thread. One that raises ends the connection.
         roles: Of the schema the server speaks; by default of our reconstruction.
         expected: What is known about the server; by default its first frame tells everything.
         timeout: Seconds to wait for the connection, and for the server's first frame before the first request.
@@ -124,14 +124,15 @@ class TableClient(Closing):
                 raise SourceUnavailable(f"the request cannot be sent: {error}") from error
 
     def _run(self) -> None:
+        error: SilverfoldError | None = SourceUnavailable("a listener raised an error, which ends the connection")
         try:
             error = self._receive()
         finally:
             self._over = True
             self._greeted.set()
             self._socket.close()
-        if error is not None:
-            self._notifier.lost(error)
+            if error is not None:
+                self._notifier.lost(error)
 
     def _receive(self) -> SilverfoldError | None:
         """Tell the listener everything until the connection ends; return why it did, unless it was told that too."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 import pyarrow as pa
 
@@ -114,7 +115,9 @@ class Notifier:
             self._open.clear()
             self._admit()
             self._lost = error
-            self._call(Listener.on_connection_error, error)
+            with ExitStack() as calls:  # all of them, though one raises
+                for listener in reversed(self._listeners):
+                    calls.callback(listener.on_connection_error, error)
 
     def _admit(self) -> None:
         while self._waiting and not self._open:

@@ -22,10 +22,11 @@ from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
 from connectors.deephaven.layouts import Longs
 from connectors.deephaven.listener import Listener
 from connectors.deephaven.messages import ColumnInfo
-from connectors.deephaven.types import TYPES, Shape
+from connectors.deephaven.types import TYPES, ColumnType, Shape
 
 Row: TypeAlias = dict[str, Any]
 
+_MOMENT: Final = pa.timestamp("us", "UTC")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEADLINE = 20.0
@@ -43,8 +44,8 @@ class TableListener(Listener):
     """Tables by subscription id. Safe to read from any thread while the client's thread writes.
 
     Args:
-        date_times: How date-times are given: as whole nanoseconds since 1970, or as `datetime.datetime` in UTC, which
-            knows microseconds.
+        date_times: How date-times are given, also those in arrays: as whole nanoseconds since 1970, or as
+            `datetime.datetime` in UTC, which knows microseconds.
     """
 
     def __init__(self, *, date_times: Literal["nanoseconds", "datetime"] = "nanoseconds") -> None:
@@ -97,8 +98,9 @@ class TableListener(Listener):
         values = self.column_data(subscription_id, name, row_keys)
         if kind.shape is Shape.DECIMAL:
             values = [None if value is None else str(value) for value in values]
-        as_times = self._date_times == "datetime" and kind.name == "DateTime"
-        return pa.array(values, pa.timestamp("us", "UTC") if as_times else kind.arrow)
+        if not self._gives_datetimes(kind):
+            return pa.array(values, kind.arrow)
+        return pa.array(values, _MOMENT if kind.element is None else pa.list_(_MOMENT))
 
     def blobs(self, subscription_id: int, name: str, row_keys: Sequence[int] | None = None) -> list[bytes | None]:
         """Return the values of a column of byte arrays, each as bytes; a null in one is the byte 0x80 that it came as.
@@ -233,9 +235,12 @@ class TableListener(Listener):
         found = values.to_pylist()
         if column.type is not None and column.type.shape is Shape.DECIMAL:
             found = [None if value is None else Decimal(value) for value in found]
-        if column.type is not None and column.type.name == "DateTime" and self._date_times == "datetime":
-            found = [None if value is None else _EPOCH + timedelta(microseconds=value // 1000) for value in found]
+        if column.type is not None and self._gives_datetimes(column.type):
+            found = [_as_datetimes(value) for value in found]
         return column.name, row_keys.tolist(), found
+
+    def _gives_datetimes(self, kind: ColumnType) -> bool:
+        return self._date_times == "datetime" and "DateTime" in (kind.name, kind.element and kind.element.name)
 
     def _info(self, subscription_id: int, name: str) -> ColumnInfo:
         for column in self._columns.get(subscription_id, {}).values():
@@ -262,6 +267,13 @@ class TableListener(Listener):
             if self.connection_error is not None:
                 raise self.connection_error
         raise SourceUnavailable(f"waited {timeout} s for {what}")
+
+
+def _as_datetimes(nanoseconds: int | list[int | None] | None) -> Any:
+    """Return a moment, or each of a list of them."""
+    if isinstance(nanoseconds, list):
+        return [_as_datetimes(each) for each in nanoseconds]
+    return None if nanoseconds is None else _EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
 def _removed(ranges: Sequence[tuple[int, int]], table: Mapping[int, Row]) -> list[int]:

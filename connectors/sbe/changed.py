@@ -9,7 +9,7 @@ from connectors.base import SourceChange
 from connectors.wire.sbe.compare.findings import Finding, values_text
 from connectors.wire.sbe.compare.schemas import compare
 from connectors.wire.sbe.model import Schema
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.schema import ACCEPTABLE, load_schema
 
 _MOST = 50
 """Changes that are told one by one."""
@@ -34,7 +34,7 @@ def what_changed(before: bytes, now: Schema) -> dict[str, Any]:
         before: The earlier one's XML. If it cannot be read, that is all that is said.
     """
     try:
-        old = load_schema(before, file="the last schema")
+        old = load_schema(before, file="the last schema", accept=ACCEPTABLE)
     except SchemaError as error:
         told = [f"the last schema cannot be compared: {error.detail}"]
         return {"version": now.version, "breaks": False, "changes": told}

@@ -29,6 +29,7 @@ from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.places import FILE, parse_place
 from connectors.sbe.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
 from connectors.transport import address_problems
+from connectors.wire.sbe.model import Schema
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class SbeConnector:
 
     def stream(self, feed: Feed, table: str) -> str:
         """Return the id of the table's template. Raises SchemaError when the schema has none of that name."""
-        return stream_of(template_of(feed_schema(_options(feed).schema_), table, feed.tables[table].source))
+        return stream_of(template_of(_schema(feed), table, feed.tables[table].source))
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
         """Return those of the table's settings, and how the schema calls the values of its keys.
@@ -61,7 +62,7 @@ class SbeConnector:
         Raises:
             SchemaError: The schema cannot be read, or has not the table's message or group.
         """
-        settings, schema = feed.tables[table], feed_schema(_options(feed).schema_)
+        settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)
         columns = layout_of(schema, template_of(schema, table, settings.source), settings).columns
         names = {
@@ -79,11 +80,10 @@ class SbeConnector:
         if framing.length is None and framing.unframed == "whole" and not feed.address.startswith(FILE):
             what = "how messages stand in a stream, such as sofh: whole is for a file that is one message"
             yield Problem("options.framing", "whole", what)
-        named = _options(feed).schema_
         try:
-            schema = feed_schema(named)
+            schema = _schema(feed)
         except SchemaError as error:
-            yield Problem("options.schema", named, f"{BUILTIN}, or a valid SBE schema: {error}")
+            yield Problem("options.schema", _options(feed).schema_, f"{BUILTIN}, or a valid SBE schema: {error}")
             return
         for name, table in feed.tables.items():
             assert isinstance(table, SbeTable)
@@ -94,7 +94,7 @@ class SbeConnector:
 
     def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
         """Return what the schema file says otherwise than the schema that landed. Raises SchemaError."""
-        now = read_schema(_options(feed).schema_)
+        now = read_schema(_options(feed).schema_, _options(feed).accept)
         return None if now.text == told else source_change(told, now.load())
 
     def receiver(self, feed: Feed) -> Receiver:
@@ -113,7 +113,7 @@ class SbeConnector:
         """Return a reader of the landed frames of one table's template."""
         from connectors.sbe.plain import SbePlainReader  # noqa: PLC0415 - only what verifies needs it
 
-        settings, schema = feed.tables[table], feed_schema(_options(feed).schema_)
+        settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)
         return SbePlainReader(schema, template_of(schema, table, settings.source), settings)
 
@@ -125,6 +125,11 @@ class SbeConnector:
 def _options(feed: Feed) -> SbeOptions:
     assert isinstance(feed.options, SbeOptions)
     return feed.options
+
+
+def _schema(feed: Feed) -> Schema:
+    """Return the schema as it is now. Raises SchemaError."""
+    return feed_schema(_options(feed).schema_, _options(feed).accept)
 
 
 CONNECTOR: Connector = SbeConnector()

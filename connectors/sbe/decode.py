@@ -46,7 +46,7 @@ class SbeDecoder(UnfoldedDecoder):
         assert isinstance(table, SbeTable)
         assert isinstance(self.feed.options, SbeOptions)
         try:
-            schema = feed_schema(self.feed.options.schema_)
+            schema = feed_schema(self.feed.options.schema_, self.feed.options.accept)
             return ChangeReader(schema, table, layout_of(schema, schema.templates[int(cut.stream)], table))
         except (SchemaError, KeyError) as error:
             name = next(name for name, settings in self.feed.tables.items() if settings == table)

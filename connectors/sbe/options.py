@@ -43,6 +43,7 @@ class SbeOptions(Strict):
 
     Args:
         schema_: Setting ``schema``: path of the XML, or ``builtin`` for what ``silverfold simulate sbe`` speaks.
+        accept: Codes of mistakes of the schema to pass over, as ``silverfold sbe validate --accept`` does.
         framing: How messages stand in the stream: a name, or a table with the settings of
             `connectors.wire.framing.settings.Framing`.
         max_message: Longest message to accept, in bytes; None leaves it to the framing.
@@ -50,6 +51,7 @@ class SbeOptions(Strict):
     """
 
     schema_: str = Field(alias="schema", min_length=1)
+    accept: tuple[Literal["E14", "E24"], ...] = ()
     framing: Annotated[Framing, BeforeValidator(_framing)]
     max_message: int | None = Field(default=None, ge=1, le=_LARGEST)
     silent_after: Seconds | None = None

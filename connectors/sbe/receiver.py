@@ -47,7 +47,7 @@ class SbeReceiver:
         self._framing = framing if largest is None else replace(framing, largest=largest)
         self._is_one_message = self._framing.length is None and self._framing.unframed == "whole"
         self._look, self._schema_due = look, 0.0
-        self._read = read_schema(self._options.schema_)
+        self._read = read_schema(self._options.schema_, self._options.accept)
         self._schema, self._text = self._read.load(), self._read.text
         self._refused = ""
         self._landed: bytes | None = None
@@ -129,7 +129,7 @@ class SbeReceiver:
     def _refresh_schema(self) -> None:
         """Take the schema as it is now; one that cannot be used now is not waited for, and told once."""
         try:
-            read = read_schema(self._options.schema_)
+            read = read_schema(self._options.schema_, self._options.accept)
             if read == self._read:
                 return
             self._read = read

@@ -26,25 +26,27 @@ class SchemaText:
     """The XML, with all it includes."""
     source: bytes | Element = field(compare=False, repr=False)
     """The same, with files and lines to name in errors."""
+    accept: tuple[str, ...] = ()
+    """Codes of errors to take as warnings (`connectors.wire.sbe.schema.load_schema`)."""
 
     def load(self) -> Schema:
         """Return the schema. Raises SchemaError when it is wrong; ``errors`` has all that is."""
         return _loaded(self)
 
 
-def read_schema(schema: str) -> SchemaText:
+def read_schema(schema: str, accept: tuple[str, ...] = ()) -> SchemaText:
     """Return the text of a name or path as it is now. Raises SchemaError when it cannot be read."""
     if schema == BUILTIN:
         text = (files("connectors.sbe") / "market.xml").read_bytes()
-        return SchemaText(schema, text, text)
+        return SchemaText(schema, text, text, accept)
     try:
         text = read_whole(Path(schema))
     except OSError as error:
         raise SchemaError(f"cannot be read: {error.strerror}", file=schema) from error
     if not _is_part(text, schema):
-        return SchemaText(schema, text, text)
+        return SchemaText(schema, text, text, accept)
     root = read_document(Path(schema), file=schema)
-    return SchemaText(schema, whole_text(root), root)
+    return SchemaText(schema, whole_text(root), root, accept)
 
 
 @lru_cache(maxsize=16)
@@ -52,18 +54,18 @@ def _is_part(text: bytes, schema: str) -> bool:
     return includes_files(text, file=schema)
 
 
-def feed_schema(schema: str) -> Schema:
+def feed_schema(schema: str, accept: tuple[str, ...] = ()) -> Schema:
     """Return the schema of a name or path, read anew when the file, or one that it includes, has changed.
 
     Raises:
         SchemaError: The file is missing or wrong; ``errors`` has all that is.
     """
-    return read_schema(schema).load()
+    return read_schema(schema, accept).load()
 
 
 @lru_cache(maxsize=16)
 def _loaded(read: SchemaText) -> Schema:
-    return load_schema(read.source, file=read.file)
+    return load_schema(read.source, file=read.file, accept=read.accept)
 
 
 def template_of(schema: Schema, table: str, source: str) -> Message:

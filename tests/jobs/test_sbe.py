@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from connectors.base import Feed
+from connectors.sbe.connector import CONNECTOR
+from connectors.sbe.options import SbeOptions, SbeTable
 from jobs import sbe_input
 from jobs.cli import main
 
@@ -380,3 +383,9 @@ def test_what_published_schemas_break_is_accepted_on_request(capsys, schema, lin
     assert Shown(capsys, "validate", "--accept", "E14", file).code == 0
     shown = Shown(capsys, "decode", "--accept", "E14", "--schema", file, "--hex", lines("0100010001000000 ff"))
     assert shown.objects[0]["fields"] == {"e": None}
+    assert Shown(capsys, "check", file, file).code == 2
+    assert Shown(capsys, "check", "--accept", "E14", file, file).code == 0
+    for accept, problems in (("[]", ["options.schema"]), ('["E14"]', [])):
+        options = SbeOptions.model_validate_json(f'{{"schema": "{file}", "framing": "sofh", "accept": {accept}}}')
+        feed = Feed("feed", "sbe", "127.0.0.1:1", options, {"M": SbeTable()})
+        assert [each.key for each in CONNECTOR.problems(feed)] == problems

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from conf.errors import LocalProtocolError, SilverfoldError
+from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
 from connectors.deephaven.client import TableClient
 from connectors.deephaven.listener import Listener
 from connectors.deephaven.messages import ColumnInfo, SubscribeMode
@@ -22,7 +22,14 @@ from connectors.deephaven.tables import LiveTable
 from connectors.deephaven.types import TYPES as COLUMN_TYPES
 
 NOON = 1_503_662_400_000_000_000
-TYPES = {"Sym": "String", "Size": "Int", "Price": "Decimal", "At": "DateTime", "Raw": "ByteArray"}
+TYPES = {
+    "Sym": "String",
+    "Size": "Int",
+    "Price": "Decimal",
+    "At": "DateTime",
+    "Raw": "ByteArray",
+    "Times": "DateTimeArray",
+}
 
 
 @pytest.fixture
@@ -31,7 +38,14 @@ def quotes() -> LiveTable:
     with table.update() as update:
         update.add(
             [
-                {"Sym": "AAPL", "Size": 100, "Price": Decimal("1.50"), "At": NOON + 1_999, "Raw": [0, 127, -128, -1]},
+                {
+                    "Sym": "AAPL",
+                    "Size": 100,
+                    "Price": Decimal("1.50"),
+                    "At": NOON + 1_999,
+                    "Raw": [0, 127, -128, -1],
+                    "Times": [NOON + 1_999],
+                },
                 {"Sym": "IBM"},
             ]
         )
@@ -74,6 +88,26 @@ def test_date_times_can_be_had_as_such(server: TableServer) -> None:
     at = datetime(2017, 8, 25, 12, 0, 0, 1, tzinfo=UTC)
     assert listener.column_data(7, "At") == [at, None]
     assert listener.column_array(7, "At").to_pylist() == [at, None]
+    assert listener.column_data(7, "Times") == listener.column_array(7, "Times").to_pylist() == [[at], None]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # that is what becomes of its error
+def test_a_listener_that_raises_ends_the_connection_and_others_are_told(server: TableServer) -> None:
+    class Raising(Listener):
+        def on_begin_table_update(self, subscription_id: int) -> None:
+            raise ValueError("of the listener's own")
+
+        def on_connection_error(self, error: SilverfoldError) -> None:
+            raise ValueError("and again")
+
+    listener = TableListener()
+    with TableClient("127.0.0.1", server.port, Raising()) as client:
+        client.add_listener(listener)
+        client.subscribe(7, SubscribeMode.SNAPSHOT_ONLY, "Quotes")
+        with pytest.raises(SourceUnavailable, match="a listener raised an error"):
+            listener.expect_updates()
+        with pytest.raises(SourceUnavailable):
+            client.subscribe(8, SubscribeMode.SNAPSHOT_ONLY, "Quotes")
 
 
 def test_what_came_can_be_waited_for_and_the_last_answer_is_known(server: TableServer, quotes: LiveTable) -> None:
