@@ -122,7 +122,7 @@ def skip(
     """Go on without a frame that holds a table.
 
     All of its update but this frame is applied, by the build that follows or the next one. The table is degraded
-    until a snapshot passes the frame; a history stays without it for good. Exit code 2 when the position is not a
+    until a snapshot passes the frame, for good where there are none; a history stays without it for good. Exit code 2 when the position is not a
     frame that holds the table.
     """
     from pipelines import held  # noqa: PLC0415 - --help must not load what jobs run on
@@ -130,7 +130,7 @@ def skip(
 
     run = invocation(ctx)
     settings = run.settings()
-    _, opened = run.feed(feed, settings)
+    connector, opened = run.feed(feed, settings)
     places, now = places_of(settings), datetime.now(UTC)
     found = read_quarantine(places, feed, only(opened, [table]).tables)
     if undo:
@@ -144,10 +144,9 @@ def skip(
         )
     else:
         held.skip(places, feed, table, skippable(found, table, position), now=now)
-        print(f"silverfold: {table}: the build goes on without frame {position}: {_DEGRADED}")
-
-
-_DEGRADED = "what it carried is missing, or NULL, until a snapshot passes it"
+        ends = "until a snapshot passes it" if connector.has_snapshots(opened.tables[table]) else "for good"
+        lacks = f"what it carried is missing, or NULL, {ends}"
+        print(f"silverfold: {table}: the build goes on without frame {position}: {lacks}")
 
 
 def only(feed: Feed, tables: Sequence[str]) -> Feed:

@@ -229,6 +229,8 @@ def sqlitecloud(
     files = {path.name: path for path in database}
     if len(files) < len(database):
         raise typer.BadParameter("two files of one name", param_hint="--database")
+    if key is not None and certificate is None:
+        raise typer.BadParameter("--key goes with --certificate", param_hint="--key")
     tls = None if certificate is None else tls_context(certificate, key)
     credentials = _credentials(apikey_env, user, password_env)
     paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)

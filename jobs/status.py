@@ -52,7 +52,8 @@ def status(
 
     Exit code 3 when a feed, or a table, cannot be read now; the others are shown.
 
-    A table is *degraded* when it went on without frames that cannot be decoded, until a snapshot passes them.
+    A table is *degraded* when it went on without frames that cannot be decoded: until a snapshot passes them, for good
+    where there are none.
     """
     from pipelines.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
 
@@ -136,7 +137,7 @@ def show(status: Status, out: TextIO) -> None:
                 console.print(Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow"))
             if table.degraded:
                 left_out = positions(table.skipped_positions)
-                console.print(Text(f"{table.table}: degraded until a snapshot: went on without {left_out}", "yellow"))
+                console.print(Text(f"{table.table}: degraded: went on without {left_out}", "yellow"))
 
 
 def positions(found: Sequence[int]) -> str:

@@ -97,6 +97,7 @@ def test_it_may_serve_several_databases_to_those_with_a_key_at_both_loopback_add
         (("--user", "me"), "--user with --password-env, or --apikey-env alone"),
         (("--apikey-env", "NOT_SET"), "environment: NOT_SET: found nothing"),
         (("--database", "elsewhere/shop.txt"), "two files of one name"),
+        (("--key", "key.pem"), "--key goes with --certificate"),
     ],
 )
 def test_options_that_do_not_fit_together_are_told(

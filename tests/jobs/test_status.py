@@ -107,7 +107,7 @@ def printed() -> str:
         "quotes: after a fix run `silverfold quarantine retry market quotes`; ",
         "`silverfold quarantine skip market quotes 117` goes on without the frame",
         "not_built, degraded",
-        "trades: degraded until a snapshot: went on without positions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more",
+        "trades: degraded: went on without positions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more",
     ],
 )
 def test_people_are_told_how_things_stand(printed: str, told: str):
