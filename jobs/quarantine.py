@@ -122,8 +122,8 @@ def skip(
     """Go on without a frame that holds a table.
 
     All of its update but this frame is applied, by the build that follows or the next one. The table is degraded
-    until a snapshot passes the frame, for good where there are none; a history stays without it for good. Exit code 2 when the position is not a
-    frame that holds the table.
+    until a snapshot passes the frame, for good where there are none; a history stays without it for good. Exit code 2
+    when the position is not a frame that holds the table.
     """
     from pipelines import held  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - as above
