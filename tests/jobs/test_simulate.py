@@ -161,6 +161,7 @@ def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_s
         (["--table", "{trades}", "--export-after", "soon:b=x.csv"], "'soon:b=x.csv' does not begin with SECONDS:"),
         (["--table", "{trades}", "--export-after", "1:b"], "'1:b' is not SECONDS:NAME=FILE"),
         (["--table", "{trades}", "--unexport-after", "-1:b"], "'-1:b' does not begin with SECONDS:"),
+        (["--table", "{trades}", "--unexport-after", "1:b"], "no table 'b' is exported"),
         (["--table", "a=x.csv", "--buffer-size", "10"], "--buffer-size"),
     ],
 )
