@@ -72,7 +72,7 @@ class Epoch:
         self._landing: Mapping[type[Event], Callable[[Any], Sequence[Frame]]] = {
             ConnectionResponse: self._connected,
             SubscribeResponse: self._answer,
-            UnsubscribeResponse: self._answer,
+            UnsubscribeResponse: self._unsubscribed,
             SubscriptionError: self._refused,
             UpdateBegan: self._of_update,
             ColumnReceived: self._of_update,
@@ -157,8 +157,23 @@ class Epoch:
             if self.error is not None:
                 return frames
 
-    def _answer(self, event: SubscribeResponse | UnsubscribeResponse) -> Sequence[Frame]:
+    def _answer(self, event: SubscribeResponse | UnsubscribeResponse) -> list[Frame]:
         return [Frame(event.body, Kind.CONTROL, stream=self._streams[event.subscription_id])]
+
+    def _unsubscribed(self, event: UnsubscribeResponse) -> Sequence[Frame]:
+        """Ask again for what the server ended unasked, unless that is due anyway, or has been asked for again."""
+        stream = self._streams[event.subscription_id]
+        newest = max(each for each, name in self._streams.items() if name == stream)
+        if stream in self._due or event.subscription_id != newest:
+            return self._answer(event)
+        text = "the server ended the subscription, unasked"
+        return [*self._answer(event), self._failed(stream, code="ENDED", text=text, subscription_id=newest)]
+
+    def _failed(self, stream: str, **details: Any) -> Frame:
+        """Let a stream be asked for again, later; return the mark that says so."""
+        wait = self._backoffs[stream].next_wait()
+        self._due[stream] = self._clock() + wait
+        return mark("subscription failed", stream=stream, next_in=round(wait, 3), level="warning", **details)
 
     def _void(self, event: UpdateVoided) -> Sequence[Frame]:
         return [mark("update void", stream=self._streams[event.subscription_id])]
@@ -204,12 +219,10 @@ class Epoch:
     def _refused(self, event: SubscriptionError) -> Sequence[Frame]:
         stream = self._streams.get(event.subscription_id)
         frame = Frame(event.body, Kind.CONTROL, stream=stream)
-        details = {"level": "warning", "code": event.code, "text": event.text, "subscription_id": event.subscription_id}
+        details = {"code": event.code, "text": event.text, "subscription_id": event.subscription_id}
         if stream is None or self._session.state(event.subscription_id) not in _REFUSED:
-            return [frame, mark("server error", stream=stream, **details)]
-        wait = self._backoffs[stream].next_wait()
-        self._due[stream] = self._clock() + wait
-        return [frame, mark("subscription failed", stream=stream, next_in=round(wait, 3), **details)]
+            return [frame, mark("server error", stream=stream, level="warning", **details)]
+        return [frame, self._failed(stream, **details)]
 
     def _broken(self, event: BadFrame) -> Sequence[Frame]:
         stream = self._streams.get(_subscription_id(self._session.roles, event.body) or 0)

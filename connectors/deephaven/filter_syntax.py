@@ -300,7 +300,7 @@ class _Parser:
 
 def _negative(value: Value, position: int) -> Value:
     if isinstance(value, Constant) and isinstance(value.value, Decimal):
-        return Constant("number", -value.value, position)
+        return Constant("number", value.value.copy_negate(), position)  # -x rounds to 28 digits
     return Arithmetic(Constant("number", Decimal(0), position), (("-", value),), position)
 
 

@@ -112,12 +112,15 @@ class Notifier:
     def lost(self, error: SilverfoldError) -> None:
         """Tell the listeners that the connection is over."""
         with self._lock:
+            voided = sorted(self._open)
             self._open.clear()
-            self._admit()
             self._lost = error
-            with ExitStack() as calls:  # all of them, though one raises
+            with ExitStack() as calls:  # all of them, though one raises; the last one first
+                calls.callback(self._admit)
                 for listener in reversed(self._listeners):
                     calls.callback(listener.on_connection_error, error)
+                    for subscription_id in reversed(voided):
+                        calls.callback(listener.on_void_table_update, subscription_id)
 
     def _admit(self) -> None:
         while self._waiting and not self._open:

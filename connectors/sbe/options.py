@@ -69,8 +69,9 @@ class SbeTable(Table):
         timestamps: Times whose unit the schema knows are timestamps, not numbers.
         sets: Sets are lists of names, or integers.
         text: Bytes that are not text in their charset make a frame unreadable, or become U+FFFD.
-        unknown_values: What an enum's column has for a value that the schema does not know: what was sent, as text, or
-            the frame cannot be read (``error``). In a key it never can, inside arrays and composites always.
+        unknown_values: What an enum's column has for a value that the schema does not know: what was sent, as text (of
+            a character that is another value's name, its number), or the frame cannot be read (``error``). In a key it
+            never can, inside arrays and composites always.
         absent: Without ``keys``: what is not in a message, being newer than its version or beyond its block, is NULL,
             as what was sent as null is; with ``listed`` the column ``_sent`` names what is in it.
         operation: With ``keys``: the column of an enum that says what is done to the row. Empty: every row upserts.

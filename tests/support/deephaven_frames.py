@@ -44,6 +44,10 @@ def rows(subscription_id: int, first: int = 0, last: int = 1, *, modified: bool 
     return message
 
 
+def unsubscribed(subscription_id: int) -> bytes:
+    return control.encode_unsubscribe_response(ROLES, subscription_id)
+
+
 def refusal(subscription_id: int, code: str, text: str = "no") -> bytes:
     return control.encode_subscription_error(ROLES, subscription_id, code, text)
 

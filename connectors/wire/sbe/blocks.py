@@ -333,7 +333,7 @@ def _names(enum: Enum) -> _Names | tuple[Any, ...]:
     """Return what has the name of each wire value; of one octet, each as an unsigned number."""
     names = _Names({**enum.values, enum.null: None})
     if enum.encoding.primitive is Primitive.CHAR:
-        return tuple(names.get(raw, chr(raw)) for raw in range(256))
+        return tuple(names.get(raw, enum.unnamed(raw)) for raw in range(256))
     if enum.size == 1:
         code = TRAITS[enum.encoding.primitive].code
         return tuple(names[raw] for (raw,) in struct.iter_unpack(code, bytes(range(256))))

@@ -115,6 +115,11 @@ class Enum:
         """Return the raw value called ``name``, the last of several; KeyError when there is none."""
         return {known: value for value, known in self.values.items()}[name]
 
+    def unnamed(self, raw: int) -> int | str:
+        """Return what is read of a value without a name: a char's character, unless a name is that, else the number."""
+        is_char = self.encoding.primitive is Primitive.CHAR and chr(raw) not in self.values.values()
+        return chr(raw) if is_char else raw
+
 
 @dataclass(frozen=True)
 class Set:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable
+from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable, WireError
 from connectors.deephaven import control
 from connectors.deephaven.client import TableClient
 from connectors.deephaven.frames import frame
@@ -220,6 +220,25 @@ def test_closing_inside_an_update_voids_it_and_ends_what_waits() -> None:
     assert not listener.lock.locked()
     with pytest.raises(SourceUnavailable, match="closed here, inside an update"):
         listener.expect_updates(1)
+
+
+def test_an_update_whose_rows_cannot_be_decoded_is_void() -> None:
+    class Voided(TableListener):
+        def on_void_table_update(self, subscription_id: int) -> None:
+            super().on_void_table_update(subscription_id)
+            voided.append(subscription_id)
+
+    voided: list[int] = []
+    listener = Voided()
+    with (
+        peer(script(RESPONSE, BEGIN, frame(encoded(ROLES, "Int", [1, 2])[0][:-3]))) as port,
+        TableClient("127.0.0.1", port, listener) as client,
+    ):
+        client.subscribe(7, BOTH, "Quotes")
+        with pytest.raises(WireError):
+            listener.expect_updates(1)
+
+    assert voided == [7]
 
 
 def test_a_listener_may_ask_for_more_and_close(server: TableServer) -> None:

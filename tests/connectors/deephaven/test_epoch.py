@@ -19,6 +19,7 @@ from tests.support.deephaven_frames import (
     response,
     rows,
     sent,
+    unsubscribed,
     update,
 )
 from tests.support.deephaven_vectors import VECTORS
@@ -147,6 +148,21 @@ def test_a_refused_subscription_is_asked_for_again_by_another_id_while_others_go
     clock.now += 2.0
     assert asked(epoch.requests()[0]) == [(3, "Quotes", "snapshot_with_updates")]
     assert outline(epoch.receive(sent(response(3), *update(3))))[1] == ("quotes", "snapshot", "begin")
+
+
+def test_what_the_server_ends_unasked_is_asked_for_again_once():
+    clock = Clock()
+    epoch = subscribed(clock=clock)
+    frames = epoch.receive(sent(*update(1), begin(1), rows(1), unsubscribed(1), *update(2)))
+    told = [(frame.stream, json.loads(frame.body)["mark"]) for frame in frames if frame.kind == "mark"]
+    wait = epoch.wait()
+    clock.now += wait
+    again = asked(epoch.requests()[0])
+    late = epoch.receive(sent(unsubscribed(1), response(3), *update(3)))
+
+    assert told == [("quotes", "update void"), ("quotes", "subscription failed")]
+    assert again == [(3, "Quotes", "snapshot_with_updates")]
+    assert (marks(late), outline(late)[-1]) == ([], ("quotes", "snapshot", "end"))
 
 
 def test_a_table_that_keeps_being_refused_is_asked_for_less_and_less_often():

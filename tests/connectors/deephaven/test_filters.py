@@ -346,3 +346,14 @@ def test_many_parts_are_no_deep_nesting(text: str) -> None:
 def test_any_text_is_a_filter_or_a_named_error(text: str) -> None:
     with suppress(InvalidValue):
         assert bind_filter(text, LiveTable(COLUMNS).columns).columns
+
+
+@pytest.mark.parametrize("amount", ["-1234567890123456789012345678901.5", "1234567890123456789012345678901.5"])
+def test_a_number_is_compared_with_all_its_digits(amount: str) -> None:
+    table = LiveTable({"Amount": "Decimal"})
+    with table.update() as update:
+        update.add([{"Amount": Decimal(amount)}, {"Amount": Decimal(amount[:-2])}])
+
+    found = bind_filter(f"Amount = {amount}", table.columns)
+
+    assert found.mask(table.snapshot(found.columns).rows).tolist() == [True, False]

@@ -191,6 +191,25 @@ def test_a_value_that_the_schema_does_not_know_is_kept_or_waits_for_one_that_doe
     assert_as_read_plainly(MARKET, "BookUpdate", strict, [body, book((1, "New"))])
 
 
+SIDES = """<s:messageSchema xmlns:s="http://fixprotocol.io/2016/sbe" id="1" version="0"><types>{header}
+<enum name="Side" encodingType="char">
+<validValue name="B">1</validValue><validValue name="S">2</validValue></enum></types>
+<message name="M" id="1"><field name="k" id="1" type="int32"/><field name="side" id="2" type="Side"/></message>
+</s:messageSchema>"""
+
+
+def test_a_code_that_reads_as_the_name_of_another_is_no_value_of_the_enum():
+    schema = load_schema(SIDES.format(header=HEADER).encode())
+    bodies = [encode(schema, "M", {"k": 1, "side": side}, tolerant=True) for side in ("B", 0x42, 0x5A)]
+    kept, strict, keyed = table(template="M"), table(template="M", unknown_values="error"), table(keys=["side"])
+
+    assert [change["row"]["side"] for change in changes(schema, "M", kept, bodies)] == ["B", "66", "Z"]
+    assert [bool(change["error"]) for change in changes(schema, "M", strict, bodies)] == [False, True, True]
+    assert [bool(change["error"]) for change in changes(schema, "M", keyed, bodies)] == [False, True, True]
+    for settings in (kept, strict, keyed):
+        assert_as_read_plainly(schema, "M", settings, bodies)
+
+
 def test_a_field_beyond_the_end_of_a_block_was_not_sent():
     short = encode(ORDER, "Order", {"orderId": 1, "qty": 2, "price": 3})
     short = b"\x06\x00" + short[2:14] + short[18:]

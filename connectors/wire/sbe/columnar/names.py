@@ -18,17 +18,17 @@ from connectors.wire.sbe.primitives import TRAITS
 class EnumNames:
     """The name of each value, NULL for the null value, and for a value without a name its raw form as text.
 
-    The raw form is the number in decimal digits, or the character of a char (its code taken as ISO 8859-1).
+    The raw form is the number in decimal digits, or the character of a char (its code taken as ISO 8859-1) unless that
+    is a name (`Enum.unnamed`).
     """
 
     type = pa.string()
 
     def __init__(self, enum: Enum, offset: int, order: ByteOrder) -> None:
         self._offset = offset
-        self._char = enum.encoding.primitive is Primitive.CHAR
-        code = "B" if self._char else TRAITS[enum.encoding.primitive].code
+        code = "B" if enum.encoding.primitive is Primitive.CHAR else TRAITS[enum.encoding.primitive].code
         self._dtype = np.dtype(order + code)
-        self._names: dict[int, str | None] = {**enum.values, enum.null: None}
+        self._enum, self._names = enum, {**enum.values, enum.null: None}
         self._octets = None
         if enum.size == 1:
             self._octets = pa.array(
@@ -43,8 +43,7 @@ class EnumNames:
         return by_distinct(array_of(raw, _plain(self._dtype), missing), self._name, self.type)
 
     def _name(self, raw: int) -> str | None:
-        unknown = chr(raw) if self._char else str(raw)
-        return self._names.get(raw, unknown)
+        return self._names.get(raw, str(self._enum.unnamed(raw)))
 
 
 class SetNames:

@@ -168,6 +168,14 @@ def test_an_enum_of_char_gives_unknown_values_as_a_character(raw, value):
     assert_reads_and_writes(schema, frame(raw, block_length=1), {"e": value}, tolerant=True)
 
 
+@pytest.mark.parametrize(("raw", "value"), [("31", "B"), ("42", 0x42), ("32", "S"), ("53", 0x53), ("5a", "Z")])
+def test_a_character_that_is_the_name_of_another_value_is_given_as_a_number(raw, value):
+    values = '<validValue name="B">1</validValue><validValue name="S">2</validValue>'
+    schema = message_of('<field name="e" id="1" type="e"/>', f'<enum name="e" encodingType="char">{values}</enum>')
+
+    assert_reads_and_writes(schema, frame(raw, block_length=1), {"e": value}, tolerant=True)
+
+
 def test_an_enum_value_that_is_the_null_value_reads_as_null():
     text = '<enum name="e" encodingType="char"><validValue name="None">N</validValue></enum>'
     types = f'<type name="t" primitiveType="char" nullValue="N"/>{text.replace("char", "t")}'
