@@ -182,8 +182,9 @@ class Epoch:
         """Land what cannot be decoded where it belongs. What belongs nowhere may be of any table."""
         stream = _stream(notification.text)
         if stream is None:
-            frames = [landing.bad_frame(notification.frame, error)]
             touched = list(self._tables.values())
+            frames = [landing.bad_frame(notification.frame, error)]
+            frames += (landing.unreadable(table.stream, notification) for table in touched)
         else:
             frames = [landing.notified(stream, notification), landing.bad_notification(stream, error)]
             touched = [table for table in self._tables.values() if table.stream == stream]

@@ -71,7 +71,8 @@ def selected_rows(body: bytes, *, max_frame_bytes: int) -> Selected:
 
 
 def _whole_frame(body: bytes) -> RawFrame:
-    return RawFrame(chr(body[0]), body, _header_end(body))
+    end = _header_end(body)
+    return RawFrame(chr(body[0]), body, end)
 
 
 def _header_end(body: bytes) -> int:

@@ -91,6 +91,11 @@ def bad_notification(stream: str, error: WireError) -> Frame:
     return mark("bad notification", stream=stream, level="warning", error_class=error.error_class, reason=str(error))
 
 
+def unreadable(stream: str, notification: Notification) -> Frame:
+    """Return the beginning of a notification of nobody knows what, as one of a table's: it holds the table there."""
+    return Frame(notification.frame[:_KEPT], Kind.DATA, Boundary.WHOLE, stream)
+
+
 def bad_frames(frames: Sequence[BadFrame]) -> list[Frame]:
     """Return the marks of what ended the session, because it could not be read."""
     return [bad_frame(bad.frame, bad.error) for bad in frames]

@@ -79,6 +79,8 @@ class SqliteCloudPlainReader:
 
     def _of_notification(self, position: int, body: bytes) -> Iterator[PlainChange]:
         said = _parsed(notified_text(body))
+        if not isinstance(_first(said, "channel"), str):
+            _refuse("no_channel")
         if self.table.log:
             return self._of_log(position, said)
         return self._of_message(position, said) if self.table.is_channel else self._of_entries(position, said)
@@ -108,8 +110,6 @@ class SqliteCloudPlainReader:
             or not isinstance(entries, list)
         ):
             _refuse("unknown_kind")
-        if not isinstance(_first(said, "channel"), str):
-            _refuse("no_channel")
         if not names or not all(type(name) is str for name in names) or len({*names}) < len(names):
             _refuse("bad_key_names")
         for ordinal, entry in enumerate(entries):

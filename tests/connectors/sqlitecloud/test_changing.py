@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conf.errors import WireError
 from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.control import Description, TableColumn
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
@@ -177,6 +178,9 @@ def test_by_setting_an_insert_carries_every_column() -> None:
         (told(("INSERT", None, {"id": 1, "a": 2}), keys=("a",)), "other_keys: the key is a, in the snapshot it was id"),
         (framed('{"channel":"foo","type":"MESSAGE"}'), "unknown_kind: "),
         (framed("{"), "invalid_json: "),
+        (framed("[]"), "not_an_object: "),
+        (told(("INSERT", None, {"id": 1})).replace(b"channel", b"channal"), "no_channel: "),
+        (told(("INSERT", None, {"id": 1}))[:-9], "bad_frame at byte 0: "),
         (b"#5 {}", "bad_frame at byte 0: "),
         (b":5 ", "bad_frame at byte 0: "),
         (b"", "bad_frame at byte 0: "),
@@ -189,6 +193,10 @@ def test_a_notification_that_cannot_be_read_is_one_error_and_no_change(body: byt
     (error,) = [row["error"] for row in rows if row["error"]]
     assert error["error_class"] == "INVALID_VALUE"
     assert error["reason"].startswith(reason)
+    plain = SqliteCloudPlainReader("foo", SqliteCloudTable(), SqliteCloudOptions())
+    plain.control(control(FOO))
+    with pytest.raises(WireError):
+        list(plain.changes(1, [(1, body)]))
 
 
 def test_a_value_that_does_not_fit_spoils_its_whole_notification_and_no_other() -> None:

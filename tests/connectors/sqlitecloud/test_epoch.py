@@ -228,5 +228,4 @@ def test_what_is_of_nothing_lands_as_a_mark_and_every_table_is_read_again():
         "not_an_object",
     ]
     assert [mark["size"] for mark in Sink(frames).marks("bad frame")] == [4, 5]
-    assert outline(frames) == ["snapshot due"]
-    assert outline(frames, "bar") == ["snapshot due"]
+    assert outline(frames) == outline(frames, "bar") == ["data, whole", "snapshot due", "data, whole"]
