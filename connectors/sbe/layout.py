@@ -6,7 +6,7 @@ its case, that of the outer level is called ``<level>_<name>``, the level being 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ class Source:
         name: Of the column.
         level: 0 is the message; further ones are the groups of the table's path.
         element: Name of the field, group or data in its level.
-        since: Version from which blocks have it, if it is a field.
+        since: Version from which the level has it.
         ends: Bytes of the block it needs, by version (`ends_of`), if it is a field; none of groups and data, which are
             absent where NULL.
         type: Of the column.
@@ -87,7 +87,7 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
         SchemaError: The message has no such group, or ``with`` names what does not enclose it.
     """
     kind: Any = pa.struct(list(arrow_schema(schema, message.name, column_options(table, shapes=False))))
-    levels = [_sources(message, 0, kind)]
+    levels, since = [_sources(message, 0, kind)], 0
     body: Body = message
     for depth, name in enumerate(table.path, start=1):
         group = next((group for group in body.groups if group.name == name), None)
@@ -95,11 +95,12 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
             known = ", ".join(group.name for group in body.groups) or "there is none"
             told = f"{'.'.join((message.name, *table.path[:depth]))} is no group; groups there: {known}"
             raise SchemaError(told, file=schema.file)
-        body, kind = group, kind.field(name).type.value_type
+        body, kind, since = group, kind.field(name).type.value_type, max(since, group.since_version)
         levels.append(_sources(group, depth, kind))
-    names = [message.name, *table.path]
-    inner = [source for source in levels[-1] if table.groups == "arrays" or not _is_group(body, source)]
-    outer = list(_enclosing(levels[:-1], inner, names))
+    levels[:-1] = [[each for each in level if not _is_list(each)] for level in levels[:-1]]
+    levels[-1] = [source for source in levels[-1] if table.groups == "arrays" or not _is_group(body, source)]
+    *enclosing, inner = _named(levels, [message.name, *table.path], since)
+    outer = [source for level in enclosing for source in level]
     return Layout(message, (*_chosen(outer, table, message, schema), *inner), lists_sent=table.absent == "listed")
 
 
@@ -108,8 +109,9 @@ def _sources(body: Body, level: int, kind: Any) -> list[Source]:
         Source(f.name, level, f.name, f.since_version, ends_of(f), kind.field(f.name).type, _values(f.encoding))
         for f in body.fields
     ]
-    others = [*(group.name for group in body.groups), *(data.name for data in body.data)]
-    return fields + [Source(name, level, name, 0, (), kind.field(name).type) for name in others]
+    others = [(group.name, group.since_version) for group in body.groups]
+    others += ((data.name, data.since_version) for data in body.data)
+    return fields + [Source(name, level, name, since, (), kind.field(name).type) for name, since in others]
 
 
 def _values(encoding: Encoding) -> Mapping[int, str]:
@@ -120,24 +122,30 @@ def _is_group(body: Body, source: Source) -> bool:
     return any(group.name == source.element for group in body.groups)
 
 
-def _enclosing(levels: list[list[Source]], inner: list[Source], names: list[str]) -> Iterator[Source]:
-    """Yield the columns of the outer levels, by the names they have in the table; groups are none."""
-    taken = {folded(source.name) for source in inner}
-    renamed: list[list[Source]] = []
-    for level, sources in reversed(list(enumerate(levels))):
-        mine = [
-            replace(source, name=_free(source.name, names[level], taken))
-            for source in sources
-            if source.ends or not pa.types.is_list(source.type)
+def _is_list(source: Source) -> bool:
+    return not source.ends and bool(pa.types.is_list(source.type))
+
+
+def _named(levels: Sequence[Sequence[Source]], names: Sequence[str], since: int) -> list[list[Source]]:
+    """Return the columns of the levels by the names they have in the table.
+
+    Where several levels have a name, the one that the schema gave it first keeps it, so that no column becomes another
+    as the schema grows; of several at once, the innermost. The others have their level's name before theirs.
+
+    Args:
+        since: Version that the entries came with: what is older was there first for nobody.
+    """
+    every = [source for level in levels for source in level]
+    taken: dict[str, int] = {}
+    for source in sorted(every, key=lambda each: (max(each.since, since), -each.level)):
+        taken.setdefault(folded(source.name), source.level)
+    return [
+        [
+            source if taken[folded(source.name)] == source.level else replace(source, name=f"{name}_{source.name}")
+            for source in level
         ]
-        taken |= {folded(source.name) for source in mine}
-        renamed.append(mine)
-    for mine in reversed(renamed):
-        yield from mine
-
-
-def _free(name: str, level: str, taken: set[str]) -> str:
-    return f"{level}_{name}" if folded(name) in taken else name
+        for name, level in zip(names, levels, strict=True)
+    ]
 
 
 def _chosen(outer: list[Source], table: SbeTable, message: Message, schema: Schema) -> list[Source]:

@@ -367,6 +367,30 @@ def test_a_name_that_is_taken_further_in_is_told_by_its_level():
     assert_as_read_plainly(NESTED, name, table(template=name, group="outer.inner"), [])
 
 
+LEG = '<field name="n" id="3" type="uint8"/>'
+LATER = '<field name="id" id="4" type="uint8" sinceVersion="1"/><data name="note" id="5" type="text" sinceVersion="1"/>'
+ENCLOSED = '<field name="id" id="1" type="uint8"/><group name="legs" id="2" {since}>{leg}</group>'
+
+
+@pytest.mark.parametrize(
+    ("since", "leg", "names"),
+    [
+        ("", LEG, ["id", "n"]),
+        ("", LEG + LATER, ["id", "n", "legs_id", "note"]),
+        ('sinceVersion="1"', LEG + LATER, ["M_id", "n", "id", "note"]),
+    ],
+)
+def test_a_column_stays_what_it_is_as_the_schema_grows(since: str, leg: str, names: list[str]):
+    types = '<composite name="text"><type name="length" primitiveType="uint8"/><type name="varData" length="0" '
+    types += 'primitiveType="uint8" characterEncoding="UTF-8"/></composite>'
+    schema = message_of(ENCLOSED.format(since=since, leg=leg), types, version=1)
+
+    (name,) = schema.messages
+    found = layout_of(schema, schema.messages[name], table(template=name, group="legs")).row.names
+
+    assert found == [each.replace("M_", f"{name}_") for each in names]
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -179,7 +179,7 @@ def test_by_setting_an_insert_carries_every_column() -> None:
         (framed('{"channel":"foo","type":"MESSAGE"}'), "unknown_kind: "),
         (framed("{"), "invalid_json: "),
         (framed("[]"), "not_an_object: "),
-        (told(("INSERT", None, {"id": 1})).replace(b"channel", b"channal"), "no_channel: "),
+        (told(("INSERT", None, {"id": 1})).replace(b'"channel"', b'"channal"'), "no_channel: "),
         (told(("INSERT", None, {"id": 1}))[:-9], "bad_frame at byte 0: "),
         (b"#5 {}", "bad_frame at byte 0: "),
         (b":5 ", "bad_frame at byte 0: "),
