@@ -89,9 +89,10 @@ async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff:
         ended = await _epoch(receiver, sink, resume, stop)
         if sink.progressed:
             backoff.reset()
-        wait = 0.0 if stop.is_set() else backoff.next_wait()
-        sink.take([_closed(ended, stopped=stop.is_set(), wait=wait)])
-        if isinstance(ended, Exception) and not _may_try_again(ended):
+        is_over = isinstance(ended, Exception) and not _may_try_again(ended)
+        wait = 0.0 if stop.is_set() or is_over else backoff.next_wait()
+        sink.take([_closed(ended, stopped=stop.is_set(), wait=None if is_over else wait)])
+        if isinstance(ended, Exception) and is_over:
             raise ended
         await _unless(stop, sink, _settle(sink, wait))
 
@@ -142,8 +143,8 @@ def _may_try_again(error: Exception) -> bool:
     return isinstance(error, SilverfoldError) and error.retryable
 
 
-def _closed(ended: Exception | str | None, *, stopped: bool, wait: float) -> Frame:
-    """Return the mark that ends an epoch."""
+def _closed(ended: Exception | str | None, *, stopped: bool, wait: float | None) -> Frame:
+    """Return the mark that ends an epoch; without ``wait`` there is no next one."""
     if stopped:
         return mark("closed", reason="stopped here", error_class=None)
     name = None
@@ -151,4 +152,4 @@ def _closed(ended: Exception | str | None, *, stopped: bool, wait: float) -> Fra
         name = ended.error_class if isinstance(ended, SilverfoldError) else type(ended).__name__
     reason = "the source ended the connection" if ended is None else str(ended)
     level = {} if name is None else {"level": WARNING}
-    return mark("closed", reason=reason, error_class=name, next_in=round(wait, 3), **level)
+    return mark("closed", reason=reason, error_class=name, next_in=None if wait is None else round(wait, 3), **level)

@@ -49,7 +49,7 @@ class Epoch:
         self._tables: dict[str, TableAttempts] = {}
         self._by_name: dict[bytes, TableAttempts] = {}
         self._unchecked = Unchecked()
-        self._unknown = set(logged)
+        self._unknown, self._logged = set(logged), logged
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.found: list[str] = []
         """Tables that may be there and take no part; for the receiver to look at, and take out."""
@@ -184,7 +184,8 @@ class Epoch:
         if stream is None:
             touched = list(self._tables.values())
             frames = [landing.bad_frame(notification.frame, error)]
-            frames += (landing.unreadable(table.stream, notification) for table in touched)
+            streams = sorted({*(table.stream for table in touched), *self._logged})
+            frames += (landing.unreadable(each, notification) for each in streams)
         else:
             frames = [landing.notified(stream, notification), landing.bad_notification(stream, error)]
             touched = [table for table in self._tables.values() if table.stream == stream]

@@ -8,6 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from conf.errors import ConfigError
 from conf.secrets import Secret
+from conf.validate import HIDDEN
 from connectors.base import Feed, Problem
 from connectors.sqlitecloud.options import SqliteCloudOptions
 from connectors.sqlitecloud.settings import ApiKey, ConnectionSettings, Credentials, Password, Token
@@ -26,14 +27,14 @@ def connection_settings(feed: Feed, environ: Mapping[str, str]) -> ConnectionSet
         ConfigError: A secret is not where its reference says, or cannot be used.
     """
     options = _options(feed)
+    key = "options"
     try:
-        if options.connection is not None:
-            found = _parsed(options.connection.reveal(environ))
-        else:
-            found = _parsed(feed.address, _credentials(options, environ))
-    except ValueError as error:
+        credentials = _credentials(options, environ)
         key = "address" if options.connection is None else "options.connection"
-        raise ConfigError(file=f"feeds/{feed.name}.toml", key=key, found=None, allowed=str(error)) from None
+        found = _parsed(feed.address if options.connection is None else options.connection.reveal(environ), credentials)
+    except ValueError as error:
+        file = f"feeds/{feed.name}.toml"
+        raise ConfigError(file=file, key=key, found=HIDDEN, allowed=str(error)) from None
     if "max_rows" in found.model_fields_set and "max_rows" not in options.model_fields_set:
         return found
     return found.model_copy(update={"max_rows": options.max_rows})

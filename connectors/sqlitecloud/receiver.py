@@ -107,11 +107,11 @@ class SqliteCloudReceiver:
 
     async def _listen(self, db: Client, epoch: Epoch, sink: FrameSink, schema: int | None) -> str | None:
         """Listen to all that is wanted; return our own channel, if there is one."""
-        described = await self._described(db, epoch, sink)
+        described, logged = await self._described(db, epoch, sink), set[str]()
         if self._options.all_tables:
             await db.listen_as(self._options.listen, ALL)
         elif self._logged:
-            await self._listen_to_logged(db, sink, self._logged - described.keys())
+            logged = await self._listen_to_logged(db, sink, self._logged - described.keys())
         for name in self._channels:
             await db.listen(name)
         channel = await self._listen_to_own(db, sink)
@@ -119,7 +119,7 @@ class SqliteCloudReceiver:
             table = epoch.add(name, schema)
             if not self._options.fence:
                 table.listened(description)
-        tables = ALL if self._options.all_tables else sorted({*described, *self._logged})
+        tables = ALL if self._options.all_tables else sorted({*described, *logged})
         await sink.land([mark("listening", tables=tables, channels=self._channels)])
         return channel
 
@@ -149,15 +149,18 @@ class SqliteCloudReceiver:
         self._has_listened |= bool(described)
         return described
 
-    async def _listen_to_logged(self, db: Client, sink: FrameSink, names: Iterable[str]) -> None:
-        """Listen to tables of which there is nothing but a log."""
+    async def _listen_to_logged(self, db: Client, sink: FrameSink, names: Iterable[str]) -> set[str]:
+        """Listen to tables of which there is nothing but a log; return those that the server takes."""
+        found = set[str]()
         for name in sorted(names):
             try:
                 await db.listen_as(self._options.listen, name)
+                found.add(name)
             except StatementRefused as refused:
                 if refused.code in _PASSES:
                     raise
                 await sink.land([landing.left_out(log_stream(name), refused)])
+        return found
 
     async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:
         """Make a channel and listen to it. Without a fence it may be refused: then there is no canary either."""
