@@ -236,6 +236,9 @@ class ToldConnector:
     def problems(self, feed: Feed) -> Iterable[Problem]:
         return ()
 
+    def listens_at(self, feed: Feed) -> None:
+        return None
+
     def receiver(self, feed: Feed) -> Receiver:
         raise AssertionError("histories are landed without one")
 
