@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -99,6 +99,20 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
     Raises:
         ConfigError: A file is not TOML, or a key is wrong. ``others`` has the further mistakes, of all files.
     """
+    settings, mistakes = look_at_settings(conf_dir, env, environ)
+    if mistakes:
+        raise together(mistakes)
+    return settings
+
+
+def look_at_settings(
+    conf_dir: Path | None, env: str, environ: Mapping[str, str]
+) -> tuple[Settings, Sequence[ConfigError]]:
+    """Return the settings as `load_settings` does, and what is wrong with them: feeds are there without what is wrong.
+
+    Raises:
+        ConfigError: A file is not TOML, or not there.
+    """
     layers = _files(conf_dir, env)
     feeds = dict(_feeds(conf_dir))
     _environment(layers, feeds, environ)
@@ -106,23 +120,21 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
     mistakes: list[ConfigError] = []
     loaded: dict[str, FeedSettings] = {}
     for name, layered in feeds.items():
-        try:
-            loaded[name] = _feed(name, layered)
-        except ConfigError as error:
-            mistakes.append(error)
+        feed, wrong = _feed(name, layered)
+        loaded |= {} if feed is None else {name: feed}
+        mistakes += wrong
     try:
         settings = validated(Settings, layers.raw, file=layers.source_of)
     except ConfigError as error:
         mistakes.insert(0, error)
+        settings = Settings.model_construct(warehouse="")
     folder = None if mistakes or "://" in settings.warehouse else Path(settings.warehouse)
     if folder is not None and any(each.exists() and not each.is_dir() for each in (folder, *folder.parents)):
         source, allowed = layers.source_of(("warehouse",)), "a folder, in no file, or a URL"
         mistakes.append(ConfigError(file=source, key="warehouse", found=settings.warehouse, allowed=allowed))
-    if mistakes:
-        raise together(mistakes)
     settings = settings.model_copy(update={"feeds": loaded})
     settings._environ = environ
-    return settings
+    return settings, mistakes
 
 
 def _files(conf_dir: Path | None, env: str) -> Layered:
@@ -192,7 +204,8 @@ def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:
         yield file.stem, layered
 
 
-def _feed(name: str, layered: Layered) -> FeedSettings:
+def _feed(name: str, layered: Layered) -> tuple[FeedSettings | None, list[ConfigError]]:
+    """Return a feed's settings, without what is wrong, and that; no settings where too little is right."""
     tables = layered.raw.get("tables")
     keys = {"the file's name": name}
     if isinstance(tables, dict):
@@ -206,14 +219,19 @@ def _feed(name: str, layered: Layered) -> FeedSettings:
         ConfigError(file=layered.source_of(("tables", table)), key=f"tables.{table}", found=table, allowed=_ONE_CASE)
         for table in _again(tables if isinstance(tables, dict) else ())
     ]
-    try:
-        feed = validated(FeedSettings, layered.raw, file=layered.source_of)
-    except ConfigError as error:
-        raise together([*mistakes, error]) from None
-    if mistakes:
-        raise together(mistakes)
-    feed._file_of = layered.source_of
-    return feed
+    right = layered.raw
+    for _ in range(2):
+        try:
+            feed = validated(FeedSettings, right, file=layered.source_of)
+        except ConfigError as error:
+            if right is layered.raw:
+                mistakes.append(error)
+            wrong = {each.key.partition(".")[0] for each in (error, *error.others)}
+            right = {key: value for key, value in right.items() if key not in wrong}
+        else:
+            feed._file_of = layered.source_of
+            return feed, mistakes
+    return None, mistakes
 
 
 def _again(names: Iterable[str]) -> Iterator[str]:

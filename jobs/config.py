@@ -40,16 +40,16 @@ def check(
     No source is connected to. Of a feed whose schema is in a file, bronze is asked which schema landed last, and what
     changed since is told.
 
-    Exit code 2 with every mistake on a line of its own: file, key, what was found, what is allowed; what a connector
-    finds in its own settings is told once the rest of the feed's file is right. 1 when a schema changed so that what
+    Exit code 2 with every mistake on a line of its own: file, key, what was found, what is allowed; what several
+    settings of a connector say together is told once each is right. 1 when a schema changed so that what
     landed before would be misread; 3 when --connect finds that something does not work.
     """
     run = invocation(ctx)
-    settings = run.settings()
+    settings, feeds = run.checked()
     from pipelines.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
 
     breaks = False
-    for connector, feed in run.feeds(settings):
+    for connector, feed in feeds:
         typer.echo(_described(connector, feed))
         breaks |= _tell_change(settings, connector, feed)
     count = len(settings.feeds)

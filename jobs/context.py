@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conf.errors import ConfigError
-from conf.load import load_settings
+from conf.load import load_settings, look_at_settings
 from conf.validate import together
 from jobs.logs import start_logs
 
@@ -50,6 +50,18 @@ class Invocation:
         settings = load_settings(self.conf_dir, self.env, self.environ)
         start_logs(settings.log_level)
         return settings
+
+    def checked(self) -> tuple[Settings, list[tuple[Connector, Feed]]]:
+        """Read and check every layer and every feed. Raises ConfigError with all mistakes there are."""
+        settings, mistakes = look_at_settings(self.conf_dir, self.env, self.environ)
+        try:
+            found = self.feeds(settings)
+        except ConfigError as error:
+            mistakes = [*mistakes, error]
+        if mistakes:
+            raise together(mistakes)
+        start_logs(settings.log_level)
+        return settings, found
 
     def feed(self, name: str, settings: Settings | None = None) -> tuple[Connector, Feed]:
         """Return a feed's connector and its settings, checked by that connector.

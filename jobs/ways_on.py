@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _FRAME: Final = (
-    "after a fix run `silverfold quarantine retry {feed} {table}`; "
+    "after a fix run `silverfold quarantine retry {feed} {table}`; a next snapshot, where there are any, passes it; "
     "`silverfold quarantine skip {feed} {table} {position}` goes on without the frame"
 )
 _KEY: Final = (

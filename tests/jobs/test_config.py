@@ -68,6 +68,27 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *command: str) -> tu
     return left.value.code, shown.out, shown.err
 
 
+def test_mistakes_of_every_part_of_a_feed_are_told_at_once(capsys, tmp_path):
+    (tmp_path / "settings.toml").write_text('log_level = "loud"\n')
+    wrong = """
+        connector = "deephaven"
+        address = "127.0.0.1:1"
+        unknown = 1
+        [commit]
+        interval_ms = 0
+        [options]
+        text = "x"
+        [tables.a]
+        source = "A"
+        mode = "y"
+    """
+    code, _, err = check(capsys, tmp_path, market=wrong, other='connector = "deephavn"\n[tables.t]\n[commit]\nno = 1\n')
+
+    assert code == 2
+    told = ("log_level", "unknown", "commit.interval_ms", "options.text", "tables.a.mode", "connector", "commit.no")
+    assert [key for key in told if f": {key}: found" not in err] == []
+
+
 @pytest.mark.parametrize("secret", ["bob:hunter2@", "?apikey=hunter2"])
 def test_what_is_secret_in_an_address_is_not_shown(capsys, tmp_path, secret):
     address = f"sqlitecloud://{secret}db/x" if "@" in secret else f"sqlitecloud://db/x{secret}"

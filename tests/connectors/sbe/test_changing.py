@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conf.errors import SchemaError, WireError
+from conf.errors import WireError
 from connectors.base import PlainChange
 from connectors.sbe.changing import ChangeReader
 from connectors.sbe.layout import layout_of
@@ -365,45 +365,6 @@ def test_a_name_that_is_taken_further_in_is_told_by_its_level():
 
     assert found["row"] == {f"{name}_id": 1, f"{name}_Size": 2, "id": 3, "size": 4}
     assert_as_read_plainly(NESTED, name, table(template=name, group="outer.inner"), [])
-
-
-LEG = '<field name="n" id="3" type="uint8"/>'
-LATER = '<field name="id" id="4" type="uint8" sinceVersion="1"/><data name="note" id="5" type="text" sinceVersion="1"/>'
-ENCLOSED = '<field name="id" id="1" type="uint8"/><group name="legs" id="2" {since}>{leg}</group>'
-
-
-@pytest.mark.parametrize(
-    ("since", "leg", "names"),
-    [
-        ("", LEG, ["id", "n"]),
-        ("", LEG + LATER, ["id", "n", "legs_id", "note"]),
-        ('sinceVersion="1"', LEG + LATER, ["M_id", "n", "id", "note"]),
-    ],
-)
-def test_a_column_stays_what_it_is_as_the_schema_grows(since: str, leg: str, names: list[str]):
-    types = '<composite name="text"><type name="length" primitiveType="uint8"/><type name="varData" length="0" '
-    types += 'primitiveType="uint8" characterEncoding="UTF-8"/></composite>'
-    schema = message_of(ENCLOSED.format(since=since, leg=leg), types, version=1)
-
-    (name,) = schema.messages
-    found = layout_of(schema, schema.messages[name], table(template=name, group="legs")).row.names
-
-    assert found == [each.replace("M_", f"{name}_") for each in names]
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"group": "outer.none"}, "outer.none is no group; groups there: inner"),
-        ({"group": "id"}, "id is no group; groups there: outer"),
-        ({"group": "outer", "with": ["none"]}, "with: none does not enclose"),
-        ({"group": "outer", "with": ["outer"]}, "with: outer does not enclose"),
-    ],
-)
-def test_what_a_message_does_not_have_is_refused_by_name(settings, told):
-    (name,) = NESTED.messages
-    with pytest.raises(SchemaError, match=told):
-        layout_of(NESTED, NESTED.messages[name], table(template=name, **settings))
 
 
 def test_numbers_of_rows_count_through_all_entries_of_a_message():
