@@ -144,15 +144,20 @@ class Follower:
         standing = self._at.get(step.key)
         if standing is not None:
             self._displaced[step.key] = standing
+        self._touch(step.key, self._touched[old_key])
         return self._put(step, self._begin(None) if number is None else number)
 
     def _put(self, step: Step, number: int) -> int:
         self._at[step.key] = number
-        self._touched[step.key] = step.frame_seq
+        self._touch(step.key, step.frame_seq)
         return number
 
+    def _touch(self, key: Key, frame_seq: int) -> None:
+        """Note when a key was spoken of: what overlays a snapshot takes effect behind its rows, and came before them."""
+        self._touched[key] = max(frame_seq, self._touched.get(key, -1))
+
     def _take(self, key: Key, frame_seq: int) -> int | None:
-        self._touched[key] = frame_seq
+        self._touch(key, frame_seq)
         if key in self._displaced:
             return self._displaced.pop(key)
         return self._at.pop(key, None)
@@ -164,7 +169,7 @@ class Follower:
     def _tell(self, step: Step, key: Key) -> None:
         if step.judged:
             self._unexplained[key] = self._unexplained.get(key, "") + OF_NOTHING[step.op]
-            self._touched[key] = step.frame_seq
+            self._touch(key, step.frame_seq)
 
     def _meet(self, key: Key, stood: bool) -> None:
         """Let a row stand at a key heard of for the first time, if one did before the cut."""

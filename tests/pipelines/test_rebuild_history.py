@@ -95,6 +95,21 @@ def test_a_history_made_anew_is_what_it_was_and_a_death_leaves_the_old_one(spark
     ]
 
 
+def test_what_moves_while_a_snapshot_is_read_begins_where_it_was_spoken_of_last(spark: SparkSession, warehouse: Path):
+    kept = Kept(spark, warehouse, ToldConnector())
+    source = kept.source
+    for moved, by in ((2, 20), (20, 21)):  # the first snapshot, and one that versions stand before
+        source.connect()
+        source.begin_snapshot()
+        source.update([Change(0, "update", (0, by), {"k": by}, (0, moved)), put(by, "b")])  # as a hook tells it, whole
+        source.update([Change(0, "update", (0, 9), {"k": 9}, (0, 8)), Change(0, "update", (0, 10), {"k": 10}, (0, 9))])
+        source.snapshot_rows([put(1, "a", op="snapshot"), put(by, "b", op="snapshot"), put(8, "c", op="snapshot")])
+        source.end_snapshot()
+        kept.build()
+
+        assert (kept.verdicts(), len(rows_of(kept.table, ("k",)))) == (EQUAL, 3)
+
+
 @pytest.mark.nightly
 def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
