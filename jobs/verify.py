@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -19,13 +20,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
+from conf.errors import ConfigError, RemoteProtocolError, SchemaError, SourceRefused, StoreUnavailable, WireError
 from jobs.cli import main_of
 from jobs.console import console_on, counted
 from jobs.context import invocation
+from jobs.source_change import change_since_landed
 from pipelines.places import history_of, places_of
 
 if TYPE_CHECKING:
+    from conf.model import Settings
     from connectors.base import Connector, Feed
     from pipelines.places import Places
     from pipelines.verify import TableVerification, Verification
@@ -76,6 +79,7 @@ def verify(
     connector, opened = run.feed(feed, settings)
     tables = _chosen(opened, table or ())
     places = places_of(settings)
+    _tell_misread(settings, connector, opened)
     verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
     try:
         stopped = _stopped(places, connector, opened, tables, now)
@@ -95,6 +99,15 @@ def verify(
         raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
+
+
+def _tell_misread(settings: Settings, connector: Connector, feed: Feed) -> None:
+    """Say that what is expected is read by another schema than what landed, where that matters."""
+    with suppress(StoreUnavailable, SchemaError):  # who cannot be asked is told of by what follows
+        change = change_since_landed(settings, connector, feed)
+        if change is not None and change.breaks:
+            expected = "what is expected of frames that landed before is read by the schema of today"
+            print(f"silverfold: {feed.name}: {change.summary}: {expected}", file=sys.stderr)
 
 
 _OF_ONE_TABLE = (SourceRefused, RemoteProtocolError, WireError)

@@ -153,7 +153,7 @@ class Follower:
         return number
 
     def _touch(self, key: Key, frame_seq: int) -> None:
-        """Note when a key was spoken of: what overlays a snapshot takes effect behind its rows, and came before them."""
+        """Note where a key was spoken of. What overlays a snapshot takes effect behind rows that landed after it."""
         self._touched[key] = max(frame_seq, self._touched.get(key, -1))
 
     def _take(self, key: Key, frame_seq: int) -> int | None:

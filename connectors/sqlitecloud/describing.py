@@ -91,7 +91,7 @@ async def _columns(db: Client, name: str) -> tuple[TableColumn, ...]:
 
 
 def _of_metadata(found: Rowset) -> tuple[TableColumn, ...]:
-    """Return the columns of LIST METADATA, which tells neither generated columns nor the order of the key."""
+    """Return the columns of LIST METADATA: the key in no order, and, but for `hidden`, generated ones as others."""
     names = [column.name for column in found.columns]
     told = [dict(zip(names, row, strict=True)) for row in found.rows]
     return tuple(
@@ -100,6 +100,7 @@ def _of_metadata(found: Rowset) -> tuple[TableColumn, ...]:
             str(row.get("data_type") or ""),
             bool(row.get("not_null")),
             _int(row.get("primary_key")) and place,
+            _int(row.get("hidden")),
         )
         for place, row in enumerate(told, start=1)
     )

@@ -10,6 +10,7 @@ from conf.errors import ConfigError
 from conf.secrets import Secret
 from conf.validate import HIDDEN
 from connectors.base import Feed, Problem
+from connectors.sqlitecloud.naming import may_be_pasted
 from connectors.sqlitecloud.options import SqliteCloudOptions
 from connectors.sqlitecloud.settings import ApiKey, ConnectionSettings, Credentials, Password, Token
 from connectors.sqlitecloud.urls import parse_connection_string
@@ -47,6 +48,8 @@ def address_problems(feed: Feed) -> Iterator[Problem]:
         if feed.address:
             yield Problem("address", "a second connection string", "none: options.connection is set")
         return
+    if isinstance(options.user, str) and not may_be_pasted(options.user):
+        yield Problem("options.user", options.user, "one word, without white space, quotes and semicolons")
     secrets = (options.password, options.apikey, options.token)
     given = _STANDS_IN if any(secret is not None for secret in secrets) else None
     try:
