@@ -33,10 +33,10 @@ def let_the_next_end_at_once() -> None:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set; a second signal ends the process at once. Only in the main thread.
+    """Give an event that SIGINT and SIGTERM set; a second signal, `_TWICE` later or more, ends the process at once.
 
-    Whoever presses Ctrl-C is told so, for what is at work may take its time to end. After the block, signals do what
-    they did before.
+    Only in the main thread. Whoever presses Ctrl-C is told so, for what is at work may take its time to end. After the
+    block, signals do what they did before.
     """
     stop = threading.Event()
     heard = SimpleQueue[bool]()
