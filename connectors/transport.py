@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, cast
 
 from conf.errors import SourceUnavailable, UntrustedSource
+from conf.text import check_host
 from connectors.base import Feed, Problem
 
 MOST_UNREAD: Final = 1 << 20
@@ -49,12 +50,7 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host:
         raise ValueError("host:port, such as 127.0.0.1:7777")
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        raise ValueError("a host whose name can be looked up") from None
-    if not host.isprintable():
-        raise ValueError("a host without control characters")
+    check_host(host)
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
         raise ValueError("a port from 1 to 65535 after the colon")
     if host.startswith("[") and host.endswith("]"):

@@ -67,7 +67,7 @@ class TableClient(Closing):
         self._timeout = timeout
         try:
             self._socket = socket.create_connection((host, port), timeout)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a name that cannot be looked up
             raise SourceUnavailable(f"{host}:{port}: {error}") from error
         self._socket.settimeout(None)
         self._thread = threading.Thread(target=self._run, name=f"table-client-{host}:{port}", daemon=True)
@@ -79,8 +79,9 @@ class TableClient(Closing):
         """Ask for a table. No columns: all of them; an empty filter: all rows. The answer comes to the listener.
 
         Raises:
-            LocalProtocolError: The id was used before on this connection, or the connection is over.
-            SourceUnavailable: The server's first frame does not come, or the request cannot be sent.
+            LocalProtocolError: The id was used before on this connection.
+            SourceUnavailable: The server's first frame does not come, the request cannot be sent, or the connection is
+                over.
         """
         self._send(lambda: self._session.subscribe(subscription_id, mode, name, columns, filter))
 

@@ -18,6 +18,7 @@ from connectors.sqlitecloud.messages import (
     EchoAsked,
     ListenAccepted,
     MainEvent,
+    PubSubTicket,
     ReplyReceived,
     Request,
     RequestRefused,
@@ -44,6 +45,8 @@ class MainLine:
         self._holder: asyncio.Task[object] | None = None
         self.bad: BadFrame | None = None
         """What could not be read, once that ended the connection."""
+        self.ticket: PubSubTicket | None = None
+        """What a LISTEN was answered with, also where nobody waited for the answer any more."""
 
     async def answers(self, request: Request, patience: float | None) -> AsyncGenerator[Answer, None]:
         """Send a request and yield its answer: one event, or chunks and their end.
@@ -103,6 +106,8 @@ class MainLine:
         if isinstance(event, BadFrame):
             self.bad = event
             raise broken(event)
+        if isinstance(event, TicketReceived):
+            self.ticket = event.ticket
         return event
 
 

@@ -20,7 +20,6 @@ from connectors.sqlitecloud.messages import (
     PubSubTicket,
     Request,
     Statement,
-    TicketReceived,
 )
 from connectors.sqlitecloud.protocol import MainStream, PubSubStream
 from connectors.sqlitecloud.settings import ConnectionSettings
@@ -104,9 +103,9 @@ class Session:
             SourceUnavailable: It did not accept the second connection, which may be another node: the session is over.
         """
         async with self._opening:
-            answer = await self.answer(request, self._settings.timeout)
-            if isinstance(answer, TicketReceived):
-                await self._open_second(answer.ticket)
+            await self.answer(request, self._settings.timeout)
+            if self._hearing is None and self._asking is not None and self._asking.ticket is not None:
+                await self._open_second(self._asking.ticket)
 
     async def hear(self) -> list[Notification]:
         """Return the notifications since the last call, at least one; see `PubSubLine.hear`."""

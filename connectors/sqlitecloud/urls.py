@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from pydantic import SecretStr, ValidationError
 
+from conf.text import check_host
 from connectors.sqlitecloud.settings import PORT, ApiKey, ConnectionSettings, Credentials, Password, Tls, Token
 
 _FORM: Final = re.compile(
@@ -85,6 +86,7 @@ def parse_connection_string(text: str, *, credentials: Credentials | None = None
         raise ValueError("sqlitecloud://[user:password@]host[:port][/database][?key=value&...], percent-encoded")
     options = _options(form["query"] or "")
     host = form["ipv6"] or _decoded("host", form["host"])
+    check_host(host)
     given = {
         "host": host,
         "port": int(form["port"]) if form["port"] else PORT,

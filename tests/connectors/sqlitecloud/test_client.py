@@ -17,7 +17,7 @@ from connectors.sqlitecloud.encode import encode_array, encode_error, encode_jso
 from connectors.sqlitecloud.messages import Column, Rowset, ServerError
 from connectors.sqlitecloud.payload import Change, ChannelMessage, TableUpdate
 from tests.support.certificates import server_of, trusted_file
-from tests.support.scsp_peer import OK, SECRET, UUID, Peer
+from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
 from tests.support.sqlitecloud_client import CHUNKS_END, chunk, run, saying, take
 
 NUMBERED = [
@@ -88,6 +88,29 @@ def test_what_comes_with_the_answer_to_pauth_is_heard():
         return [notification.text for notification in await take(db, 2)]
 
     assert run(peer, use) == [b"first", b"second"]
+
+
+def test_a_listen_that_was_given_up_is_taken_up_by_the_next():
+    answered = asyncio.Event()
+
+    def first(statement):
+        async def late(writer):
+            answered.set()
+            await asyncio.sleep(0.1)
+            writer.write(TICKET)
+
+        return OK if answered.is_set() else late
+
+    peer = Peer({"LISTEN": first}, says=saying(encode_json("heard")))
+
+    async def use(db):
+        asked = asyncio.create_task(db.listen("c"))
+        await answered.wait()
+        asked.cancel()
+        await db.listen("c")
+        return [notification.text for notification in await take(db, 1)]
+
+    assert run(peer, use) == [b"heard"]
 
 
 def test_a_reader_of_notifications_that_leaves_or_is_cancelled_loses_none():

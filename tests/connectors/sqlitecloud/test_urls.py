@@ -80,6 +80,7 @@ def test_a_wrong_connection_string_is_refused(vector):
         ("sqlitecloud://h/a/b?apikey=k", "sqlitecloud://"),
         ("sqlitecloud://h?apikey=k#x", "sqlitecloud://"),
         ("sqlitecloud://u:p@x@h", "sqlitecloud://"),
+        ("sqlitecloud://db..example.com/x?apikey=k", "a host whose name can be looked up"),
     ],
 )
 def test_what_is_wrong_is_said_in_words(text, said):
