@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 import structlog
 
 from conf.errors import ConfigError
-from conf.files import check_files
+from conf.files import load_certificate
 from connectors.serving import Server, listen
 from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.served_databases import Databases
@@ -144,8 +144,7 @@ def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        check_files([certificate, key])
-        context.load_cert_chain(certificate, key)
+        load_certificate(context, certificate, key)
     except OSError as error:  # SSLError is one
         allowed = "PEM files of a certificate and its key"
         raise ConfigError(file=str(certificate), key="certificate", found=str(error), allowed=allowed) from error

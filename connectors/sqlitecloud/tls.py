@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from conf.errors import ConfigError
-from conf.files import check_files
+from conf.files import check_files, load_certificate
 from connectors.sqlitecloud.settings import Tls
 
 
@@ -25,13 +25,13 @@ def tls_context(settings: Tls) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if settings.client_certificate is not None:
         try:
-            check_files([settings.client_certificate, settings.client_certificate_key])
-            context.load_cert_chain(settings.client_certificate, settings.client_certificate_key)
+            load_certificate(context, settings.client_certificate, settings.client_certificate_key)
         except OSError as error:
             raise _unusable("client_certificate", settings.client_certificate, error) from error
     return context
 
 
 def _unusable(key: str, path: str | None, error: OSError) -> ConfigError:
-    allowed = f"a PEM file that can be used: {error.strerror or error}"
+    why = error if error.filename is None else f"{error.filename}: {error.strerror}"
+    allowed = f"a PEM file that can be used: {why}"
     return ConfigError(file="connection string", key=key, found=path, allowed=allowed)

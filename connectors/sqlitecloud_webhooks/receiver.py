@@ -19,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
-from conf.files import check_files
+from conf.files import load_certificate
 from connectors.base import Feed, FrameSink, Resume
 from connectors.sqlitecloud_webhooks.landing import Landing
 from connectors.sqlitecloud_webhooks.listening import Listening
@@ -149,8 +149,7 @@ class WebhookReceiver:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
-            check_files([self._options.certificate, self._options.certificate_key])
-            context.load_cert_chain(self._options.certificate, self._options.certificate_key or None)
+            load_certificate(context, self._options.certificate, self._options.certificate_key)
         except OSError as error:  # ssl.SSLError is one
             raise ConfigError(
                 file=f"feeds/{self._feed.name}.toml",
