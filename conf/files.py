@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ssl
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,21 +16,6 @@ def read_whole(path: Path) -> bytes:
     """Return what is in a file. Raises OSError as `check_files`, and where it cannot be read."""
     check_files([path])
     return path.read_bytes()
-
-
-def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
-    """Let a context show a certificate, with its key, which may be in the same file.
-
-    Raises:
-        OSError: A file cannot be used, which ``filename`` names where it is known; also a key with a pass phrase, which
-            OpenSSL would ask the terminal for.
-    """
-
-    def refuse() -> str:
-        raise OSError(errno.EINVAL, "A key with a pass phrase", str(key or certificate))
-
-    check_files([certificate, key])
-    context.load_cert_chain(certificate, key or None, password=refuse)
 
 
 def check_files(paths: Iterable[Path | str | None]) -> None:

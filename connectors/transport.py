@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from conf.errors import SourceUnavailable, UntrustedSource
+from conf.files import check_files
 from conf.text import check_host
 from connectors.base import Feed, Problem
 
@@ -96,6 +99,21 @@ async def connect(
     except OSError as error:
         raise SourceUnavailable(f"{address}: {error.strerror or error}") from error
     return protocol
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
+    """Let a context show a certificate, with its key, which may be in the same file.
+
+    Raises:
+        OSError: A file cannot be used, which ``filename`` names where it is known; also a key with a pass phrase, which
+            OpenSSL would ask the terminal for.
+    """
+
+    def refuse() -> str:
+        raise OSError(errno.EINVAL, "A key with a pass phrase", str(key or certificate))
+
+    check_files([certificate, key])
+    context.load_cert_chain(certificate, key or None, password=refuse)
 
 
 def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:

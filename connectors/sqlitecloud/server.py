@@ -23,13 +23,12 @@ from urllib.parse import quote, urlencode
 import structlog
 
 from conf.errors import ConfigError
-from conf.files import load_certificate
 from connectors.serving import Server, listen
 from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.served_databases import Databases
 from connectors.sqlitecloud.server_client import Clients, serve_client
 from connectors.sqlitecloud.server_state import Credentials, Served, ServedSession
-from connectors.transport import Address
+from connectors.transport import Address, load_certificate
 
 
 class SqliteCloudServer(Server):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ssl
 
 from conf.errors import ConfigError
-from conf.files import check_files, load_certificate
+from conf.files import check_files
 from connectors.sqlitecloud.settings import Tls
+from connectors.transport import load_certificate
 
 
 def tls_context(settings: Tls) -> ssl.SSLContext:

@@ -19,13 +19,13 @@ import structlog
 from aiohttp import web
 
 from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
-from conf.files import load_certificate
 from connectors.base import Feed, FrameSink, Resume
 from connectors.sqlitecloud_webhooks.landing import Landing
 from connectors.sqlitecloud_webhooks.listening import Listening
 from connectors.sqlitecloud_webhooks.options import WebhookOptions
 from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
 from connectors.sqlitecloud_webhooks.protocol import NOT_LANDED, TOO_LARGE, TOO_SLOW, Gate, Head, Refusal
+from connectors.transport import load_certificate
 
 READ_AT_ONCE: Final = 64 << 20
 """Bytes of long bodies on their way into the sink, at most: as many as fit of the longest, but four at least."""

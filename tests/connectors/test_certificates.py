@@ -1,4 +1,4 @@
-"""What becomes of files that people name, and of what is not one."""
+"""Which certificates and keys are taken, and which are refused instead of asked about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from conf.files import load_certificate
+from connectors.transport import load_certificate
 from tests.support.certificates import AUTHORITY
 
 
