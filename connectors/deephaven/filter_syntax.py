@@ -301,7 +301,7 @@ class _Parser:
 def _negative(value: Value, position: int) -> Value:
     if isinstance(value, Constant) and isinstance(value.value, Decimal):
         return Constant("number", value.value.copy_negate(), position)  # -x rounds to 28 digits
-    return Arithmetic(Constant("number", Decimal(0), position), (("-", value),), position)
+    return Arithmetic(Constant("number", Decimal(-1), position), (("*", value),), position)  # 0 - 0.0 is no -0.0
 
 
 def _constant(token: _Token) -> Constant | None:

@@ -348,6 +348,15 @@ def test_any_text_is_a_filter_or_a_named_error(text: str) -> None:
         assert bind_filter(text, LiveTable(COLUMNS).columns).columns
 
 
+def test_a_minus_turns_the_sign_of_a_zero() -> None:
+    table = LiveTable({"D": "Double"})
+    with table.update() as update:
+        update.add([{"D": 0.0}, {"D": -0.0}])
+    found = bind_filter("1 / -D < 0", table.columns)
+
+    assert found.mask(table.snapshot(found.columns).rows).tolist() == [True, False]
+
+
 @pytest.mark.parametrize("amount", ["-1234567890123456789012345678901.5", "1234567890123456789012345678901.5"])
 def test_a_number_is_compared_with_all_its_digits(amount: str) -> None:
     table = LiveTable({"Amount": "Decimal"})
