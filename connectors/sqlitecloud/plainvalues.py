@@ -86,6 +86,8 @@ def check_key(name: str, kind: str, value: Any, typed: Any, *, mixed: bool) -> N
         if isinstance(value, str) and not isinstance(value, Number):
             _require(value, not mixed or (kind == "string" and not _is_number(value)))
             _require(value, kind == "string" or value == _digits(typed))
+        elif kind == "string" and mixed and not (isinstance(value, Number) and value.is_whole):
+            _require(value, isinstance(value, int) or not float(value).is_integer())
         elif kind == "double" and (isinstance(value, int) or (isinstance(value, Number) and value.is_whole)):
             _require(value, typed == int(value))
 

@@ -137,6 +137,8 @@ class Column:
 
     def _names_one(self, value: Any, typed: Any) -> bool:
         """Tell whether no other key of the source comes to the same value."""
+        if type(value) is float and self.kind == "string" and self.is_mixed:
+            return not value.is_integer()  # 1.0 is the key 1, whose text is another
         if type(value) is not str:
             return self.kind != "double" or typed == value
         if self.kind == "string":

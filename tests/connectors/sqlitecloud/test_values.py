@@ -207,7 +207,7 @@ KEYS: list[tuple[str, str, list[Any], list[Any]]] = [
     ("INTEGER", "double", [1, 2**53, 0.5], [2**53 + 1]),
     ("REAL", "double", [0.1, math.inf], []),
     ("INTEGER", "decimal(20,0)", [1, "9007199254740993", 2.0], []),
-    ("", "string", [1, 0.5, "one", "", "1.50", "01"], ["1", "0.5", "-3", "1e+22", "Infinity"]),
+    ("", "string", [1, 0.5, "one", "", "1.50", "01"], ["1", "0.5", "-3", "1e+22", "Infinity", 2.0, 1e22]),
     ("", "bigint", [1, 2.0], ["1"]),
     ("BLOB", "string", [1, "one"], ["1"]),
     ("NUMERIC", "string", [1, "1999-01-02"], []),
