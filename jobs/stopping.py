@@ -36,7 +36,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     """Give an event that SIGINT and SIGTERM set; a second signal, `_TWICE` later or more, ends the process at once.
 
     Only in the main thread. Whoever presses Ctrl-C is told so, for what is at work may take its time to end. After the
-    block, signals do what they did before.
+    block, signals do what they did before, unless one came: then what goes on behind it ends the process as well.
     """
     stop = threading.Event()
     heard = SimpleQueue[bool]()
@@ -57,7 +57,8 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     try:
         yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if all(signal.getsignal(number) is end for number in ENDING):
+            for number, handler in before.items():
+                signal.signal(number, handler)
         heard.put(False)
         heeding.join()

@@ -21,12 +21,13 @@ with stopped_by_signals() as stop:
     print("ending", flush=True)
     time.sleep({seconds})
 print("ended", flush=True)
+time.sleep({behind})
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_it_to_end_and_the_second_ends_it_at_once(number):
-    command = [sys.executable, "-c", PROGRAM.format(seconds=60)]
+    command = [sys.executable, "-c", PROGRAM.format(seconds=60, behind=0)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
@@ -36,19 +37,18 @@ def test_the_first_signal_asks_it_to_end_and_the_second_ends_it_at_once(number):
         assert (process.communicate(timeout=30)[0], process.returncode) == ("", -number)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_one_signal_leaves_it_the_time_to_end_in_order_also_where_it_is_sent_twice(again: bool):
-    command = [sys.executable, "-c", PROGRAM.format(seconds=0)]
+@pytest.mark.parametrize("again", [[], ["ending\n"], ["ending\n", "ended\n"]], ids=["once", "at once", "behind"])
+def test_one_signal_leaves_it_the_time_to_end_in_order_also_where_it_is_sent_twice(again: list[str]):
+    command = [sys.executable, "-c", PROGRAM.format(seconds=0, behind=0.2)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
+        for line in again:
+            assert process.stdout.readline() == line
         if again:
-            assert process.stdout.readline() == "ending\n"
             process.send_signal(signal.SIGINT)
-        assert (process.communicate(timeout=30)[0], process.returncode) == (
-            "ended\n" if again else "ending\nended\n",
-            0,
-        )
+        left = "".join(["ending\n", "ended\n"][len(again) :])
+        assert (process.communicate(timeout=30)[0], process.returncode) == (left, 0)
 
 
 BUSY = """
@@ -77,7 +77,7 @@ def test_an_event_whose_lock_is_held_by_whom_the_signal_interrupts_is_set() -> N
 
 def test_whoever_presses_ctrl_c_is_told_that_it_ends() -> None:
     parent, child = pty.openpty()
-    command = [sys.executable, "-c", PROGRAM.format(seconds=0)]
+    command = [sys.executable, "-c", PROGRAM.format(seconds=0, behind=0.2)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
