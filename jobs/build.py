@@ -17,7 +17,7 @@ from rich.console import Console
 from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
 from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
-from jobs.source_change import change_since_landed
+from jobs.source_change import misread_since_landed
 from jobs.stopping import stopped_by_signals
 from jobs.ways_on import way_on
 from pipelines.places import places_of
@@ -127,11 +127,10 @@ def _tell_begun(feed_build: FeedBuild) -> None:
 def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:
     """Warn where the settings say of frames that landed what they do not mean."""
     feed = feed_build.feed
-    with suppress(SilverfoldError):  # told otherwise
-        change = change_since_landed(settings, feed_build.connector, feed)
-        if change is not None and change.breaks:
-            advice = "`silverfold config check` names what changed"
-            structlog.get_logger("build").warning(change.summary, feed=feed.name, advice=advice)
+    change = misread_since_landed(settings, feed_build.connector, feed)
+    if change is not None:
+        advice = "`silverfold config check` names what changed"
+        structlog.get_logger("build").warning(change.summary, feed=feed.name, advice=advice)
 
 
 def _tell_emptied(settings: Settings, feed_build: FeedBuild) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from conf.errors import SilverfoldError
 from pipelines.places import places_of
 
 if TYPE_CHECKING:
@@ -24,3 +26,11 @@ def change_since_landed(settings: Settings, connector: Connector, feed: Feed) ->
 
     told = last_told(places_of(settings).bronze(feed.name))
     return None if told is None else connector.changed(feed, told)
+
+
+def misread_since_landed(settings: Settings, connector: Connector, feed: Feed) -> SourceChange | None:
+    """Return a change by which what landed is misread; None where there is none, or nobody can tell now."""
+    with suppress(SilverfoldError):  # what comes next says so
+        change = change_since_landed(settings, connector, feed)
+        return change if change is not None and change.breaks else None
+    return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -20,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conf.errors import ConfigError, RemoteProtocolError, SchemaError, SourceRefused, StoreUnavailable, WireError
+from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
 from jobs.cli import main_of
 from jobs.console import console_on, counted
 from jobs.context import invocation
-from jobs.source_change import change_since_landed
+from jobs.source_change import misread_since_landed
 from pipelines.places import history_of, places_of
 
 if TYPE_CHECKING:
@@ -103,11 +102,10 @@ def verify(
 
 def _tell_misread(settings: Settings, connector: Connector, feed: Feed) -> None:
     """Say that what is expected is read by another schema than what landed, where that matters."""
-    with suppress(StoreUnavailable, SchemaError):  # who cannot be asked is told of by what follows
-        change = change_since_landed(settings, connector, feed)
-        if change is not None and change.breaks:
-            expected = "what is expected of frames that landed before is read by the schema of today"
-            print(f"silverfold: {feed.name}: {change.summary}: {expected}", file=sys.stderr)
+    change = misread_since_landed(settings, connector, feed)
+    if change is not None:
+        expected = "what is expected of frames that landed before is read by the schema of today"
+        print(f"silverfold: {feed.name}: {change.summary}: {expected}", file=sys.stderr)
 
 
 _OF_ONE_TABLE = (SourceRefused, RemoteProtocolError, WireError)

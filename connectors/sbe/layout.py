@@ -1,7 +1,7 @@
 """Which columns a silver table has: those of a message, or of a group's entries with what encloses them.
 
-Columns of enclosing levels come first, from the message down. Where a name is taken by a column further in, whatever
-its case, that of the outer level is called ``<level>_<name>``, the level being the message or the group it is of.
+Columns of enclosing levels come first, from the message down. Of several that have one name, in whatever case, all but
+one are called ``<level>_<name>``, the level being the message or the group they are of.
 """
 
 from __future__ import annotations

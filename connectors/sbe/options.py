@@ -11,7 +11,7 @@ from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import Framing
 
 SENT = "_sent"
-"""The column that lists what is not in a message."""
+"""The column that lists what is in a message."""
 
 INSERTS = ("New", "Add", "Insert", "Create")
 """Names that begin a row where ``inserts`` is not set; case does not matter, here as below."""

@@ -174,8 +174,7 @@ class Client:
         await self._session.listen(naming.listen_table(table, self._database(database)))
 
     async def listen_as(self, kind: Literal["table", "channel"], table: str) -> None:
-        """Ask for the changes of a table of the connection's database, or of all, as the server has it: `listen`, or
-        `listen_table`."""
+        """Ask for the changes of a table, or of all tables, by `listen` or `listen_table`, as the server has it."""
         await (self.listen(table) if kind == "channel" else self.listen_table(table))
 
     async def unlisten(self, channel: str) -> None:

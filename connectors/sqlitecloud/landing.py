@@ -21,7 +21,8 @@ snapshot, ``inside``        a frame of the SELECT's answer, its end included; ``
 ``table left out``          why a table of the database is not read
 ``unknown stream``          once for each in an epoch: nothing is known of it but what is notified
 ``bad notification``        it lands in its table's stream, which is read again: it cannot be decoded
-``bad frame``               what is no frame, or no notification of anything: its beginning, in base64
+``bad frame``               what is no frame, or no notification of anything: its beginning, in base64; the latter lands
+                            in every table's stream as well, for it may be of any
 ``no canary``               the server refuses the channel that tells whether notifications still come
 ==========================  ==========================================================================================
 
