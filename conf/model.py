@@ -98,7 +98,7 @@ UNEXPLAINED: Final = "unexplained"
 """Reason for which an update is kept aside that waits for its row."""
 
 
-def spelt(pattern: str, allowed: str) -> AfterValidator:
+def expanded(pattern: str, allowed: str) -> AfterValidator:
     """Return what refuses a text that a pattern does not match as a whole, in words."""
 
     def check(text: str) -> str:
@@ -109,7 +109,9 @@ def spelt(pattern: str, allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-RuleName: TypeAlias = Annotated[str, spelt("[A-Za-z][A-Za-z0-9_]*", "a name of letters, digits and _, a letter first")]
+RuleName: TypeAlias = Annotated[
+    str, expanded("[A-Za-z][A-Za-z0-9_]*", "a name of letters, digits and _, a letter first")
+]
 
 
 class Table(Strict):

@@ -6,15 +6,15 @@ The contract is `connectors.base`. A connector is a frozen object with
 - ``receiver(feed)``: a `Receiver`. Its ``run`` is one connection, an *epoch*: it lands every frame as received, tells
   each frame's stream, kind and boundary, and acknowledges at the source only after `FrameSink.flush`;
 - ``decoder(feed)``: a `Decoder`. It turns the frames of one cut into change rows (`transforms.changes`), in Spark;
-- ``plain(feed, table)``: a `PlainReader`. It turns the same frames, update after update, into plain changes in pure
+- ``plain(feed, table)``: a `ReferenceReader`. It turns the same frames, update after update, into plain changes in pure
   Python, and shares nothing with the decoder but the wire codec: ``silverfold verify`` holds silver against them;
-- ``watch(feed, table)``: a `Watch`. It subscribes for itself: ``verify --against-source`` holds silver against that;
+- ``watch(feed, table)``: a `SourceSubscription`. It subscribes for itself: ``verify --against-source`` holds silver against that;
 - what the engine plans by: ``continuity``, ``net``, ``has_snapshots``, which ``stream`` feeds a table, and what silver
   ``keeps`` of it: the rows that stand, every change, or every row that came.
 
 What a connector may rely on: frames reach its decoder as they were landed, whole updates only, with the control
 frames that landed before them; what it yields is applied once. What it must keep: bytes that cannot be read become a
-`Survey` with a bad position or a row with ``error``, never an exception; nothing received is dropped.
+`CutStatistics` with a bad position or a row with ``error``, never an exception; nothing received is dropped.
 
 To add a connector:
 

@@ -1,8 +1,8 @@
 """What a connector is: the types that cross between a source, bronze and the engine.
 
 A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder` turns the landed
-frames of one `Cut` into change rows (`transforms.changes`). A `PlainReader` reads the same frames by another way, and a
-`Watch` asks the source itself: what silver is verified by. `connectors.registry` finds a `Connector` by name.
+frames of one `Cut` into change rows (`transforms.changes`). A `ReferenceReader` reads the same frames by another way, and a
+`SourceSubscription` asks the source itself: what silver is verified by. `connectors.registry` finds a `Connector` by name.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Boundary(StrEnum):
     NONE = "none"
 
 
-class Keeps(StrEnum):
+class TableKind(StrEnum):
     """What a silver table keeps of its stream."""
 
     STATE = "state"
     """The rows that stand, each once: changes are merged into them."""
-    CHANGES = "changes"
+    CHANGELOG = "changes"
     """Every change, as a log that is only ever added to."""
-    ROWS = "rows"
+    APPEND = "rows"
     """Every row that came, as it came: only ever added to. Such a stream has no snapshots, and says nothing but rows.
-    Its decoder gives inserts with an ``ordinal``. Position and ordinal are ``key``, and `PlainReader.keys`."""
+    Its decoder gives inserts with an ``ordinal``. Position and ordinal are ``key``, and `ReferenceReader.keys`."""
 
 
 class Frame(NamedTuple):
@@ -83,12 +83,12 @@ class Resume:
     Args:
         epoch: Number of this connection, from 1.
         source_positions: Last ``source_position`` landed per stream, and had by each silver table (``silver/<table>``).
-        told: Body of the last control frame that landed for the feed itself, not for a stream; likewise. None for none.
+        last_control: Body of the last control frame that landed for the feed itself, not for a stream; likewise. None for none.
     """
 
     epoch: int
     source_positions: Mapping[str, str] = field(default_factory=dict)
-    told: bytes | None = None
+    last_control: bytes | None = None
 
 
 class FrameSink(Protocol):
@@ -152,7 +152,7 @@ class Cut:
         spans: Inclusive ranges of positions, ascending. Frames of the stream inside them are applied, others not.
         begins, ends: Positions of the first and the last frame of each update, ascending. The first is its identity.
         replaces: The cut begins with a snapshot: rows it does not leave in existence are deleted.
-        settled: Position of that snapshot's end; what the cut holds up to there is one moment. None without a snapshot.
+        snapshot_end: Position of that snapshot's end; what the cut holds up to there is one moment. None without a snapshot.
         left_out: Positions of frames inside the spans that are not to be decoded, ascending.
         received: Microseconds since 1970 at which the last frame was received; None where nobody knows.
     """
@@ -165,12 +165,12 @@ class Cut:
     begins: tuple[int, ...]
     ends: tuple[int, ...]
     replaces: bool
-    settled: int | None = None
+    snapshot_end: int | None = None
     left_out: tuple[int, ...] = ()
     received: int | None = field(default=None, compare=False)
 
 
-class Survey(NamedTuple):
+class CutStatistics(NamedTuple):
     """Bounded facts about a cut, found by one pass over its frames before anything is written."""
 
     bad_position: int | None
@@ -183,12 +183,12 @@ class Survey(NamedTuple):
     """Smallest and largest value touched of key columns, for file pruning; none of a column where that is unknown."""
     wide_ranges: int
     """Removed key ranges too wide to be listed key by key."""
-    notes: Mapping[str, int]
+    counters: Mapping[str, int]
     """Counts worth telling, by name: ``truncated_nanoseconds`` and the like."""
 
 
-NOT_SURVEYED: Final = Survey(None, None, None, 0, {}, 0, {})
-"""Stands for the survey of a cut that needs none: it replaces all, or folding tells as much."""
+NO_STATISTICS: Final = CutStatistics(None, None, None, 0, {}, 0, {})
+"""Stands for the statistics of a cut that needs none: it replaces all, or folding tells as much."""
 
 
 class Decoder(Protocol):
@@ -200,11 +200,11 @@ class Decoder(Protocol):
     def row_type(self, context: Any, cut: Cut, table: Table) -> StructType:
         """Return the source's columns of the table at the end of the cut."""
 
-    def survey(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> Survey:
+    def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> CutStatistics:
         """Look through the cut once. Runs one Spark job at most; writes nothing; never raises on bad bytes."""
 
-    def tells_notes(self, context: Any, cut: Cut, table: Table) -> bool:
-        """Tell whether the survey may find notes. If not, a replacing cut is surveyed only once it has failed."""
+    def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
+        """Tell whether the statistics may find notes. If not, a replacing cut is surveyed only once it has failed."""
 
     def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
         """Return change rows (`transforms.changes`). Bad bytes become rows with ``error``, never exceptions."""
@@ -212,32 +212,32 @@ class Decoder(Protocol):
     def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
         """Return change rows whose updates are kept apart, whatever `changes` folds: what a history is made of.
 
-        ``frame_seq`` tells the update; where `changes` folds (`Connector.net`) it is the update's end, `Cut.ends`, and
-        there is at most one change per key and update. Only rows of the snapshot that settles at `Cut.settled` are
+        ``frame_seq`` tells the update; where `changes` folds (`Connector.folds`) it is the update's end, `Cut.ends`, and
+        there is at most one change per key and update. Only rows of the snapshot that settles at `Cut.snapshot_end` are
         ``snapshot``.
         """
 
     def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Return the wide ranges of the survey, which neither `changes` nor `versions` list.
+        """Return the wide ranges of the statistics, which neither `changes` nor `versions` list.
 
         Columns: ``first_key``, ``last_key``, ``frame_seq``, and ``moment``: where the update ends.
         """
 
-    def settled(self, context: Any, cut: Cut, table: Table) -> str | None:
-        """Of a `Connector.sequenced` source: tell of which deletes nothing older can come after the cut's beginning.
+    def tombstone_horizon(self, context: Any, cut: Cut, table: Table) -> str | None:
+        """Of a `Connector.source_ordered` source: tell of which deletes nothing older can come after the cut's beginning.
 
-        A condition in SQL on ``t._position`` (`transforms.tombstones.bury`); None when the source vouches for nothing.
+        A condition in SQL on ``t._position`` (`transforms.tombstones.write_tombstones`); None when the source vouches for nothing.
         """
 
 
-class PlainChange(NamedTuple):
+class ReferenceChange(NamedTuple):
     """One change in plain Python: what `silverfold verify` folds, row by row."""
 
     op: Literal["insert", "update", "delete"]
     position: int
     """frame_seq of the last frame that took part in it; 0 where nothing landed."""
     key: tuple[Any, ...]
-    """Values of `PlainReader.keys`."""
+    """Values of `ReferenceReader.keys`."""
     row: Mapping[str, Any] = MappingProxyType({})
     """The columns that were sent, each value as Arrow gives silver's to Python; nothing for a delete."""
     last_key: tuple[Any, ...] | None = None
@@ -245,18 +245,18 @@ class PlainChange(NamedTuple):
     old_key: tuple[Any, ...] | None = None
     """Of an update the key from which it takes the row to ``key``; None where the row stays."""
     sequence: str | None = None
-    """Of a `Connector.sequenced` source: where the change belongs in the source's own order."""
+    """Of a `Connector.source_ordered` source: where the change belongs in the source's own order."""
 
 
-class PlainUpdate(NamedTuple):
+class ReferenceUpdate(NamedTuple):
     """One whole update of a source, in order of effect."""
 
     snapshot: bool
     """Its rows are all there are: what stood before is gone."""
-    changes: Sequence[PlainChange]
+    changes: Sequence[ReferenceChange]
 
 
-class PlainReader(Protocol):
+class ReferenceReader(Protocol):
     """Reads one stream's landed frames in landing order, in plain Python: no Spark, nothing of what a build runs.
 
     Only the wire codec may be shared with the connector's `Decoder`: each is there to find the other's mistakes.
@@ -275,7 +275,7 @@ class PlainReader(Protocol):
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
-    ) -> Iterable[PlainChange]:
+    ) -> Iterable[ReferenceChange]:
         """Return the changes of one whole update, in order of effect.
 
         Args:
@@ -287,18 +287,18 @@ class PlainReader(Protocol):
         """
 
 
-class Watch(Protocol):
+class SourceSubscription(Protocol):
     """A subscription of its own to one table of the source, beside the receiver's: a snapshot, then updates."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """As `PlainReader.keys`."""
+        """As `ReferenceReader.keys`."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The source's columns; none before the first update."""
 
-    def take(self, seconds: float) -> Sequence[PlainUpdate]:
+    def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
         """Return the whole updates that have come since the last call, in order; wait for the first, at most so long.
 
         Raises:
@@ -346,15 +346,15 @@ class Connector(Protocol):
         """After a lost connection: needs a snapshot, or resumes by position."""
 
     @property
-    def net(self) -> bool:
+    def folds(self) -> bool:
         """`Decoder.changes` yields at most one change per key: it has folded already. `Decoder.versions` has not."""
 
     @property
-    def partial(self) -> bool:
+    def has_partial_updates(self) -> bool:
         """Updates may carry some of a row's columns only."""
 
     @property
-    def sequenced(self) -> bool:
+    def source_ordered(self) -> bool:
         """The order of changes is their ``sequence``, not the order in which they landed.
 
         A partial update completes a later one only inside one cut. A table with snapshots keeps no history.
@@ -363,7 +363,7 @@ class Connector(Protocol):
     def has_snapshots(self, table: Table) -> bool:
         """Tell whether the table's stream ever carries snapshots. One without applies on across epochs."""
 
-    def keeps(self, table: Table) -> Keeps:
+    def table_kind(self, table: Table) -> TableKind:
         """Return what silver keeps of the table's stream."""
 
     def stream(self, feed: Feed, table: str) -> str:
@@ -375,8 +375,8 @@ class Connector(Protocol):
     def problems(self, feed: Feed) -> Iterable[Problem]:
         """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""
 
-    def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
-        """Return how the settings' schema differs from the one that landed (`Resume.told`); None if it does not."""
+    def schema_change(self, feed: Feed, last_control: bytes) -> SourceChange | None:
+        """Return how the settings' schema differs from the one that landed (`Resume.last_control`); None if it does not."""
 
     def listens_at(self, feed: Feed) -> Address | None:
         """Return where a feed's receiver listens, at which no other one can; None if it connects instead."""
@@ -387,10 +387,10 @@ class Connector(Protocol):
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
 
-    def plain(self, feed: Feed, table: str) -> PlainReader:
+    def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
 
-    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Subscribe to a table whose stream has snapshots, as its settings say, until the block ends.
 
         Raises:

@@ -70,7 +70,7 @@ def _checked(name: str, raw: FeedSettings, connector: Connector) -> Feed:
 def _without_moments(connector: Connector, feed: Feed) -> Iterator[Problem]:
     """Yield the tables of which no history can be kept: a snapshot has no place in a source's own order."""
     for name, table in feed.tables.items():
-        if table.keeps_history and connector.sequenced and connector.has_snapshots(table):
+        if table.keeps_history and connector.source_ordered and connector.has_snapshots(table):
             allowed = "1: the order of its changes does not say where a snapshot belongs"
             yield Problem(f"tables.{name}.stored_as_scd_type", 2, allowed)
 

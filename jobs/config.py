@@ -12,7 +12,7 @@ from rich.console import Console
 from conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable
 from conf.model import Settings
 from conf.text import without_secrets
-from connectors.base import Connector, Feed, Keeps
+from connectors.base import Connector, Feed, TableKind
 from jobs.cli import main_of
 from jobs.context import invocation
 from jobs.source_change import change_since_landed
@@ -78,12 +78,12 @@ def _try_warehouse(settings: Settings) -> str:
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
 
     from pipelines.lease import sole_writer  # noqa: PLC0415 - as above
-    from pipelines.leftovers import remove_tree  # noqa: PLC0415 - as above
     from pipelines.places import places_of  # noqa: PLC0415 - as above
+    from pipelines.remove_tree import remove_tree  # noqa: PLC0415 - as above
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
     from pipelines.store import naming_the_store  # noqa: PLC0415 - as above
-    from transforms.faults import named_errors  # noqa: PLC0415 - as above
     from transforms.merge import Recorded, append  # noqa: PLC0415 - as above
+    from transforms.spark_errors import named_errors  # noqa: PLC0415 - as above
 
     places = places_of(settings)
     place = places.trial(uuid4().hex)
@@ -109,7 +109,7 @@ def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-_KEPT = {Keeps.STATE: "keys: {keys}", Keeps.CHANGES: "every change", Keeps.ROWS: "every row as it came"}
+_KEPT = {TableKind.STATE: "keys: {keys}", TableKind.CHANGELOG: "every change", TableKind.APPEND: "every row as it came"}
 
 
 def _tell_change(settings: Settings, connector: Connector, feed: Feed) -> bool:
@@ -129,7 +129,7 @@ def _described(connector: Connector, feed: Feed) -> str:
     lines = [f"{feed.name}: {connector.name} at {without_secrets(feed.address) or 'its default address'}"]
     for name, table in feed.tables.items():
         keys = ", ".join(table.keys) or "the source's row keys"
-        lines.append(f"  {name}: {table.source or name}, {_KEPT[connector.keeps(table)].format(keys=keys)}")
+        lines.append(f"  {name}: {table.source or name}, {_KEPT[connector.table_kind(table)].format(keys=keys)}")
     return "\n".join(lines)
 
 

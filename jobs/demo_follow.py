@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 @dataclass
-class Follower:
+class RowTracker:
     """One following of the feed.
 
     Args:

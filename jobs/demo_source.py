@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 
-from connectors.closing import Closing
+from connectors.closeable import Closeable
 from connectors.deephaven.changing import Changer
 from connectors.deephaven.server import TableServer
 from connectors.deephaven.tables import LiveTable
-from connectors.pace import Pace, keep_changing
+from connectors.rate import Rate, change_steadily
 from jobs.demo_tables import TABLES
 
 CHANGES_PER_SECOND = 50.0
 """Rows changed per second, in each table."""
 
 
-class DemoSource(Closing):
+class DemoSource(Closeable):
     """A running source. Closes itself as a context manager.
 
     Args:
@@ -72,8 +72,8 @@ class DemoSource(Closing):
         self._server.close()
 
     def _change(self, seconds: float, say: Callable[[str], None]) -> Mapping[str, int]:
-        half = Pace(CHANGES_PER_SECOND, seconds / 2)
-        self._keep_changing(Pace(CHANGES_PER_SECOND), self._watched)
+        half = Rate(CHANGES_PER_SECOND, seconds / 2)
+        self._keep_changing(Rate(CHANGES_PER_SECOND), self._watched)
         self._keep_changing(half, self._stop)
         if not self._stop.is_set():
             self._server.disconnect_all()
@@ -84,8 +84,8 @@ class DemoSource(Closing):
             say("the source is quiet from now on")
         return last
 
-    def _keep_changing(self, pace: Pace, until: threading.Event) -> None:
-        keep_changing(self._changers, pace, clock=time.monotonic, stopped_within=until.wait)
+    def _keep_changing(self, pace: Rate, until: threading.Event) -> None:
+        change_steadily(self._changers, pace, clock=time.monotonic, stopped_within=until.wait)
 
     def _add_last_row(self, name: str) -> int:
         """Add a row that is null but for its number, and return its row key."""

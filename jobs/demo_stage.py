@@ -18,7 +18,7 @@ from connectors.base import Connector, Feed
 from jobs.context import Invocation
 from jobs.demo_check import compare, read_silver
 from jobs.demo_conf import FEED, write_conf
-from jobs.demo_follow import Follower
+from jobs.demo_follow import RowTracker
 from jobs.demo_receiver import ReceiverProcess
 from jobs.demo_show import Progress, cuts_table, differences_table
 from jobs.demo_source import CHANGES_PER_SECOND, DemoSource
@@ -75,7 +75,7 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
         progress.say("Spark has started")
         build = cleanup.enter_context(FeedBuild(lambda: spark, settings, connector, feed))
         poll_seconds = settings.build.poll_ms / 1000
-        follower = Follower(build, receiver, progress, elsewhere, last_rows, source.watch, poll_seconds)
+        follower = RowTracker(build, receiver, progress, elsewhere, last_rows, source.watch, poll_seconds)
         wrong = follower.run() or _stopped(receiver)
     if wrong is not None:
         console.print(Text(f"silverfold: the demo did not get to its end: {wrong}", "red"))

@@ -1,7 +1,7 @@
 """``silverfold quarantine``: what silver tables could not take, and what to do about it.
 
 ``list --json`` prints one array; each object has ``table``, ``position``, ``update_position``, ``state``,
-``error_class``, ``reason``, ``found_at``, ``resolved_at`` and ``resolution``, as `pipelines.held.Hold` says; names and
+``error_class``, ``reason``, ``found_at``, ``resolved_at`` and ``resolution``, as `pipelines.quarantine_log.Hold` says; names and
 meanings stay.
 """
 
@@ -30,8 +30,8 @@ from pipelines.places import places_of
 if TYPE_CHECKING:
     from conf.model import Settings
     from connectors.base import Connector, Feed
-    from pipelines.held import Hold
     from pipelines.quarantine import Quarantined
+    from pipelines.quarantine_log import Hold
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -125,7 +125,7 @@ def skip(
     until a snapshot passes the frame, for good where there are none; a history stays without it for good. Exit code 2
     when the position is not a frame that holds the table.
     """
-    from pipelines import held  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines import quarantine_log  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
@@ -135,15 +135,15 @@ def skip(
     found = read_quarantine(places, feed, only(opened, [table]).tables)
     if undo:
         skipped = undoable(found, table, position)
-        held.undo_skip(places, feed, table, skipped, now=now)
+        quarantine_log.undo_skip(places, feed, table, skipped, now=now)
         if not any(row.holds and row.hold.position == position for row in read_quarantine(places, feed, [table])):
-            held.skip(places, feed, table, skipped, now=now)  # a build went on without the frame meanwhile
+            quarantine_log.skip(places, feed, table, skipped, now=now)  # a build went on without the frame meanwhile
             raise _refused("POSITION", position, f"a skipped frame that {table} has yet to pass; it just has")
         print(
             f"silverfold: {table}: frame {position} holds it again, unless a build is passing it just now: see status"
         )
     else:
-        held.skip(places, feed, table, skippable(found, table, position), now=now)
+        quarantine_log.skip(places, feed, table, skippable(found, table, position), now=now)
         ends = "until a snapshot passes it" if connector.has_snapshots(opened.tables[table]) else "for good"
         lacks = f"what it carried is missing, or NULL, {ends}"
         print(f"silverfold: {table}: the build goes on without frame {position}: {lacks}")

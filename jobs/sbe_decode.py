@@ -73,7 +73,7 @@ class Printer:
     def _findings(self, decoded: Decoded) -> tuple[Finding, ...]:
         if not self._review:
             return decoded.warnings
-        from connectors.wire.sbe.review import review_values  # noqa: PLC0415 - only where it is asked for
+        from connectors.wire.sbe.value_checks import review_values  # noqa: PLC0415 - only where it is asked for
 
         return decoded.warnings + review_values(decoded.message, decoded.values)
 

@@ -20,12 +20,12 @@ from rich.console import Console
 from conf.errors import InvalidValue, LocalProtocolError
 from conf.secrets import Secret
 from connectors.deephaven.frames import PrefixCounts
-from connectors.pace import Changing, Pace, keep_changing
-from connectors.sqlitecloud.behaviour import Behaviour, Channels, Pacing
+from connectors.rate import Changeable, Rate, change_steadily
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.naming import may_be_pasted
+from connectors.sqlitecloud.server_options import Channels, Pacing, ServerOptions
 from connectors.sqlitecloud.settings import PORT
+from connectors.sqlitecloud.statements import may_be_pasted
 from connectors.transport import Address
 from jobs.cli import main_of
 from jobs.console import counted
@@ -36,7 +36,7 @@ from jobs.stopping import stopped_by_signals
 if TYPE_CHECKING:
     from connectors.deephaven.server import TableServer
     from connectors.deephaven.tables import LiveTable
-    from connectors.serving import Server
+    from connectors.server_thread import Server
     from connectors.sqlitecloud.server_state import Credentials
 
 app = typer.Typer(no_args_is_help=True)
@@ -126,7 +126,7 @@ def deephaven(
         named = [*tables.items(), *((name, each) for _, name, each in later)]
         changers = [Changer(each, f"{seed}/{name}") for name, each in named]
         loaded = sum(each.updates for _, each in named)
-        made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
+        made = _change(changers, Rate(changes_per_second, changes_for), stop, server)
         updates = sum(each.updates for _, each in named) - loaded
         typer.echo(f"quiet after {counted(made, 'change')} in {counted(updates, 'update')}")
         stop.wait()
@@ -160,7 +160,7 @@ def sbe(
         raise typer.BadParameter(f"{framing} is for one message, there are many", param_hint="--framing")
     with MarketServer.start(port, framing=chosen, host=host, seed=seed) as server, stopped_by_signals() as stop:
         typer.echo(f"listening on {host}:{server.port}")
-        made = _change([server], Pace(changes_per_second, changes_for), stop, server)
+        made = _change([server], Rate(changes_per_second, changes_for), stop, server)
         typer.echo(f"quiet after {made} changes")
         stop.wait()
 
@@ -238,7 +238,7 @@ def sqlitecloud(
     tls = None if certificate is None else tls_context(certificate, key)
     credentials = _credentials(apikey_env, user, password_env)
     paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)
-    behaviour = Behaviour(capture=capture, dialect=Dialect(words=dialect), channels=channels, pacing=paced)
+    behaviour = ServerOptions(capture=capture, dialect=Dialect(words=dialect), channels=channels, pacing=paced)
     hosts = host or ["127.0.0.1"]
     server = SqliteCloudServer.start(files, port, host=hosts, tls=tls, credentials=credentials, behaviour=behaviour)
     with server, stopped_by_signals() as stop:
@@ -249,7 +249,7 @@ def sqlitecloud(
             typer.echo(
                 address if may_be_pasted(name) else f"{name!r} is not one word: no connection string can name it"
             )
-        made = _change(changers, Pace(changes_per_second, changes_for), stop, server)
+        made = _change(changers, Rate(changes_per_second, changes_for), stop, server)
         typer.echo(f"quiet after {made} changes")
         stop.wait()
 
@@ -341,7 +341,7 @@ def _announce(server: TableServer, host: str, tables: Mapping[str, LiveTable]) -
         typer.echo(f"table {name}: {counted(len(table), 'row')}, {counted(len(table.columns), 'column')}")
 
 
-def _change(changers: Sequence[Changing], pace: Pace, stop: threading.Event, server: Server) -> int:
+def _change(changers: Sequence[Changeable], pace: Rate, stop: threading.Event, server: Server) -> int:
     console, made = Console(), 0
     with console.status("changing") as status:
 
@@ -350,7 +350,7 @@ def _change(changers: Sequence[Changing], pace: Pace, stop: threading.Event, ser
             made += changes
             status.update(f"{made} changes, {server.client_count} clients")
 
-        keep_changing(changers, pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
+        change_steadily(changers, pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
     return made
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from conf.errors import SourceUnavailable
 from conf.secrets import Secret
-from connectors.pace import Pace, keep_changing
+from connectors.rate import Rate, change_steadily
 from connectors.sqlitecloud_webhooks.orders import DATABASE, KEY, TABLE
 from connectors.sqlitecloud_webhooks.signing import Encoding, Scheme, Signing
 from jobs.console import counted
@@ -61,9 +61,9 @@ def webhooks(
                 made += changes
                 status.update(f"{made} changes")
 
-            pace = Pace(changes_per_second, changes_for)
+            pace = Rate(changes_per_second, changes_for)
             try:
-                keep_changing([source], pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
+                change_steadily([source], pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
             except SourceUnavailable:
                 if not stop.is_set():
                     raise

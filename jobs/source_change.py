@@ -22,10 +22,10 @@ def change_since_landed(settings: Settings, connector: Connector, feed: Feed) ->
     """
     if connector.continuity != "resume":
         return None
-    from pipelines.bronze import last_told  # noqa: PLC0415 - few feeds have anything to be asked of the store
+    from pipelines.bronze import last_control  # noqa: PLC0415 - few feeds have anything to be asked of the store
 
-    told = last_told(places_of(settings).bronze(feed.name))
-    return None if told is None else connector.changed(feed, told)
+    told = last_control(places_of(settings).bronze(feed.name))
+    return None if told is None else connector.schema_change(feed, told)
 
 
 def misread_since_landed(settings: Settings, connector: Connector, feed: Feed) -> SourceChange | None:

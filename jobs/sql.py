@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from connectors.base import Connector, Feed
     from pipelines.places import Places
-    from pipelines.travel import AsOf
+    from pipelines.time_travel import AsOf
     from pipelines.views import Views
 
 
@@ -237,7 +237,7 @@ def plain(value: Any) -> Any:
 
 
 def _as_of(places: Places, connector: Connector, feed: Feed, then: int | datetime) -> AsOf:
-    from pipelines.travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.time_travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
 
     if isinstance(then, int):
         return as_of_position(places, connector, feed, then)
@@ -331,7 +331,7 @@ def _one_line(views: Views) -> Iterator[None]:
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - --help must not load Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-    from transforms.faults import was_interrupted  # noqa: PLC0415 - as above
+    from transforms.spark_errors import was_interrupted  # noqa: PLC0415 - as above
 
     try:
         yield

@@ -164,8 +164,8 @@ def _verifications(
     places: Places, connector: Connector, feed: Feed, name: str, patience: float | None
 ) -> Iterator[tuple[str, Callable[[], TableVerification]]]:
     """Yield what is to be compared for a table, by the name under which it is told."""
-    from pipelines.against import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.verify import verify_history, verify_table  # noqa: PLC0415 - as above
+    from pipelines.verify_source import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
 
     if patience is not None:
         yield name, lambda: verify_against_source(places, connector, feed, name, patience=patience)

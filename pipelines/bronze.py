@@ -80,7 +80,7 @@ def last_source_positions(table: DeltaTable) -> dict[str, str]:
     return known
 
 
-def last_told(place: Place) -> bytes | None:
+def last_control(place: Place) -> bytes | None:
     """Return the body of the last control frame for the feed itself, not for a stream; None when there is none.
 
     Reads the control frames of the whole table.

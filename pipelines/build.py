@@ -40,20 +40,20 @@ from conf.errors import (
 )
 from conf.model import Settings
 from conf.names import folded
-from connectors.base import NOT_SURVEYED, Connector, ControlFrame, Cut, Feed, Kind, Survey
+from connectors.base import NO_STATISTICS, Connector, ControlFrame, Cut, CutStatistics, Feed, Kind
 from pipelines.bronze import landing_at, last_position, read_frames, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
+from pipelines.cut_bisection import CutBisection
 from pipelines.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.frame_sizes import FrameSizes
-from pipelines.held import Hold
 from pipelines.places import Places, places_of
 from pipelines.plan import Plan, Planner, State
 from pipelines.quarantine import Quarantine
+from pipelines.quarantine_log import Hold
 from pipelines.reached import moment, reached, stands_on_another
 from pipelines.rules import StreamRules
 from pipelines.silver import SilverTable
 from pipelines.spark import noticing_its_end
-from pipelines.stops import Stops
 from pipelines.store import naming_the_store
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
@@ -124,7 +124,7 @@ class FeedBuild:
         self._control: list[ControlFrame] = []
         self._is_told = True  # there may be control frames to read: those before the start are not seen otherwise
         self._newest: tuple[int, int] | None = None
-        self._stops = {name: Stops() for name in self.tables}
+        self._stops = {name: CutBisection() for name in self.tables}
         self._overtaken = dict.fromkeys(self.tables, 0)
         self._sizes = FrameSizes()
         restore(self._places, self.feed.name, list(self.tables))
@@ -157,7 +157,7 @@ class FeedBuild:
             new = read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes)
             for at, batch in enumerate(new):
                 if at == 0 and not self._is_as_seen():
-                    self._stops = {name: Stops() for name in self.tables}
+                    self._stops = {name: CutBisection() for name in self.tables}
                     self._look_anew()
                     return
                 self._is_told |= Kind.CONTROL.value in batch["kind"].to_pylist()
@@ -173,7 +173,7 @@ class FeedBuild:
         for name in self.tables:
             lacks = isinstance(self._stops[name].fault, UnusableExpectation)
             if lacks and not {None, self.connector.stream(self.feed, name)}.isdisjoint(streams):
-                self._stops[name] = Stops()
+                self._stops[name] = CutBisection()
 
     def _look_anew(self) -> None:
         """Forget what was seen and planned, and look at all that tables have yet to take."""
@@ -213,7 +213,7 @@ class FeedBuild:
         """Plan from where the table is, which may have gone back, and from what bronze has, which may be another."""
         with self._lock:
             if self.tables[name].position() < self._planner.position(name):
-                self._stops[name] = Stops()
+                self._stops[name] = CutBisection()
             self._look_anew()
 
     def _new_planner(self) -> Planner:
@@ -283,7 +283,7 @@ class FeedBuild:
             plan = planned(before=stop, past=past)
             if plan.cut is None and passes:
                 # what landed before a snapshot may overlay it: then that one cannot be taken either
-                past = max(stop, refused.settled or stop)
+                past = max(stop, refused.snapshot_end or stop)
                 plan = planned(before=self.before, past=past)
         return plan
 
@@ -306,12 +306,12 @@ class FeedBuild:
         context = table.decoder.context(frame for frame in self._control if frame.frame_seq <= cut.last)
         cut = replace(cut, left_out=self._quarantine[name].left_out(cut))
         frames = table.frames(cut)
-        survey = table.surveyed(frames, context, cut) if table.needs_survey(context, cut) else NOT_SURVEYED
+        statistics = table.measured(frames, context, cut) if table.needs_statistics(context, cut) else NO_STATISTICS
         try:
-            row = table.apply(frames, context, cut, _telling(survey, cut), later=self._later(name, cut))
+            row = table.apply(frames, context, cut, _telling(statistics, cut), later=self._later(name, cut))
         except ApplyError:
-            if survey is NOT_SURVEYED:
-                table.surveyed(frames, context, cut)  # names the frame that is to blame, if one is
+            if statistics is NO_STATISTICS:
+                table.measured(frames, context, cut)  # names the frame that is to blame, if one is
             raise
         self._reached(name, cut.last if row is not None else table.position())
         self._overtaken[name] = 0
@@ -335,7 +335,7 @@ class FeedBuild:
         behind = {frame.body: frame for frame in told if frame.frame_seq > cut.last} if table.table.expect else {}
         found: dict[str, StructField] = {}
         for frame in behind.values():  # a receiver that connects again tells what was told
-            then = replace(cut, epoch=frame.epoch, last=frame.frame_seq + 1, settled=None)
+            then = replace(cut, epoch=frame.epoch, last=frame.frame_seq + 1, snapshot_end=None)
             with suppress(SilverfoldError):
                 context = table.decoder.context(each for each in self._control if each.frame_seq <= frame.frame_seq)
                 row = table.decoder.row_type(context, then, table.table)
@@ -395,6 +395,10 @@ class FeedBuild:
         return StreamRules.of(self.connector, self.feed, name, now, is_misfit=is_misfit)
 
 
-def _telling(survey: Survey, cut: Cut) -> Survey:
+def _telling(statistics: CutStatistics, cut: Cut) -> CutStatistics:
     """Add to the notes of a cut how many frames are left out of it."""
-    return survey._replace(notes={**survey.notes, _SKIPPED_FRAMES: len(cut.left_out)}) if cut.left_out else survey
+    return (
+        statistics._replace(counters={**statistics.counters, _SKIPPED_FRAMES: len(cut.left_out)})
+        if cut.left_out
+        else statistics
+    )

@@ -121,12 +121,12 @@ class TableStream:
         chosen: Bools = np.isin(waiting["end"], choice.updates["end"])
         if not self.rules.has_snapshots:
             return np.ones(len(waiting), np.bool_)
-        settled = choice.updates["end"][choice.whole - 1] if choice.replaces else NEVER
+        snapshot_end = choice.updates["end"][choice.whole - 1] if choice.replaces else NEVER
         epochs = self._epochs(waiting)
         lives = (epochs == choice.target) | (epochs == self.sync_epoch(newest_epoch))
         if self.rules.every_update:
             lives |= np.isin(epochs, epochs[waiting["snapshot"]])
-        later: Bools = lives & (waiting["end"] > settled)
+        later: Bools = lives & (waiting["end"] > snapshot_end)
         return chosen | later
 
     def _known_whole(self, usable: Updates, torn: int) -> Updates:

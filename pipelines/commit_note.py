@@ -25,7 +25,7 @@ class CommitNote:
         history: Version of the table's history that counts from then on; None for none, `NOT_TOLD` in notes of before.
         tombstones: The same of its tombstones.
         aside: The same of its side table.
-        frames: What became of quarantined frames, by position as text (`pipelines.held`): of a cut those it left out,
+        frames: What became of quarantined frames, by position as text (`pipelines.quarantine_log`): of a cut those it left out,
             of a rebuild all that it knew of; None in notes of before that was said.
         by: Which builder or rebuild applied it, to be told from others that apply the same cut.
     """

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from conf.errors import StoreUnavailable
-from connectors.base import Connector, Feed, Keeps
+from connectors.base import Connector, Feed, TableKind
 from pipelines import ledger
 from pipelines.commit_note import CommitNote
 from pipelines.places import Place, Places
@@ -172,7 +172,9 @@ def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str
     note = newest_note(open_table(places.silver(feed.name, table)))
     if note is None or note.settings is None:
         return None
-    now = row_settings(connector, feed, table, keys if connector.keeps(feed.tables[table]) is Keeps.STATE else ())
+    now = row_settings(
+        connector, feed, table, keys if connector.table_kind(feed.tables[table]) is TableKind.STATE else ()
+    )
     other = differing(note.settings, now)
     return otherwise(other[0], note.settings, now, what="the table") if other else None
 
@@ -231,7 +233,7 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     try:
         known = ledger.read(places.cuts(feed), SCHEMA, columns=columns).to_pylist()
     except StoreUnavailable:
-        from pipelines.leftovers import remove_tree  # noqa: PLC0415 - receivers, which read positions, need not load it
+        from pipelines.remove_tree import remove_tree  # noqa: PLC0415 - receivers, which read positions, need not load it
 
         if not is_damaged(places.cuts(feed), lambda: ledger.read(places.cuts(feed), SCHEMA)):
             raise

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pipelines.beside import beside
 from pipelines.places import Places
 from pipelines.silver_rows import SilverRows
-from transforms.aside_columns import REASONS, UNEXPLAINED
+from transforms.side_table import REASONS, UNEXPLAINED
 
 
 def read_aside(places: Places, feed: str, table: str, version: int | None = None) -> pa.Table | None:

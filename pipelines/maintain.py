@@ -40,7 +40,7 @@ from pipelines.retention import (
 from pipelines.spark import close_session, noticing_its_end, own_session
 from pipelines.store import files_of, naming_the_store, open_table
 from pipelines.writer import compact
-from transforms.faults import named_errors
+from transforms.spark_errors import named_errors
 from transforms.sql import path_table
 
 _Step: TypeAlias = Callable[[Place], str]

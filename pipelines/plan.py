@@ -303,6 +303,6 @@ def _cut(stream: str, applied: int, choice: Choice, count: int, beyond: int) -> 
         begins=tuple(in_order["begin"].tolist()),
         ends=tuple(in_order["end"].tolist()),
         replaces=choice.replaces,
-        settled=int(taken["end"][choice.whole - 1]) if choice.replaces else None,
+        snapshot_end=int(taken["end"][choice.whole - 1]) if choice.replaces else None,
         received=int(taken["received"][-1]),
     )

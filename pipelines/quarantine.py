@@ -1,6 +1,6 @@
 """The quarantine beside the tables: how what is in it stands, and what a running build makes of it.
 
-People decide elsewhere (`pipelines.held`) while the build runs, so a table that is held looks again. A skip is noted
+People decide elsewhere (`pipelines.quarantine_log`) while the build runs, so a table that is held looks again. A skip is noted
 before the commit that leaves the frame out, and the commit itself tells how many it left out.
 """
 
@@ -17,7 +17,8 @@ from connectors.base import Cut
 from pipelines.beginnings import REBUILT
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import newest_note, newest_notes, position_reached, read_cuts
-from pipelines.held import (
+from pipelines.places import Places
+from pipelines.quarantine_log import (
     LEFT_OUT,
     PASSED,
     PASSED_OVER,
@@ -30,7 +31,6 @@ from pipelines.held import (
     skip,
     version,
 )
-from pipelines.places import Places
 from pipelines.ranges import Range, is_inside
 from pipelines.store import open_table
 

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from pipelines.cuts import app_id, newest_note, position_in
-from pipelines.held import quarantined
 from pipelines.places import Place, Places
+from pipelines.quarantine_log import quarantined
 from pipelines.store import open_table
 
 _EPOCH_0: Final = datetime(1970, 1, 1, tzinfo=UTC)

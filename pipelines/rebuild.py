@@ -41,18 +41,18 @@ from pipelines.bronze_table import lost_from, retained_from
 from pipelines.build import HOLDING_LATER, FeedBuild
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import app_id, from_record, newest_note, position_reached, read_cuts, recorded_in, restore
-from pipelines.held import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.lease import sole_writer
-from pipelines.leftovers import remove_tree, remove_unused, set_damaged_log_aside
 from pipelines.losses import losses_of
 from pipelines.places import Place, Places, SidePlaces, places_of
 from pipelines.quarantine import as_rebuilt
+from pipelines.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from pipelines.reached import is_of_another
 from pipelines.reached import reached as reached_by
+from pipelines.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
 from pipelines.spark import close_session
 from pipelines.store import open_table
 from pipelines.swap import Live, TableMoved, replace_beside, swap_in
-from transforms.faults import named_errors
+from transforms.spark_errors import named_errors
 
 _ATTEMPTS = 5
 """How often a rebuild follows a table that other builds move."""
@@ -276,7 +276,7 @@ class Rebuild:
         metadata = note.to_json()
         versions = Counting(
             history=self._replaced("history", metadata) if self._keeps_history else None,
-            tombstones=self._replaced("tombstones", metadata) if self.connector.sequenced else None,
+            tombstones=self._replaced("tombstones", metadata) if self.connector.source_ordered else None,
             aside=self._replaced("aside", metadata),
         )
         built = self._rows_at(self._side.silver(self.feed.name, self.table))

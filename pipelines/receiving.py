@@ -84,7 +84,7 @@ def _lost(connector: Connector, feed: Feed, first: int, last: int) -> list[Frame
 async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff: Backoff, stop: asyncio.Event) -> None:
     while not stop.is_set():
         known = {**landed.source_positions, **sink.source_positions}
-        resume = Resume(sink.begin_epoch(), known, landed.told)
+        resume = Resume(sink.begin_epoch(), known, landed.last_control)
         sink.take([mark("opened")])
         ended = await _epoch(receiver, sink, resume, stop)
         if sink.progressed:

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows, InProcess, InSpark
-from connectors.base import Connector, Cut, Decoder, Feed, Survey
+from connectors.base import Connector, Cut, CutStatistics, Decoder, Feed
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Target
 from pipelines.applying.write import apply_cut
@@ -27,7 +27,7 @@ from pipelines.cuts import CutRow, from_commit, from_record, recorded_in
 from pipelines.lease import sole_writer
 from pipelines.places import Place, Places
 from pipelines.store import open_table
-from transforms.faults import named_errors
+from transforms.spark_errors import named_errors
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
 """What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
@@ -104,26 +104,26 @@ class SilverTable:
             left_out = F.col("frame_seq").isin(*cut.left_out)
             return InSpark(frames.where(inside(F.col("frame_seq"), cut.spans) & wanted & ~left_out))
 
-    def needs_survey(self, context: Any, cut: Cut) -> bool:
+    def needs_statistics(self, context: Any, cut: Cut) -> bool:
         """Tell whether the cut must be surveyed before it is applied.
 
-        Not one that replaces, and none that is folded here, which tells as much; unless the survey finds notes.
+        Not one that replaces, and none that is folded here, which tells as much; unless the statistics finds notes.
         """
-        surveyed_on_the_way = cut.replaces or not self.connector.net
-        return not surveyed_on_the_way or self.decoder.tells_notes(context, cut, self.table)
+        counted_on_the_way = cut.replaces or not self.connector.folds
+        return not counted_on_the_way or self.decoder.has_counters(context, cut, self.table)
 
-    def survey(self, frames: ArrowRows, context: Any, cut: Cut) -> Survey:
+    def statistics(self, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
         """Look through the cut before anything is written. Runs one Spark job at most.
 
         Raises:
             ApplyError: The cut cannot be read. Subclasses say why.
         """
         with named_errors(self.name):
-            return self.decoder.survey(frames, context, cut, self.table)
+            return self.decoder.statistics(frames, context, cut, self.table)
 
-    def surveyed(self, frames: ArrowRows, context: Any, cut: Cut) -> Survey:
+    def measured(self, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
         """Return the same of a cut that can be decoded. Raises UndecodableFrame, which names the first bad frame."""
-        found = self.survey(frames, context, cut)
+        found = self.statistics(frames, context, cut)
         if found.bad_position is not None:
             raise UndecodableFrame(
                 table=self.name,
@@ -134,12 +134,18 @@ class SilverTable:
         return found
 
     def apply(
-        self, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, later: Sequence[T.StructField] = ()
+        self,
+        frames: ArrowRows,
+        context: Any,
+        cut: Cut,
+        statistics: CutStatistics,
+        *,
+        later: Sequence[T.StructField] = (),
     ) -> CutRow | None:
         """Apply a cut in one commit. Safe to repeat.
 
         Args:
-            survey: `connectors.base.NOT_SURVEYED` where none is needed.
+            statistics: `connectors.base.NO_STATISTICS` where none is needed.
             later: Columns that the source has behind the cut; until then they are NULL to the table's rules.
 
         Returns:
@@ -151,7 +157,7 @@ class SilverTable:
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
         with sole_writer(self.places, self.feed.name, self.name), named_errors(self.name):
-            began = apply_cut(self.target, frames, context, cut, survey, later=later)
+            began = apply_cut(self.target, frames, context, cut, statistics, later=later)
         return self._read_back(cut, began)
 
     def settle(self) -> None:

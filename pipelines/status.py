@@ -20,12 +20,12 @@ from pipelines.beginnings import begins_at
 from pipelines.beside import EMPTIED, GONE, Beside, Part, beside_opened
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from, retained_from
+from pipelines.connection_log import CLOSED, Mark, epoch_marks
 from pipelines.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
-from pipelines.held import Hold, HoldState, quarantined
 from pipelines.losses import losses_of
-from pipelines.marks import CLOSED, Mark, epoch_marks
 from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
+from pipelines.quarantine_log import Hold, HoldState, quarantined
 from pipelines.ranges import is_inside
 from pipelines.reached import NOTHING, Reached, reached, stands_on_another
 from pipelines.rules import StreamRules
@@ -269,7 +269,7 @@ def read_built(
     parts: list[Part] = ["aside"]
     if feed.tables[table].keeps_history:
         parts.append("history")
-    if connector.sequenced:
+    if connector.source_ordered:
         parts.append("tombstones")
     with naming_the_store(place):
         now = reached(places, feed.name, table)

@@ -25,8 +25,8 @@ from pipelines.commit_note import CommitNote
 from pipelines.cuts import from_commit, from_record, recorded_in, to_record
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
-from transforms.faults import named_errors
 from transforms.merge import allow_columns, overwrite, plainly_typed, table_properties
+from transforms.spark_errors import named_errors
 
 _RECENT_COMMITS = 20
 """How far back to look for our own commit of just now: only those of maintenance and of other builders are newer."""

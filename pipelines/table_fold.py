@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from connectors.base import PlainChange
+from connectors.base import ReferenceChange
 from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 
 Row: TypeAlias = dict[str, Any]
@@ -25,7 +25,7 @@ class TableFold:
         own_columns: The source's keys, which each row carries.
         within: The keys whose rows are kept; of others nothing is known.
         upserts: An update of a row that is not there begins it.
-        settled: Position up to which a snapshot is overlaid. Of an update that moves a row, and has all of it, a reader
+        snapshot_end: Position up to which a snapshot is overlaid. Of an update that moves a row, and has all of it, a reader
             tells an insert besides, by its ``old_key``: the snapshot may lack the row that moved. Elsewhere it says
             nothing.
     """
@@ -33,12 +33,12 @@ class TableFold:
     own_columns: tuple[str, ...]
     within: KeySpan = EVERY_KEY
     upserts: bool = False
-    settled: int = sys.maxsize
+    snapshot_end: int = sys.maxsize
     rows: dict[Key, Row] = field(default_factory=dict)
     _displaced: dict[Key, Row] = field(default_factory=dict)
     _frame: int = -1
 
-    def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
+    def apply(self, changes: Iterable[ReferenceChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
         """Apply one whole update."""
         if snapshot:
             for key in list(self.rows):
@@ -46,7 +46,7 @@ class TableFold:
         for change in filter(self.concerns, changes):
             self.take(change)
 
-    def concerns(self, change: PlainChange) -> bool:
+    def concerns(self, change: ReferenceChange) -> bool:
         """Tell whether a change may be of a key in the span. Raises NotBySpans."""
         if self.within == EVERY_KEY or change.last_key is not None:
             return True
@@ -66,7 +66,7 @@ class TableFold:
         else:
             self.rows[key] = row
 
-    def take(self, change: PlainChange) -> None:
+    def take(self, change: ReferenceChange) -> None:
         """Apply one change."""
         if change.position != self._frame:
             self._frame, self._displaced = change.position, {}
@@ -75,19 +75,19 @@ class TableFold:
             self._delete(change)
         elif change.op == "update" and change.old_key is not None:
             self._move(change, change.old_key)
-        elif change.op == "insert" and change.old_key is not None and change.position > self.settled:
+        elif change.op == "insert" and change.old_key is not None and change.position > self.snapshot_end:
             return
         elif change.op == "insert" or (stands is None and self.upserts):
             self.put(change.key, {**self._named_by(change.key), **change.row})
         elif stands is not None:
             self.put(change.key, {**stands, **change.row})
 
-    def _delete(self, change: PlainChange) -> None:
+    def _delete(self, change: ReferenceChange) -> None:
         if self._displaced.pop(change.key, None) is None:
             for key in list(self._named(change)):
                 self.put(key, None)
 
-    def _move(self, change: PlainChange, old_key: Key) -> None:
+    def _move(self, change: ReferenceChange, old_key: Key) -> None:
         """Take a row to another key. One that stands there is displaced: the same frame may yet say where it goes."""
         row = self._displaced.pop(old_key, None)
         if row is None and old_key in self.rows:
@@ -102,7 +102,7 @@ class TableFold:
     def _named_by(self, key: Key) -> Row:
         return dict(zip(self.own_columns, key, strict=True))
 
-    def _named(self, change: PlainChange) -> Iterator[Key]:
+    def _named(self, change: ReferenceChange) -> Iterator[Key]:
         """Yield the keys of the rows that a delete names."""
         first, last = change.key, change.last_key
         if last is None:
@@ -133,22 +133,22 @@ class LogFold:
         """Columns that a log has besides the source's."""
         return ("_op", "_position", *self.source_keys, "_last_row_key", "_present")
 
-    def apply(self, changes: Iterable[PlainChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
+    def apply(self, changes: Iterable[ReferenceChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
         """Add the rows of one whole update."""
-        net: dict[Key, PlainChange] = {}
+        net: dict[Key, ReferenceChange] = {}
         for change in changes:
             if change.op == "delete":
                 self._add(self._row(change) | {"_last_row_key": (change.last_key or change.key)[0]})
                 continue
             before = net.get(change.key, change)
             position = max(before.position, change.position)
-            net[change.key] = PlainChange(before.op, position, change.key, {**before.row, **change.row})
+            net[change.key] = ReferenceChange(before.op, position, change.key, {**before.row, **change.row})
         for change in net.values():
             sent = [name for name in columns if name in change.row]
             partial = change.op == "update" and len(sent) < len(columns)
             self._add({**self._row(change), **change.row, "_present": sent if partial else None})
 
-    def concerns(self, _change: PlainChange) -> bool:
+    def concerns(self, _change: ReferenceChange) -> bool:
         """Tell whether a change counts: which rows it makes is seen at its update's end."""
         return True
 
@@ -160,5 +160,5 @@ class LogFold:
         if self.within == EVERY_KEY or self.within.holds(tuple(row.get(name) for name in self.keys)):
             self.rows.append(row)
 
-    def _row(self, change: PlainChange) -> Row:
+    def _row(self, change: ReferenceChange) -> Row:
         return {"_op": change.op, "_position": change.position, **dict(zip(self.source_keys, change.key, strict=True))}

@@ -1,10 +1,10 @@
-"""Verifies silver: folds bronze anew by another way (`pipelines.expected`) and compares (`pipelines.compare`).
+"""Verifies silver: folds bronze anew by another way (`pipelines.reference_fold`) and compares (`pipelines.compare`).
 
 Neither side needs the other's code to be right, and silver is read by delta-rs, without the Spark that wrote it. A
 table is compared at the position it had reached when it was opened; builds and receivers may go on meanwhile.
 
 A table that keeps history is followed by its history, as a table of its own: every version is compared, by key and
-``__START_AT`` (`pipelines.expected_history` says what can be known where bronze begins at a floor). Of a source with
+``__START_AT`` (`pipelines.reference_history` says what can be known where bronze begins at a floor). Of a source with
 an order of its own, the tombstones tell that no row stands that is older than its key's delete. Tombstones that ought
 to be there and are not are not noticed: which of them may be forgotten is the decoder's to say.
 
@@ -26,20 +26,20 @@ from pydantic import BaseModel, ConfigDict
 
 from conf.errors import PositionGap, ProtocolError, WireError
 from conf.names import folded
-from connectors.base import Connector, Feed, Keeps
+from connectors.base import Connector, Feed, TableKind
 from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from pipelines.beginnings import begins_at, history_begins_at
 from pipelines.beside import beside, beside_opened
 from pipelines.bronze import CARRYING, read_small_columns
 from pipelines.compare import Comparison, as_held, compare, shown
 from pipelines.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
-from pipelines.expected import BronzeFold, Expected, LandedTable, fold_bronze
-from pipelines.expected_history import HistoryFold, fold_history
-from pipelines.held import PASSED_OVER, HoldState, quarantined
 from pipelines.kept_aside import failing_rows, without_reasons
 from pipelines.losses import Losses, losses_of
 from pipelines.places import Places, history_of
+from pipelines.quarantine_log import PASSED_OVER, HoldState, quarantined
 from pipelines.ranges import Range, is_inside, named
+from pipelines.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
+from pipelines.reference_history import HistoryFold, fold_history
 from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table
 
@@ -145,7 +145,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     if beside(places, feed.name, table, "aside", at=silver.rows.version).is_gone:
         why = f"the rows that it keeps aside are gone: run `silverfold rebuild {feed.name} {table}`"
         return unknown(table, why, silver, Verdict.DIFFERENT)
-    placed = connector.keeps(feed.tables[table]) is not Keeps.STATE
+    placed = connector.table_kind(feed.tables[table]) is not TableKind.STATE
     try:
         fold = fold_bronze(landed, since=since)
         other = built_otherwise(places, connector, feed, table, fold.keys)
@@ -156,7 +156,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
         return unknown(table, other or _why(error, landed.losses), silver)
     wrong = without_reasons(silver.rows.more)
-    if wrong is None and connector.sequenced:
+    if wrong is None and connector.source_ordered:
         wrong = _older_than_deletes(places, connector, feed, table, silver)
     return found if wrong is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": wrong})
 
@@ -230,7 +230,7 @@ def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table:
     stones = beside(places, feed.name, table, "tombstones", at=silver.rows.version).counts
     if stones is None:
         return None
-    keys = connector.plain(feed, table).keys
+    keys = connector.reference(feed, table).keys
     listed = sorted(
         SilverRows(places.tombstones(feed.name, table), stones).table().to_pylist(), key=itemgetter("_position")
     )  # of a key's deletes, the last one stays

@@ -2,7 +2,7 @@
 
 Every built table of every feed is the temporary view ``<feed>__<table>``, and plain ``<table>`` too where only one
 feed has a table of that name. Views read the newest version each time a query begins, or the version that
-`pipelines.travel` found: nothing is copied. What is beside a table is read as it counted when the views were made. A
+`pipelines.time_travel` found: nothing is copied. What is beside a table is read as it counted when the views were made. A
 history is called as its folder is, ``<table>__history``; as of a position it has the versions that had begun by then,
 and those that ended later stand. What a table keeps aside is ``<table>__aside``, only as of now.
 """
@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from pipelines.beside import Beside, beside_named
 from pipelines.places import Place, Places, aside_of, silver_table_of
 from pipelines.store import open_table
-from pipelines.travel import AsOf
-from transforms.aside_columns import REASONS
+from pipelines.time_travel import AsOf
 from transforms.history import END, START
 from transforms.merge import PRESENT
+from transforms.side_table import REASONS
 
 
 @dataclass(frozen=True)

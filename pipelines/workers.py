@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession, is_remote
 
 from conf.errors import ApplyError, SparkUnavailable
 from connectors.registry import CONNECTORS, find_connector
-from transforms.faults import named_errors
+from transforms.spark_errors import named_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -85,9 +85,9 @@ class BronzeWriter:
         Args:
             silver: What silver's tables have (`pipelines.reached.source_positions`), which may be lost here.
         """
-        from pipelines.bronze import last_source_positions, last_told  # noqa: PLC0415 - pandas; few receivers need it
+        from pipelines.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 
-        return Resume(self.epoch, {**silver, **last_source_positions(self._table)}, last_told(self._place))
+        return Resume(self.epoch, {**silver, **last_source_positions(self._table)}, last_control(self._place))
 
     def refresh(self) -> None:
         """Read the log anew before the next commit: after a compaction, older log files will be dropped."""

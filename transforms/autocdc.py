@@ -38,13 +38,13 @@ from transforms.autocdc_parameters import Parameters, checked
 from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, log_columns, remake, remember
 from transforms.changes import DELETE, INSERT, as_struct, cached, computed, few_at_hand, struct_type
 from transforms.evolve import check_names, check_types, follow_columns
-from transforms.faults import NULL_KEY, named_errors
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
 from transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty, settings
+from transforms.spark_errors import NULL_KEY, named_errors
 from transforms.sql import has_order, path_table, quoted
 from transforms.ties import merge_rows, rank_sql, winners
-from transforms.tombstones import bury, last_truncate, not_buried
+from transforms.tombstones import last_truncate, not_buried, write_tombstones
 from transforms.tombstones import read as read_tombstones
 
 _OTHERS = (
@@ -80,7 +80,7 @@ def apply_changes(
     stored_as_scd_type: Literal[1, 2, "1", "2"] = 1,
     track_history_column_list: Sequence[str] | Sequence[Column] | None = None,
     track_history_except_column_list: Sequence[str] | Sequence[Column] | None = None,
-    settled: str | None = None,
+    tombstone_horizon: str | None = None,
 ) -> None:
     """Apply changes to the Delta table at an absolute path or URL, which is made where there is none. Runs Spark jobs.
 
@@ -120,7 +120,7 @@ def apply_changes(
         track_history_column_list: Of type 2: one version lasts while these columns are equal, as -0.0 and 0.0 are not,
             and has the last values of the others. None: every change begins a version.
         track_history_except_column_list: The same, of all columns but these; not together with the other.
-        settled: Condition in SQL on ``t._position`` below which no change comes again, neither in this batch nor in
+        tombstone_horizon: Condition in SQL on ``t._position`` below which no change comes again, neither in this batch nor in
             later ones: what was remembered for such changes is forgotten.
 
     Raises:
@@ -147,10 +147,10 @@ def apply_changes(
         stored_as_scd_type=stored_as_scd_type,
         track_history_column_list=track_history_column_list,
         track_history_except_column_list=track_history_except_column_list,
-        settled=settled,
+        tombstone_horizon=tombstone_horizon,
     )
     changes = _changes(source, parameters)
-    _check(changes, recorded.app_id, settled)
+    _check(changes, recorded.app_id, tombstone_horizon)
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
     with (
         named_errors(recorded.app_id),
@@ -161,7 +161,7 @@ def apply_changes(
         if few is None:
             computed(sent)  # whatever refuses the batch does it here, before the table has its columns
         changes = sent if few is None else few
-        batch = _Batch(changes, path.rstrip("/"), parameters, recorded, settled, few=few is not None)
+        batch = _Batch(changes, path.rstrip("/"), parameters, recorded, tombstone_horizon, few=few is not None)
         _check_made(batch)
         if parameters.needs_all_changes:
             _remake_rows(batch)
@@ -197,7 +197,7 @@ def _has_null(value: Column, kind: T.DataType) -> Column:
     return reduce(or_, (_has_null(value.getField(field.name), field.dataType) for field in fields), value.isNull())
 
 
-def _check(changes: DataFrame, table: str, settled: str | None) -> None:
+def _check(changes: DataFrame, table: str, tombstone_horizon: str | None) -> None:
     """Refuse keys, names and an order that do not work."""
     key, moment = struct_type(changes, "key"), changes.schema["sequence"].dataType
     check_key(key, table=table)
@@ -206,8 +206,8 @@ def _check(changes: DataFrame, table: str, settled: str | None) -> None:
     check_types(struct_type(changes, "row"), table=table)
     if not has_order(moment):
         raise ValueError(f"sequence_by is {moment.simpleString()}, which has no order")
-    if settled is not None:
-        changes.select(F.col("sequence").alias(POSITION)).alias("t").where(settled).schema  # noqa: B018 - analyses it
+    if tombstone_horizon is not None:
+        changes.select(F.col("sequence").alias(POSITION)).alias("t").where(tombstone_horizon).schema  # noqa: B018 - analyses it
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class _Batch:
     path: str
     parameters: Parameters
     recorded: Recorded
-    settled: str | None
+    tombstone_horizon: str | None
     few: bool
 
     @property
@@ -346,7 +346,15 @@ def _buried(batch: _Batch, *, every: bool) -> DataFrame:
     key = (F.col("key").getField(name).alias(name) for name in keys)
     net = changes.select(F.col("op").alias(OP), F.col("sequence").alias(POSITION), *key)
     recorded = batch.beside("tombstones")
-    bury(net, batch.tombstones, keys=keys, recorded=recorded, settled=batch.settled, every=every, if_any=True)
+    write_tombstones(
+        net,
+        batch.tombstones,
+        keys=keys,
+        recorded=recorded,
+        tombstone_horizon=batch.tombstone_horizon,
+        every=every,
+        if_any=True,
+    )
     return read_tombstones(changes.sparkSession, batch.tombstones)
 
 
@@ -360,7 +368,13 @@ def _remake_rows(batch: _Batch) -> None:
         truncates=parameters.truncates is not None,
     )
     batch = _fitted(batch)
-    remember(batch.changes, batch.log, making=making, recorded=batch.beside("changes"), settled=batch.settled)
+    remember(
+        batch.changes,
+        batch.log,
+        making=making,
+        recorded=batch.beside("changes"),
+        tombstone_horizon=batch.tombstone_horizon,
+    )
     remake(batch.changes, batch.log, batch.path, making=making, recorded=batch.recorded)
 
 

@@ -52,7 +52,7 @@ def checked(
     stored_as_scd_type: Any,
     track_history_column_list: Any,
     track_history_except_column_list: Any,
-    settled: Any,
+    tombstone_horizon: Any,
 ) -> Parameters:
     """Return the parameters of `transforms.autocdc.apply_changes`; its errors."""
     if not isinstance(source, DataFrame):
@@ -61,8 +61,8 @@ def checked(
         raise _wrong_type("path", "str", path)
     if not path.startswith("/") and ":/" not in path:
         raise ValueError(f"path is {path!r}, neither an absolute path nor a URL")
-    if not isinstance(settled, str | None):
-        raise _wrong_type("settled", "str", settled)
+    if not isinstance(tombstone_horizon, str | None):
+        raise _wrong_type("settled", "str", tombstone_horizon)
     if not isinstance(recorded, Recorded) or not isinstance(recorded.version, int):
         raise _wrong_type("recorded", "Recorded, whose version is an int", recorded)
     if not recorded.app_id or not 0 <= recorded.version < 1 << 63:

@@ -56,12 +56,14 @@ def log_columns(row: T.StructType, moment: T.DataType) -> T.StructType:
     return T.StructType([*row, T.StructField(LOG_OP, T.StringType()), T.StructField(LOG_SEQUENCE, moment)])
 
 
-def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorded, settled: str | None = None) -> None:
+def remember(
+    changes: DataFrame, path: str, *, making: Making, recorded: Recorded, tombstone_horizon: str | None = None
+) -> None:
     """Add changes to the side table at a path or URL, made where there is none. One commit; safe to repeat.
 
     Args:
         changes: Columns ``key``, ``sequence``, ``op`` and ``row``; one per key and sequence.
-        settled: As of `transforms.autocdc.apply_changes`.
+        tombstone_horizon: As of `transforms.autocdc.apply_changes`.
     """
     stored = log_columns(struct_type(changes, "row"), changes.schema["sequence"].dataType)
     create_empty(changes.sparkSession, stored, path)
@@ -69,12 +71,12 @@ def remember(changes: DataFrame, path: str, *, making: Making, recorded: Recorde
     changes = as_stored(changes, path, LOG_SEQUENCE)
     row, key = struct_type(changes, "row"), struct_type(changes, "key").names
     lines = changes.select("key", "sequence", _line(row, key))
-    if settled is None:
+    if tombstone_horizon is None:
         append(lines.select("row.*"), path, recorded=recorded)
         return
     known = _remembered(changes.sparkSession, path, like=changes)
     merge_rows(
-        _condensed(lines, known, making, settled),
+        _condensed(lines, known, making, tombstone_horizon),
         path,
         identity=[*key, LOG_SEQUENCE],
         wins=_wins(row),
@@ -208,10 +210,10 @@ def _line(row: T.StructType, key: Sequence[str]) -> Column:
     return F.struct(*cells, F.col("op").alias(LOG_OP), F.col("sequence").alias(LOG_SEQUENCE)).alias("row")
 
 
-def _condensed(lines: DataFrame, known: DataFrame, making: Making, settled: str) -> DataFrame:
+def _condensed(lines: DataFrame, known: DataFrame, making: Making, tombstone_horizon: str) -> DataFrame:
     """Add what old changes come to, and that they go. Of one that comes again though it is old, that wins."""
     row, key = struct_type(known, "row"), struct_type(known, "key").names
-    older, old = (_before(frame, settled) for frame in (known, _living(known, making)))
+    older, old = (_before(frame, tombstone_horizon) for frame in (known, _living(known, making)))
     stays = versions(old, making).where(F.col(END).isNull()).withColumnRenamed(START, "sequence")
     snapshots = stays.withColumn("op", F.lit(SNAPSHOT)).select("key", "sequence", _line(row, key))
     told = [
@@ -223,11 +225,11 @@ def _condensed(lines: DataFrame, known: DataFrame, making: Making, settled: str)
     return reduce(DataFrame.unionByName, told).groupBy("key", "sequence").agg(last).select("last.*")
 
 
-def _before(changes: DataFrame, settled: str) -> DataFrame:
+def _before(changes: DataFrame, tombstone_horizon: str) -> DataFrame:
     return (
         changes.withColumnRenamed("sequence", POSITION)
         .alias("t")
-        .where(settled)
+        .where(tombstone_horizon)
         .select("key", F.col(POSITION).alias("sequence"), "op", "row")
     )
 

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.names import folded
-from transforms.faults import was_interrupted
+from transforms.spark_errors import was_interrupted
 from transforms.sql import quoted
 
 INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"

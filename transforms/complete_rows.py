@@ -15,7 +15,7 @@ def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
     """Return what each key comes to: its row before the cut, and its row after it. Lazy; one shuffle.
 
     Args:
-        net: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present`` as in change rows.
+        folds: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present`` as in change rows.
         before: The rows at their keys before the cut: ``key``, ``position``, ``row`` with the key's own columns first,
             and ``outside``: the row is at the source, but not in the table. Rows that are outside and of whose key the
             net changes have nothing are returned too, as they are: they may be let in now.

@@ -8,7 +8,7 @@ Order is the landing order, or the source's own where the two differ (``by_seque
 
 so the last insert, snapshot or delete decides what the row is, and after it each column's last value. A row that only
 was updated stays an update, with the columns sent by any of its updates. Pure DataFrame operations: one shuffle, one
-aggregation, nothing collected. Changes that move a key are for `transforms.moves`.
+aggregation, nothing collected. Changes that move a key are for `transforms.key_moves`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 
 from conf.errors import UnusableKey
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
-from transforms.explain import SAID, last_letter, said
+from transforms.consistency import OP_HISTORY, last_letter, said
 from transforms.sql import has_order, literal, quoted
 
 CHANGES, SELECTED, MOVES, COMES_FROM = "changes", "selected", "moves", "comes_from"
@@ -51,7 +51,7 @@ def fold(
     upsert: bool = False,
     whole: bool = False,
     replaces: bool = False,
-    letter: Column | None = None,
+    op_code: Column | None = None,
     counts: bool = False,
 ) -> DataFrame:
     """Return at most one change row per key (`transforms.changes`); rows with ``error`` come to one row without key.
@@ -65,7 +65,7 @@ def fold(
         whole: The caller knows that no row is partial: inserts, snapshots and deletes, or updates with every column.
             The same result, twice as fast.
         replaces: Snapshot rows come before all others, wherever they landed: the changes overlay them.
-        letter: A change row's letter (`transforms.explain`): tells what each key's changes said.
+        op_code: A change row's letter (`transforms.consistency`): tells what each key's changes said.
         counts: Tell of each key `CHANGES`, `SELECTED`, `MOVES` and `COMES_FROM`. Moves are only counted, not resolved.
 
     Returns:
@@ -76,9 +76,9 @@ def fold(
     row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
     told: dict[str, Column] = {}
-    if letter is not None:
-        ordered = _lettered(ordered, letter, by_sequence=by_sequence, replaces=replaces, upsert=upsert)
-        told[SAID] = said(F.col("letter"), F.col("last_letter"), upsert=upsert)
+    if op_code is not None:
+        ordered = _lettered(ordered, op_code, by_sequence=by_sequence, replaces=replaces, upsert=upsert)
+        told[OP_HISTORY] = said(F.col("letter"), F.col("last_letter"), upsert=upsert)
     told |= _counted(struct_type(changes, "key")) if counts else {}
     grouped = ordered.groupBy("key").agg(
         F.max("frame_seq").alias("frame_seq"),
@@ -103,10 +103,10 @@ def _counted(key: T.StructType) -> dict[str, Column]:
     }
 
 
-def _lettered(ordered: DataFrame, letter: Column, *, by_sequence: bool, replaces: bool, upsert: bool) -> DataFrame:
+def _lettered(ordered: DataFrame, op_code: Column, *, by_sequence: bool, replaces: bool, upsert: bool) -> DataFrame:
     """Add ``letter`` and ``last_letter``. A change that came twice in the source's order is told once."""
     overlay = [F.col("op") != SNAPSHOT] if replaces else []
-    given = ordered.withColumn("letter", letter)
+    given = ordered.withColumn("letter", op_code)
     order = [F.col("sequence"), F.col("letter")] if by_sequence else [*overlay, F.col("frame_seq"), F.col("ordinal")]
     found = given.withColumn("last_letter", last_letter(F.col("letter"), order, upsert=upsert))
     if not by_sequence:

@@ -38,6 +38,8 @@ from transforms.changes import (
 )
 from transforms.evolve import check_names, drift, follow, with_columns
 from transforms.fold import fold
+from transforms.key_moves import follow as follow_moves
+from transforms.key_moves import resolve
 from transforms.merge import (
     POSITION,
     SOURCE,
@@ -49,8 +51,6 @@ from transforms.merge import (
     run_once,
     same_key,
 )
-from transforms.moves import follow as follow_moves
-from transforms.moves import resolve
 from transforms.sql import path_table, quoted
 from transforms.ties import comparable_sql, rank
 
@@ -69,12 +69,12 @@ class Moments:
 
     Args:
         by_sequence: By ``sequence``, not by ``frame_seq``.
-        settled: In landing order: position up to which all changes, snapshot rows first, are one moment; the table then
+        snapshot_end: In landing order: position up to which all changes, snapshot rows first, are one moment; the table then
             is what they leave, and rows they do not name end at it. None where the cut replaces nothing.
     """
 
     by_sequence: bool = False
-    settled: int | None = None
+    snapshot_end: int | None = None
 
     @property
     def column(self) -> str:
@@ -107,7 +107,7 @@ def keep_history(
         ranges: Of a positional key without moves: rows from ``first_key`` to ``last_key``, inclusive, end at position
             ``moment``, before what the changes say of that moment. None at or before ``settled``.
         tombstones: In the source's order: keys and ``_position`` of every delete after which a late change may come
-            (`transforms.tombstones.bury`, ``every``).
+            (`transforms.tombstones.write_tombstones`, ``every``).
         few: The changes are few, and part of their plan.
         options: Of the session while MERGE runs (`transforms.merge`), if the versions it writes are few then.
 
@@ -128,11 +128,11 @@ def keep_history(
         standing = before.where(F.col(END).isNull())
         if ranges is not None:
             listed = listed.unionByName(_removed(listed, standing, ranges), allowMissingColumns=True)
-        if moments.settled is None:
+        if moments.snapshot_end is None:
             told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
         else:
-            told = _after_snapshot(listed, standing, moments.settled, kept, upsert=upsert, moves=moves)
-        few = few and moments.settled is None  # a snapshot may write many versions
+            told = _after_snapshot(listed, standing, moments.snapshot_end, kept, upsert=upsert, moves=moves)
+        few = few and moments.snapshot_end is None  # a snapshot may write many versions
         held = few_at_hand(told, _FEW) if few else None
         events = kept.enter_context(cached(told)) if held is None else held
         known = _known(before, events, by_sequence=moments.by_sequence)
@@ -255,10 +255,10 @@ def _event(events: DataFrame) -> DataFrame:
 
 
 def _after_snapshot(
-    listed: DataFrame, standing: DataFrame, settled: int, kept: ExitStack, *, upsert: bool, moves: bool
+    listed: DataFrame, standing: DataFrame, snapshot_end: int, kept: ExitStack, *, upsert: bool, moves: bool
 ) -> DataFrame:
     """Return what a snapshot and what overlays it make of the versions that stood then, and what happens later."""
-    early = (F.col("frame_seq") <= settled) | (F.col("op") == SNAPSHOT)
+    early = (F.col("frame_seq") <= snapshot_end) | (F.col("op") == SNAPSHOT)
     first = listed.where(early)
     net = resolve(first, None, kept, replaces=True) if moves else fold(first, replaces=True)
     stands = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
@@ -269,7 +269,7 @@ def _after_snapshot(
     differing = both.where(~same).select(
         _line(F.lit(None), F.col("key")).alias("line"),
         "key",
-        F.coalesce("moment", F.lit(settled)).alias("moment"),
+        F.coalesce("moment", F.lit(snapshot_end)).alias("moment"),
         F.when(F.col("row").isNull(), F.lit(DELETE)).otherwise(F.lit(INSERT)).alias("op"),
         "row",
         F.lit(None).cast("array<string>").alias("present"),

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType
 
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
-from transforms.faults import named_errors
+from transforms.spark_errors import named_errors
 from transforms.sql import between, literal, path_table, quoted, type_text
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
@@ -112,7 +112,7 @@ def merge(
     """Apply net rows to the target in one commit. Runs Spark jobs; safe to repeat.
 
     Args:
-        net: Net rows. Their session carries the commit's settings and must not be shared with other writers.
+        folds: Net rows. Their session carries the commit's settings and must not be shared with other writers.
         target: The table as SQL names it (`path_table`), with ``_position`` and the net rows' columns but the new ones.
         keys: Columns that name a row. Never NULL, or the row would never be found again.
         new: Columns that the target gets by this commit; rows that were there have NULL. `allow_columns` comes first.

@@ -45,7 +45,7 @@ def snapshot_by_keys(net: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """Return the rows of a snapshot, at most one for each of ``keys``, as `by_keys` does. Lazy; one shuffle.
 
     Args:
-        net: ``position`` and ``after``.
+        folds: ``position`` and ``after``.
     """
     grouped = net.groupBy(_key_of("after", keys).alias("key")).agg(
         F.count(F.lit(1)).alias("claims"), F.max_by(F.struct("position", "after"), "position").alias("last")

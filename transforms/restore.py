@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from transforms.faults import named_errors
 from transforms.merge import USER_METADATA
+from transforms.spark_errors import named_errors
 from transforms.sql import path_table
 
 

@@ -21,13 +21,13 @@ from transforms.merge import OP, POSITION, SOURCE, Recorded, append, create_empt
 from transforms.sql import path_table, quoted
 
 
-def bury(
+def write_tombstones(
     net: DataFrame,
     path: str,
     *,
     keys: Sequence[str],
     recorded: Recorded,
-    settled: str | None = None,
+    tombstone_horizon: str | None = None,
     every: bool = False,
     if_any: bool = False,
 ) -> None:
@@ -36,8 +36,8 @@ def bury(
     Safe to repeat. Runs Spark jobs.
 
     Args:
-        net: At most one row per key; with ``every`` any number.
-        settled: A condition in SQL on the tombstone ``t``: it can go. What it says must already hold for everything
+        folds: At most one row per key; with ``every`` any number.
+        tombstone_horizon: A condition in SQL on the tombstone ``t``: it can go. What it says must already hold for everything
             the target has applied *before* this cut, or a cut that is repeated would miss tombstones it needs.
         every: Keep a tombstone for each delete of a key, as a history needs, not for the newest only. One that comes
             twice is there twice, until something is settled.
@@ -47,15 +47,17 @@ def bury(
     deletes = net.where(F.col(OP) == DELETE).select(*map(quoted, kind.names))
     create_empty(net.sparkSession, kind, path)
     follow_columns(net.sparkSession, path, kind, table=recorded.app_id)
-    if if_any and settled is None and deletes.isEmpty():
+    if if_any and tombstone_horizon is None and deletes.isEmpty():
         return
-    if every and settled is None:
+    if every and tombstone_horizon is None:
         append(deletes, path, recorded=recorded)
         return
     names = ", ".join(quoted(name) for name in kind.names)
     values = ", ".join(f"s.{quoted(name)}" for name in kind.names)
     moves_up = f"WHEN MATCHED AND s.{POSITION} > t.{POSITION} THEN UPDATE SET t.{POSITION} = s.{POSITION}"
-    forget = f"WHEN NOT MATCHED BY SOURCE AND ({settled}\n) THEN DELETE" if settled else ""  # a comment may end it
+    forget = (
+        f"WHEN NOT MATCHED BY SOURCE AND ({tombstone_horizon}\n) THEN DELETE" if tombstone_horizon else ""
+    )  # a comment may end it
     run_once(
         deletes.distinct() if every else deletes,
         f"""

@@ -1,4 +1,4 @@
-"""Changes live tables: seeded updates of several rows each. `connectors.pace` says when.
+"""Changes live tables: seeded updates of several rows each. `connectors.rate` says when.
 
 What is changed depends on the seed and the table's rows alone. So two runs with one seed
 make the same sequence of updates, and a run that was stopped early made the beginning of it. A changer must be the
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from connectors.deephaven.cells import to_python
+from connectors.deephaven.random_values import random_like
 from connectors.deephaven.rowkeys import Longs
 from connectors.deephaven.tables import LiveTable
-from connectors.deephaven.variation import varied
 
 _FEWEST, _MOST = 2, 20
 _REMOVED, _ADDED = 0.25, 0.25
@@ -91,7 +91,7 @@ class Changer:
 
     def _new_row(self, names: list[str], model: dict[str, Any], neighbour: dict[str, Any]) -> dict[str, Any]:
         kinds = self._table.columns
-        return {name: varied(kinds[name], model.get(name), neighbour.get(name), self._rng) for name in names}
+        return {name: random_like(kinds[name], model.get(name), neighbour.get(name), self._rng) for name in names}
 
     def _read(self, keys: Longs) -> dict[int, dict[str, Any]]:
         rows = self._table.read(keys)

@@ -20,18 +20,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from conf.errors import ProtocolError, SilverfoldError, SourceUnavailable, WireError
-from connectors.closing import Closing
-from connectors.deephaven.calibrate import Expected
+from connectors.closeable import Closeable
+from connectors.deephaven.handshake import Expected
 from connectors.deephaven.listener import Listener, Notifier
 from connectors.deephaven.messages import BadFrame, ConnectionResponse, Event, SubscribeMode, UpdateVoided
-from connectors.deephaven.parts import Roles
 from connectors.deephaven.protocol import Session
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.schemas import load_roles
 
 _READ = 1 << 18
 
 
-class TableClient(Closing):
+class TableClient(Closeable):
     """A connection to a table server. Connects at once; closes on leaving its ``with`` block.
 
     Args:

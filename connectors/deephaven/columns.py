@@ -16,8 +16,8 @@ from connectors.deephaven.arrays import to_arrow
 from connectors.deephaven.encoding import encode_column, encode_removed, rows_per_message
 from connectors.deephaven.layouts import Longs
 from connectors.deephaven.messages import ColumnInfo
-from connectors.deephaven.parts import Column, Header, Roles
 from connectors.deephaven.ranges import are_disjoint, expand, read_ranges
+from connectors.deephaven.roles import Column, Header, Roles
 from connectors.deephaven.types import ColumnType
 from connectors.deephaven.values import Decimals, Raw, read_values
 

@@ -13,14 +13,14 @@ from pydantic import BaseModel
 
 from conf.errors import SchemaError
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.schemas import BUILTIN, load_roles
 from connectors.transport import address_problems, parse_address
 
 if TYPE_CHECKING:
-    from connectors.deephaven.plain import PlainValues
+    from connectors.deephaven.reference import ReferenceValues
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,19 @@ class DeephavenConnector:
     Options: type[BaseModel] = DeephavenOptions
     TableOptions: type[Table] = DeephavenTable
     continuity: Literal["resync", "resume"] = "resync"
-    net: bool = True
-    partial: bool = True
-    sequenced: bool = False
+    folds: bool = True
+    has_partial_updates: bool = True
+    source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
         """Tell whether the table's subscription begins with a snapshot."""
         assert isinstance(table, DeephavenTable)
         return table.mode is not SubscribeMode.UPDATES_ONLY
 
-    def keeps(self, table: Table) -> Keeps:
+    def table_kind(self, table: Table) -> TableKind:
         """Return whether silver is the table's state or a log of changes."""
         assert isinstance(table, DeephavenTable)
-        return Keeps.CHANGES if table.keeps_log else Keeps.STATE
+        return TableKind.CHANGELOG if table.keeps_log else TableKind.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
         """Return the table's own name, for each is subscribed for itself; and source and filter, where no snapshot
@@ -69,7 +69,7 @@ class DeephavenConnector:
     def listens_at(self, feed: Feed) -> None:
         """Return nothing: it connects."""
 
-    def changed(self, feed: Feed, told: bytes) -> None:
+    def schema_change(self, feed: Feed, last_control: bytes) -> None:
         """Return nothing: a table says what it has whenever it is subscribed, the settings do not."""
 
     def receiver(self, feed: Feed) -> Receiver:
@@ -85,19 +85,19 @@ class DeephavenConnector:
 
         return DeephavenDecoder(feed)
 
-    def plain(self, feed: Feed, table: str) -> PlainReader:
+    def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.deephaven.plain import DeephavenPlainReader  # noqa: PLC0415 - only what verifies needs it
+        from connectors.deephaven.reference import DeephavenReferenceReader  # noqa: PLC0415 - only what verifies needs it
 
         options = _options(feed)
         stream = self.stream(feed, table)
-        return DeephavenPlainReader(stream, _values(feed, table), load_roles(options.schema_, options.text))
+        return DeephavenReferenceReader(stream, _values(feed, table), load_roles(options.schema_, options.text))
 
-    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Subscribe to a table as its settings say, until the block ends. Raises SourceUnavailable."""
-        from connectors.deephaven.watch import DeephavenWatch  # noqa: PLC0415 - only what verifies needs a client
+        from connectors.deephaven.source_subscription import DeephavenSourceSubscription  # noqa: PLC0415 - only what verifies needs a client
 
-        return DeephavenWatch(feed, _values(feed, table))
+        return DeephavenSourceSubscription(feed, _values(feed, table))
 
 
 def _options(feed: Feed) -> DeephavenOptions:
@@ -111,11 +111,11 @@ def _table(feed: Feed, name: str) -> DeephavenTable:
     return table
 
 
-def _values(feed: Feed, table: str) -> PlainValues:
-    from connectors.deephaven.plain import PlainValues  # noqa: PLC0415 - only what verifies needs it
+def _values(feed: Feed, table: str) -> ReferenceValues:
+    from connectors.deephaven.reference import ReferenceValues  # noqa: PLC0415 - only what verifies needs it
 
     settings = _table(feed, table)
-    return PlainValues(_options(feed), settings)
+    return ReferenceValues(_options(feed), settings)
 
 
 CONNECTOR: Connector = DeephavenConnector()

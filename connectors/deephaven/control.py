@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, UnknownTemplate
-from connectors.deephaven.groups import Opened
+from connectors.deephaven.groups import OpenMessage
 from connectors.deephaven.messages import (
     ColumnInfo,
     ErrorCode,
@@ -21,7 +21,7 @@ from connectors.deephaven.messages import (
     TableSubscribe,
     TableUnsubscribe,
 )
-from connectors.deephaven.parts import Header, Refusal, Roles, Subscribed
+from connectors.deephaven.roles import Header, Refusal, Roles, Subscribed
 from connectors.deephaven.types import ColumnType
 
 _Role = TypeVar("_Role", bound=Subscribed)
@@ -191,7 +191,7 @@ def _decode_subscribe(roles: Roles, body: bytes, header: Header) -> TableSubscri
     )
 
 
-def _place(role: Subscribed, opened: Opened, header: Header, part: str) -> int:
+def _place(role: Subscribed, opened: OpenMessage, header: Header, part: str) -> int:
     places, _ = role.tail.locate(opened, header.end_of_root)
     if part not in places:
         detail = f"{role.message.name} in version {header.version} lacks {part}"

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from conf.errors import SchemaDrift
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
-from connectors.base import ControlFrame, Cut, Feed, Survey
+from connectors.base import ControlFrame, Cut, CutStatistics, Feed
 from connectors.deephaven.assembly import Rows, assemble
 from connectors.deephaven.blocks import (
     ERROR_COLUMN,
@@ -34,11 +34,11 @@ from connectors.deephaven.blocks import (
     Longs,
     WideRange,
 )
+from connectors.deephaven.cut_reader import BadFrame, Cells, Context, CutReader, Removals, landed_frames, read_context
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.parts import Roles
-from connectors.deephaven.reading import BadFrame, Cells, Context, CutReader, Removals, landed_frames, read_context
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.schemas import load_roles
-from connectors.deephaven.silver import SilverColumn, silver_columns
+from connectors.deephaven.silver_types import SilverColumn, silver_columns
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 ROW_KEY = "_row_key"
@@ -86,12 +86,12 @@ class DeephavenDecoder:
         """
         return from_arrow_schema(_row_schema(self._columns(context, cut, table)))
 
-    def survey(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> Survey:
+    def statistics(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> CutStatistics:
         """Read every frame once. Runs one Spark job; collects one line per Arrow batch."""
-        survey = _SurveyStep(self._reader(context, cut, table))
+        survey = _StatisticsStep(self._reader(context, cut, table))
         return _joined([_Facts(**line) for line in _carrying_rows(frames).run(survey, _FACTS, *_READ).collect()])
 
-    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
+    def has_counters(self, context: Context, cut: Cut, table: Table) -> bool:
         """Tell whether a column may lose nanoseconds."""
         return any(column.drops_nanoseconds for column in self._columns(context, cut, table))
 
@@ -114,7 +114,7 @@ class DeephavenDecoder:
         step = _RangeStep(self._reader(context, cut, table), cut.ends)
         return _carrying_rows(frames).run(step, _RANGE, *_READ)
 
-    def settled(self, context: Context, cut: Cut, table: Table) -> None:
+    def tombstone_horizon(self, context: Context, cut: Cut, table: Table) -> None:
         """Frames land in the order of the source: no delete is waited for."""
 
     @cached_property
@@ -168,7 +168,7 @@ class _Facts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _SurveyStep:
+class _StatisticsStep:
     reader: CutReader
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,20 +195,20 @@ def _bounds(keys: np.typing.NDArray[np.int64]) -> list[int]:
     return [int(keys.min()), int(keys.max())] if len(keys) else []
 
 
-def _joined(lines: list[_Facts]) -> Survey:
+def _joined(lines: list[_Facts]) -> CutStatistics:
     bad = sorted((line.bad_position, line.bad_class, line.bad_reason) for line in lines if line.bad_class is not None)
     position, error_class, reason = bad[0] if bad else (None, None, None)
     lost, wide = sum(line.truncated for line in lines), sum(line.wide_ranges for line in lines)
     first = [line.first_key for line in lines if line.first_key is not None]
     last = [line.last_key for line in lines if line.last_key is not None]
-    return Survey(
+    return CutStatistics(
         bad_position=position,
         bad_class=error_class,
         bad_reason=reason,
         changes=sum(line.changes for line in lines),
         bounds={ROW_KEY: (min(first), max(last))} if first and not wide else {},
         wide_ranges=wide,
-        notes={"truncated_nanoseconds": lost} if lost else {},
+        counters={"truncated_nanoseconds": lost} if lost else {},
     )
 
 
@@ -268,7 +268,7 @@ class _AssembleStep:
     ) -> None:
         self.names = [column.info.name for column in columns]
         self.kinds = [column.arrow for column in columns]
-        self.replaces, self.settled = cut.replaces, cut.settled
+        self.replaces, self.snapshot_end = cut.replaces, cut.snapshot_end
         self.upsert, self.by_update = upsert, by_update
         self.moments = np.array(cut.ends, np.int64) if at_ends else None
         self.row = pa.struct([column.field for column in columns])
@@ -309,7 +309,7 @@ class _AssembleStep:
 
     def _rows(self, rows: Rows, position: Longs) -> pa.RecordBatch:
         count = len(rows.keys)
-        of_snapshot = self.replaces & ((self.moments is None) | (position == self.settled))
+        of_snapshot = self.replaces & ((self.moments is None) | (position == self.snapshot_end))
         op = np.where(rows.inserted, np.where(of_snapshot, 3, 0), np.where(rows.deleted, 1, 2)).astype(np.int8)
         ops = pa.DictionaryArray.from_arrays(pa.array(op), pa.array([INSERT, DELETE, UPDATE, SNAPSHOT]))
         key = pa.StructArray.from_arrays([pa.array(rows.keys)], fields=list(_KEY))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from conf.errors import LocalProtocolError, SourceRefused
 from connectors.deephaven.layouts import Longs, write_blocks
 from connectors.deephaven.messages import ErrorCode
-from connectors.deephaven.parts import Column, Ranges, Removed, Roles
+from connectors.deephaven.roles import Column, Ranges, Removed, Roles
 from connectors.deephaven.rowdata import RowData, row_data
 from connectors.deephaven.types import ColumnType
 

@@ -32,8 +32,8 @@ from connectors.deephaven.messages import (
     UpdateVoided,
 )
 from connectors.deephaven.options import DeephavenTable
-from connectors.deephaven.parts import Roles
 from connectors.deephaven.protocol import Session
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.subscriptions import SubscriptionState
 
 _BOUNDARIES: Mapping[type[Event], Boundary] = {

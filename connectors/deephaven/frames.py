@@ -6,7 +6,7 @@ On the wire, repeated until the peer closes::
     0       4     length, uint32, little-endian whatever the schema's byte order
     4       n     message: header, root block, groups, data
 
-What the length counts is not documented; the first frame tells (`connectors.deephaven.calibrate`).
+What the length counts is not documented; the first frame tells (`connectors.deephaven.handshake`).
 """
 
 from __future__ import annotations

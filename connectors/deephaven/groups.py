@@ -26,7 +26,7 @@ from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.walk import Dimensions, read_data, read_dimensions
 
 
-class Opened(NamedTuple):
+class OpenMessage(NamedTuple):
     """A message being read: its bytes from the header on, its acting version, and the schema it is read by."""
 
     schema: Schema
@@ -55,7 +55,7 @@ class Text:
         """Name of the data."""
         return self.found.name
 
-    def find(self, opened: Opened, at: int) -> tuple[int, int]:
+    def find(self, opened: OpenMessage, at: int) -> tuple[int, int]:
         """Return where the bytes of the data at ``at`` begin and end.
 
         Raises:
@@ -64,7 +64,7 @@ class Text:
         """
         return read_data(opened.schema, self.found, opened.body, at)
 
-    def read(self, opened: Opened, at: int) -> str:
+    def read(self, opened: OpenMessage, at: int) -> str:
         """Return the text of the data at ``at``. Raises as `find` and `decode`."""
         start, end = self.find(opened, at)
         return self.decode(opened.body[start:end], start)
@@ -112,13 +112,13 @@ def text(schema: Schema, found: Data) -> Text:
 
 
 @dataclass(frozen=True)
-class Tail:
+class VarPart:
     """What follows a block, in wire order: groups, then data."""
 
     groups: tuple[Entries, ...]
     texts: tuple[Text, ...]
 
-    def locate(self, opened: Opened, at: int) -> tuple[dict[str, int], int]:
+    def locate(self, opened: OpenMessage, at: int) -> tuple[dict[str, int], int]:
         """Return where each part that the version has starts, by its name, and where the last one ends.
 
         Raises TruncatedMessage or InvalidValue where a part does not fit.
@@ -148,7 +148,7 @@ class Entries:
     group: Group
     dimensions: Ints
     """blockLength and numInGroup."""
-    tail: Tail
+    tail: VarPart
 
     @property
     def name(self) -> str:
@@ -161,7 +161,7 @@ class Entries:
         role = self.group.dimensions.roles["numInGroup"]
         return min(role.maximum, int(TRAITS[role.primitive].maximum))
 
-    def open(self, opened: Opened, at: int) -> Dimensions:
+    def open(self, opened: OpenMessage, at: int) -> Dimensions:
         """Read the dimensions at ``at``; a group newer than the message has no entries.
 
         Raises:
@@ -172,10 +172,10 @@ class Entries:
             return Dimensions(self.group.block_length, 0, at)
         return read_dimensions(opened.schema, self.group, opened.body, at)
 
-    def blocks(self, opened: Opened, at: int) -> tuple[Blocks, int]:
+    def blocks(self, opened: OpenMessage, at: int) -> tuple[Blocks, int]:
         """Return the blocks of the group at ``at``, whatever follows each of them, and where the group ends.
 
-        Raises as `open` and `Tail.locate`.
+        Raises as `open` and `VarPart.locate`.
         """
         found = self.open(opened, at)
         if not self.tail.groups and not self.tail.texts:
@@ -187,21 +187,21 @@ class Entries:
             opened.body, opened.version, found.block_length, found.entries, found.start, at, starts
         ), walked.end
 
-    def skip(self, opened: Opened, at: int) -> int:
-        """Return where the group at ``at`` ends. Raises as `open` and `Tail.locate`."""
+    def skip(self, opened: OpenMessage, at: int) -> int:
+        """Return where the group at ``at`` ends. Raises as `open` and `VarPart.locate`."""
         found = self.open(opened, at)
         if not self.tail.groups and not self.tail.texts:
             return found.start + found.entries * found.block_length
         return self.walk(opened, found).end
 
-    def walk(self, opened: Opened, found: Dimensions, wanted: str = "") -> Walked:
+    def walk(self, opened: OpenMessage, found: Dimensions, wanted: str = "") -> Walked:
         """Go through the entries part by part; slow, and exact about what does not fit.
 
         Args:
             wanted: Name of a part whose places are returned beside the starts of the entries.
 
         Raises:
-            TruncatedMessage, InvalidValue: As `open` and `Tail.locate`; also when entries lack ``wanted``.
+            TruncatedMessage, InvalidValue: As `open` and `VarPart.locate`; also when entries lack ``wanted``.
         """
         starts, places, at = [], [], found.start
         for _ in range(found.entries):
@@ -259,7 +259,7 @@ def entries(schema: Schema, group: Group) -> Entries:
     return Entries(group, dimensions, tail(schema, group))
 
 
-def tail(schema: Schema, body: Body) -> Tail:
+def tail(schema: Schema, body: Body) -> VarPart:
     """Compile the groups and data of a message or group."""
     groups = tuple(entries(schema, group) for group in body.groups)
-    return Tail(groups, tuple(text(schema, found) for found in body.data))
+    return VarPart(groups, tuple(text(schema, found) for found in body.data))

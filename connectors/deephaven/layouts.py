@@ -84,11 +84,11 @@ class Ints:
             raise InvalidValue(f"{found}: {error}", reason="field-range") from error
 
 
-Blanks: TypeAlias = tuple[tuple[str, int, float], ...]
+NullDefaults: TypeAlias = tuple[tuple[str, int, float], ...]
 """Optional fields of a block: `struct` format, offset and null value."""
 
 
-def blanks(schema: Schema, body: Body, given: Collection[Field]) -> Blanks:
+def blanks(schema: Schema, body: Body, given: Collection[Field]) -> NullDefaults:
     """Compile the optional scalars and enums of a block that are not given: they are written as null."""
     return tuple(
         (schema.byte_order + TRAITS[primitive_of(field)].code.replace("c", "B"), field.offset, field.encoding.null)

@@ -31,7 +31,7 @@ from connectors.deephaven.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.parts import Roles
+from connectors.deephaven.roles import Roles
 
 
 class Listener:

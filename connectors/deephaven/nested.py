@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from connectors.deephaven.groups import Opened
+from connectors.deephaven.groups import OpenMessage
 from connectors.deephaven.layouts import Blocks, Longs
-from connectors.deephaven.parts import Values
+from connectors.deephaven.roles import Values
 from connectors.wire.sbe.walk import Dimensions
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -43,7 +43,7 @@ class Nested:
     elements: Longs | None = None
     places: Longs | None = None
 
-    def blocks(self, opened: Opened, keep: Mask) -> Blocks:
+    def blocks(self, opened: OpenMessage, keep: Mask) -> Blocks:
         """Return the blocks of the elements of the rows to keep, in order."""
         body, version = opened.body, opened.version
         full = keep & (self.counts > 0)
@@ -59,7 +59,7 @@ class Nested:
         return Blocks(body, version, length, total, place, place, _starts(firsts, lengths, counts))
 
 
-def find_nested(opened: Opened, values: Values, elements: Values, found: Dimensions) -> Nested:
+def find_nested(opened: OpenMessage, values: Values, elements: Values, found: Dimensions) -> Nested:
     """Return where the elements of the rows are.
 
     Raises:
@@ -128,7 +128,7 @@ def _run_texts(elements: Values, body: bytes, found: Dimensions) -> Nested | Non
     return Nested(outer, found_lengths, found_counts, outer + (row_block + size), at, inner, places)
 
 
-def _walk(opened: Opened, values: Values, elements: Values, found: Dimensions) -> Nested:
+def _walk(opened: OpenMessage, values: Values, elements: Values, found: Dimensions) -> Nested:
     wanted = "" if elements.text is None else elements.text.name
     walked = values.entries.walk(opened, found, elements.entries.name)
     each, starts, places = [], [], []

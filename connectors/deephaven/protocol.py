@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from conf.errors import InvalidValue, LocalProtocolError, ProtocolError, RemoteProtocolError, WireError
-from connectors.deephaven.calibrate import FIRST_FRAME, Calibration, Expected, calibrate
 from connectors.deephaven.control import (
     decode_subscribe_response,
     decode_subscription_error,
@@ -21,6 +20,7 @@ from connectors.deephaven.control import (
     encode_unsubscribe,
 )
 from connectors.deephaven.frames import PREFIX_SIZE, SLACK, FrameCutter, Known, PrefixCounts, frame
+from connectors.deephaven.handshake import FIRST_FRAME, Calibration, Expected, calibrate
 from connectors.deephaven.messages import (
     BadFrame,
     ColumnReceived,
@@ -34,7 +34,7 @@ from connectors.deephaven.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.parts import Header, Roles, Subscribed
+from connectors.deephaven.roles import Header, Roles, Subscribed
 from connectors.deephaven.subscriptions import Subscription, SubscriptionState
 
 LARGEST_BUFFER = 1 << 26

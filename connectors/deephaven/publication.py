@@ -16,7 +16,7 @@ from connectors.deephaven.control import encode_begin, encode_end
 from connectors.deephaven.encoding import encode_column, encode_removed
 from connectors.deephaven.filters import RowFilter
 from connectors.deephaven.messages import SubscribeMode
-from connectors.deephaven.parts import Roles
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.rowkeys import Longs, Mask, ranges
 from connectors.deephaven.rows import Delta, Rows, rows_at
 from connectors.deephaven.tables import LiveTable

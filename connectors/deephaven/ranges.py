@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from conf.errors import InvalidValue
-from connectors.deephaven.groups import Opened
+from connectors.deephaven.groups import OpenMessage
 from connectors.deephaven.layouts import Longs
-from connectors.deephaven.parts import Ranges
+from connectors.deephaven.roles import Ranges
 
 _ROW_KEYS = np.iinfo(np.int64)
 
 
-def read_ranges(opened: Opened, ranges: Ranges, at: int) -> tuple[Longs, int]:
+def read_ranges(opened: OpenMessage, ranges: Ranges, at: int) -> tuple[Longs, int]:
     """Return the ranges at ``at``, shape (n, 2), in the order of the message, and where they end.
 
     Raises:

@@ -13,12 +13,12 @@ from random import Random
 from conf.errors import SourceUnavailable
 from connectors.backoff import Backoff
 from connectors.base import Feed, FrameSink, Resume
-from connectors.deephaven.calibrate import Expected
+from connectors.deephaven.circuit_breaker import CircuitBreaker
 from connectors.deephaven.epoch import Epoch
+from connectors.deephaven.handshake import Expected
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.protocol import Session
 from connectors.deephaven.schemas import load_roles
-from connectors.deephaven.suspensions import Suspensions
 from connectors.transport import Connection, connect, parse_address
 
 
@@ -47,7 +47,7 @@ class DeephavenReceiver:
         )
         tables = [(name, table) for name, table in feed.tables.items() if isinstance(table, DeephavenTable)]
         self._tables = {table.stream(name): table for name, table in tables}
-        self._suspensions = Suspensions(self._backoffs(), clock)
+        self._suspensions = CircuitBreaker(self._backoffs(), clock)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Run one epoch; see `connectors.base.Receiver`. There is nothing to resume: tables come anew."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from conf.errors import InvalidValue, SourceRefused
 from connectors.deephaven.layouts import Longs, Number, write_blocks
 from connectors.deephaven.messages import ErrorCode
-from connectors.deephaven.parts import Values
+from connectors.deephaven.roles import Values
 from connectors.deephaven.types import Shape
 
 

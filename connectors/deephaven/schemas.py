@@ -6,9 +6,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from connectors.deephaven.binding import bind
 from connectors.deephaven.groups import TextErrors
-from connectors.deephaven.parts import Roles
-from connectors.deephaven.roles import bind
+from connectors.deephaven.roles import Roles
 from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import load_schema
 

@@ -19,14 +19,14 @@ from typing import Self
 import structlog
 
 from conf.errors import LocalProtocolError, SilverfoldError
+from connectors.deephaven.binding import bind
 from connectors.deephaven.frames import PrefixCounts
-from connectors.deephaven.parts import Roles
-from connectors.deephaven.roles import bind
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.schemas import load_transport_schema
 from connectors.deephaven.server_client import Limits, ServedClient, TooSlow
 from connectors.deephaven.server_session import SMALLEST_BUFFER, ServerSession
 from connectors.deephaven.tables import LiveTable
-from connectors.serving import Server, listen
+from connectors.server_thread import Server, listen
 from connectors.wire.sbe.model import Schema
 
 _ENCODERS = 2

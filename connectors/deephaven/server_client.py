@@ -25,8 +25,8 @@ from connectors.deephaven.messages import Request, SubscribeMode, TableSubscribe
 from connectors.deephaven.publication import Publication
 from connectors.deephaven.rows import Delta, Rows
 from connectors.deephaven.server_session import ServerSession
-from connectors.deephaven.tap import Tap
-from connectors.together import until_first_ends
+from connectors.deephaven.table_subscription import TableSubscription
+from connectors.tasks import until_first_ends
 
 _RECEIVED_AT_ONCE = 1 << 16
 _SENT_AT_ONCE = 1 << 18
@@ -73,7 +73,7 @@ class _Asked(NamedTuple):
 
 
 class _Changed(NamedTuple):
-    tap: Tap
+    tap: TableSubscription
     delta: Delta
     size: int
 
@@ -96,7 +96,7 @@ class ServedClient:
         self._limits = limits
         self._encoders = encoders
         self._loop = asyncio.get_running_loop()
-        self._taps: dict[int, Tap] = {}
+        self._taps: dict[int, TableSubscription] = {}
         self._work: asyncio.Queue[_Work] = asyncio.Queue()
         self._frames: asyncio.Queue[bytes] = asyncio.Queue(limits.msg_queue_size)
         self._waiting = 0
@@ -179,11 +179,11 @@ class ServedClient:
             rows = await self._elsewhere(self._tap(publication).open_with_snapshot)
             await self._publish(publication, publication.snapshot(rows), light=_is_light(rows))
 
-    def _tap(self, publication: Publication) -> Tap:
-        tap = self._taps[publication.id] = Tap(publication, self._deliver)
+    def _tap(self, publication: Publication) -> TableSubscription:
+        tap = self._taps[publication.id] = TableSubscription(publication, self._deliver)
         return tap
 
-    def _close(self, tap: Tap) -> None:
+    def _close(self, tap: TableSubscription) -> None:
         """Let nothing more of it be sent; its table, which may be busy, is told elsewhere."""
         tap.shut()
         self._encoders.submit(tap.detach)
@@ -216,7 +216,7 @@ class ServedClient:
         except TimeoutError:
             raise TooSlow(f"its queue was full for {self._limits.send_wait_time_millis} ms") from None
 
-    def _deliver(self, tap: Tap, delta: Delta) -> None:
+    def _deliver(self, tap: TableSubscription, delta: Delta) -> None:
         """Take an update. Called in the updating thread."""
         change = _Changed(tap, delta, delta.size)
         with suppress(RuntimeError):  # the loop is closed: the server ended while a table was changing

@@ -20,8 +20,8 @@ from connectors.deephaven.control import (
 from connectors.deephaven.filters import bind_filter
 from connectors.deephaven.frames import FrameCutter, PrefixCounts, frame
 from connectors.deephaven.messages import ErrorCode, Request, TableSubscribe, TableUnsubscribe
-from connectors.deephaven.parts import Roles
 from connectors.deephaven.publication import Publication
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.tables import LiveTable
 
 SMALLEST_BUFFER = 64

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import InvalidValue
-from connectors.deephaven.groups import Opened, Text
+from connectors.deephaven.groups import OpenMessage, Text
 from connectors.deephaven.layouts import Blocks, Longs, gathered
 from connectors.deephaven.nested import find_nested
-from connectors.deephaven.parts import Values
+from connectors.deephaven.roles import Values
 from connectors.deephaven.types import ColumnType, Shape
 from connectors.wire.sbe.walk import Dimensions
 
@@ -96,7 +96,7 @@ class Lists:
 Raw: TypeAlias = Fixed | Texts | Decimals | Lists
 
 
-def read_values(opened: Opened, values: Values, at: int) -> tuple[Raw, int]:
+def read_values(opened: OpenMessage, values: Values, at: int) -> tuple[Raw, int]:
     """Return the values of the group at ``at``, and where it ends.
 
     Raises:
@@ -165,7 +165,7 @@ def _texts(values: Values, blocks: Blocks, places: Longs) -> Texts:
     return Texts(values.type, blocks.body, text, starts, starts + lengths, nulls)
 
 
-def _text_places(opened: Opened, values: Values, found: Dimensions) -> tuple[Blocks, Longs, int]:
+def _text_places(opened: OpenMessage, values: Values, found: Dimensions) -> tuple[Blocks, Longs, int]:
     """Where the data of each entry start."""
     assert values.text is not None
     block, text = found.block_length, values.text
@@ -213,7 +213,7 @@ def _magnitude(body: bytes, start: int, end: int) -> int:
     return int.from_bytes(body[start:end], "big", signed=True)
 
 
-def _read_lists(opened: Opened, values: Values, elements: Values, found: Dimensions) -> tuple[Lists, int]:
+def _read_lists(opened: OpenMessage, values: Values, elements: Values, found: Dimensions) -> tuple[Lists, int]:
     assert values.is_null is not None
     nested = find_nested(opened, values, elements, found)
     rows = Blocks(opened.body, opened.version, found.block_length, found.entries, found.start, found.start, nested.rows)

@@ -15,18 +15,18 @@ from connectors.base import (
     Connector,
     Decoder,
     Feed,
-    Keeps,
-    PlainReader,
     Problem,
     Receiver,
+    ReferenceReader,
     SourceChange,
-    Watch,
+    SourceSubscription,
+    TableKind,
 )
+from connectors.sbe.address import FILE, parse_place
 from connectors.sbe.changed import source_change
 from connectors.sbe.checks import problems_of
 from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.places import FILE, parse_place
 from connectors.sbe.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
 from connectors.transport import address_problems
 from connectors.wire.sbe.model import Schema
@@ -40,17 +40,17 @@ class SbeConnector:
     Options: type[BaseModel] = SbeOptions
     TableOptions: type[Table] = SbeTable
     continuity: Literal["resync", "resume"] = "resume"
-    net: bool = False
-    partial: bool = True
-    sequenced: bool = False
+    folds: bool = False
+    has_partial_updates: bool = True
+    source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
         """Tell that no message says all there is."""
         return False
 
-    def keeps(self, table: Table) -> Keeps:
+    def table_kind(self, table: Table) -> TableKind:
         """Return whether rows of the table's keys are kept, or every row that came."""
-        return Keeps.STATE if table.keys else Keeps.ROWS
+        return TableKind.STATE if table.keys else TableKind.APPEND
 
     def stream(self, feed: Feed, table: str) -> str:
         """Return the id of the table's template. Raises SchemaError when the schema has none of that name."""
@@ -92,10 +92,10 @@ class SbeConnector:
     def listens_at(self, feed: Feed) -> None:
         """Return nothing: it connects."""
 
-    def changed(self, feed: Feed, told: bytes) -> SourceChange | None:
+    def schema_change(self, feed: Feed, last_control: bytes) -> SourceChange | None:
         """Return what the schema file says otherwise than the schema that landed. Raises SchemaError."""
         now = read_schema(_options(feed).schema_, _options(feed).accept)
-        return None if now.text == told else source_change(told, now.load())
+        return None if now.text == last_control else source_change(last_control, now.load())
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
@@ -109,15 +109,15 @@ class SbeConnector:
 
         return SbeDecoder(feed)
 
-    def plain(self, feed: Feed, table: str) -> PlainReader:
+    def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's template."""
-        from connectors.sbe.plain import SbePlainReader  # noqa: PLC0415 - only what verifies needs it
+        from connectors.sbe.reference import SbeReferenceReader  # noqa: PLC0415 - only what verifies needs it
 
         settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)
-        return SbePlainReader(schema, template_of(schema, table, settings.source), settings)
+        return SbeReferenceReader(schema, template_of(schema, table, settings.source), settings)
 
-    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Refuse: a stream says what happens, never what is. Raises SourceRefused."""
         raise SourceRefused(code="no-snapshot", text="a stream of messages cannot be asked for what there is")
 

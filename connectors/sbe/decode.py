@@ -13,11 +13,11 @@ from conf.errors import SchemaDrift, SchemaError
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed
+from connectors.row_decoder import EachFrame, UnfoldedDecoder
 from connectors.sbe.changing import ChangeReader
 from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.schemas import feed_schema
-from connectors.unfolded import EachFrame, UnfoldedDecoder
 
 
 @dataclass(frozen=True)

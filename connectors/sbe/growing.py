@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from conf.errors import SourceRefused, SourceUnavailable
-from connectors.closing import Closing
+from connectors.closeable import Closeable
 
 _CHUNK: Final = 1 << 18
 
 
-class GrowingFile(Closing):
+class GrowingFile(Closeable):
     """An open file, what was read of it before being passed. For one thread at a time; close it by ``with``.
 
     Args:

@@ -16,11 +16,11 @@ import structlog
 
 from conf.errors import SchemaError, SourceUnavailable
 from connectors.base import Feed, FrameSink, Resume
+from connectors.sbe.address import parse_place
 from connectors.sbe.filepositions import furthest
 from connectors.sbe.growing import GrowingFile
 from connectors.sbe.landing import Landing
 from connectors.sbe.options import SbeOptions
-from connectors.sbe.places import parse_place
 from connectors.sbe.protocol import Session
 from connectors.sbe.schemas import read_schema
 from connectors.transport import Address, Connection, connect
@@ -122,7 +122,7 @@ class SbeReceiver:
         return True
 
     async def _begin(self, landing: Landing, sink: FrameSink, resume: Resume) -> None:
-        frames = landing.begin(self._text, self._landed if self._landed is not None else resume.told)
+        frames = landing.begin(self._text, self._landed if self._landed is not None else resume.last_control)
         self._landed = self._text
         await sink.land(frames)
 

@@ -20,7 +20,7 @@ import structlog
 
 from connectors.sbe.market import Market
 from connectors.sbe.schemas import BUILTIN, feed_schema
-from connectors.serving import Server, listen
+from connectors.server_thread import Server, listen
 from connectors.wire.framing.settings import Framing
 from connectors.wire.framing.writer import FrameWriter
 from connectors.wire.sbe.model import Schema

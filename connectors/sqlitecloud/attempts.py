@@ -7,10 +7,10 @@ from typing import Final
 
 from connectors.backoff import Backoff
 from connectors.base import Frame, mark
-from connectors.sqlitecloud import landing
+from connectors.sqlitecloud import bronze_frames
 from connectors.sqlitecloud.control import Description
-from connectors.sqlitecloud.foreseen import Foresees, foresees, nothing
 from connectors.sqlitecloud.messages import Value
+from connectors.sqlitecloud.notification_pattern import Foresees, foresees, nothing
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import TableUpdate
 from connectors.sqlitecloud.window import SnapshotWindow
@@ -87,20 +87,20 @@ class TableAttempts:
         """
         self._listen(described)
         self.schema, self._begins = schema, False
-        return landing.begun(described)
+        return bronze_frames.begun(described)
 
     def begin_from_listening(self, described: Description, schema: int | None = None) -> list[Frame]:
         """Begin the first attempt, overlaid by all since the table was listened to, if it is still what it was then."""
         if not self._begins or (described, schema) != (self._described, self.schema):
             return self.begin(described, schema)
         self._wanted = None
-        return landing.told(described)
+        return bronze_frames.told(described)
 
     def select(self, rows: Sequence[tuple[Value, ...]], frame: bytes) -> list[Frame]:
         """Take a frame of the attempt's rows; return what lands."""
         assert self._window is not None
         self._window.select(rows)
-        frames = [landing.selected(self.stream, frame, begins=self._begins)]
+        frames = [bronze_frames.selected(self.stream, frame, begins=self._begins)]
         self._begins = False
         return frames
 
@@ -146,7 +146,7 @@ class TableAttempts:
         self.is_open, self._voids, self._stood = False, 0, now
         hours = self._options.reconcile_hours
         self._reconciled = now + hours * _HOUR if hours else None
-        return [landing.complete(self.stream)]
+        return [bronze_frames.complete(self.stream)]
 
     def give_up(self, reason: str, now: float) -> list[Frame]:
         """End the attempt, whatever its window says; return the mark."""
@@ -154,7 +154,7 @@ class TableAttempts:
         self._voids += 1
         wait = 0.0 if self._voids < AT_ONCE else self._backoff.next_wait()
         self._wanted = now + wait
-        return [landing.void(self.stream, reason, attempts=self._voids, wait=wait)]
+        return [bronze_frames.void(self.stream, reason, attempts=self._voids, wait=wait)]
 
     def _listen(self, described: Description) -> None:
         self._window = SnapshotWindow(described, self.table, self._options)

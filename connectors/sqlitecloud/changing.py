@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from conf.errors import InvalidValue, WireError
+from connectors.sqlitecloud.bulk_decode import BulkDecoder
 from connectors.sqlitecloud.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows
-from connectors.sqlitecloud.columnwise import ColumnWise
 from connectors.sqlitecloud.control import Description
-from connectors.sqlitecloud.landed import notified_text, selected_rows
+from connectors.sqlitecloud.frame_access import notified_text, selected_rows
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import read_notification
-from connectors.sqlitecloud.rowwise import RowWise
+from connectors.sqlitecloud.row_decode import RowDecoder
 from connectors.sqlitecloud.values import columns_of
 
 SNAPSHOT: Final = "snapshot"
@@ -33,13 +33,13 @@ class ChangeReader:
 
     Args:
         described: The table, as the control frame of its last snapshot tells.
-        settled: Position up to which notifications overlay the cut's snapshot; None without one.
+        snapshot_end: Position up to which notifications overlay the cut's snapshot; None without one.
     """
 
     described: Description
     table: SqliteCloudTable
     options: SqliteCloudOptions
-    settled: int | None = None
+    snapshot_end: int | None = None
     rows: ChangeRows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,9 +53,9 @@ class ChangeReader:
 
     def read(self, positions: Sequence[int], kinds: Sequence[str], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of frames, in any order; one with ``error`` for each that cannot be read."""
-        settled = -1 if self.settled is None else self.settled
-        columnwise = ColumnWise(self.rows, self.described, self.options, settled)
-        rowwise = RowWise(self.rows, self.described, self.options, settled)
+        snapshot_end = -1 if self.snapshot_end is None else self.snapshot_end
+        columnwise = BulkDecoder(self.rows, self.described, self.options, snapshot_end)
+        rowwise = RowDecoder(self.rows, self.described, self.options, snapshot_end)
         for position, kind, body in zip(positions, kinds, bodies, strict=True):
             try:
                 if kind == SNAPSHOT:
@@ -68,7 +68,7 @@ class ChangeReader:
                 yield from self._batches(columnwise, rowwise)
         yield from self._batches(columnwise, rowwise)
 
-    def _batches(self, columnwise: ColumnWise, rowwise: RowWise) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columnwise: BulkDecoder, rowwise: RowDecoder) -> Iterator[pa.RecordBatch]:
         batch, left = columnwise.batch()
         if batch is not None:
             yield batch

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 from conf.errors import LocalProtocolError, RemoteProtocolError
-from connectors.sqlitecloud import naming
+from connectors.sqlitecloud import statements
 from connectors.sqlitecloud.frames import MAX_FRAME_BYTES
 from connectors.sqlitecloud.messages import (
     Array,
@@ -163,7 +163,7 @@ class Client:
         A server of the old kind (PUBSUB.md, 2021) takes the name of a table in the database in use for that table, and
         ``*`` for all of them: then for their changes.
         """
-        await self._session.listen(naming.listen_channel(channel))
+        await self._session.listen(statements.listen_channel(channel))
 
     async def listen_table(self, table: str, database: str | None = None) -> None:
         """Ask for the changes of a table, or of all tables: ``*``. Not inside a transaction.
@@ -171,7 +171,7 @@ class Client:
         Args:
             database: None for the one that the connection names.
         """
-        await self._session.listen(naming.listen_table(table, self._database(database)))
+        await self._session.listen(statements.listen_table(table, self._database(database)))
 
     async def listen_as(self, kind: Literal["table", "channel"], table: str) -> None:
         """Ask for the changes of a table, or of all tables, by `listen` or `listen_table`, as the server has it."""
@@ -179,23 +179,23 @@ class Client:
 
     async def unlisten(self, channel: str) -> None:
         """Ask for no more messages of a channel; ``*`` for nothing more at all. Some may still be under way."""
-        await self._reply(naming.unlisten_channel(channel))
+        await self._reply(statements.unlisten_channel(channel))
 
     async def unlisten_table(self, table: str, database: str | None = None) -> None:
         """Ask for no more changes of a table, or of all that were asked for with ``*``."""
-        await self._reply(naming.unlisten_table(table, self._database(database)))
+        await self._reply(statements.unlisten_table(table, self._database(database)))
 
     async def notify(self, channel: str, payload: str | None = None) -> None:
         """Send a message to all that listen to a channel, ourselves included; one of None has no payload."""
-        await self._reply(naming.notify(channel, payload))
+        await self._reply(statements.notify(channel, payload))
 
     async def create_channel(self, channel: str, *, if_not_exists: bool = False) -> None:
         """Make a channel. Raises StatementRefused when there is one already, unless ``if_not_exists``."""
-        await self._reply(naming.create_channel(channel, if_missing=if_not_exists))
+        await self._reply(statements.create_channel(channel, if_missing=if_not_exists))
 
     async def remove_channel(self, channel: str) -> None:
         """Remove a channel."""
-        await self._reply(naming.remove_channel(channel))
+        await self._reply(statements.remove_channel(channel))
 
     async def list_channels(self) -> list[str]:
         """Return the names of all channels."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from connectors.sqlitecloud.messages import Value
-from connectors.sqlitecloud.statements import Word, first_word, words
+from connectors.sqlitecloud.sql_splitter import Word, first_word, words
 
 _PATTERNS: Final = (
     "AUTH APIKEY secret",

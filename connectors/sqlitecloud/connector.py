@@ -13,9 +13,9 @@ from typing import Literal
 from pydantic import BaseModel
 
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
+from connectors.sqlitecloud.address import address_problems
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.places import address_problems
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class SqliteCloudConnector:
     Options: type[BaseModel] = SqliteCloudOptions
     TableOptions: type[Table] = SqliteCloudTable
     continuity: Literal["resync", "resume"] = "resync"
-    net: bool = False
-    partial: bool = True
-    sequenced: bool = False
+    folds: bool = False
+    has_partial_updates: bool = True
+    source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
         """Tell whether it has a table's rows. A channel, and a log, tell only what is said while somebody listens."""
         return not _settings(table).only_adds
 
-    def keeps(self, table: Table) -> Keeps:
+    def table_kind(self, table: Table) -> TableKind:
         """Return whether silver has the rows that stand, or each message or change that came."""
-        return Keeps.ROWS if _settings(table).only_adds else Keeps.STATE
+        return TableKind.APPEND if _settings(table).only_adds else TableKind.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
         """Return the source table's name, behind ``log:`` for its log; or ``notify:`` and the channel's."""
@@ -62,7 +62,7 @@ class SqliteCloudConnector:
     def listens_at(self, feed: Feed) -> None:
         """Return nothing: it connects."""
 
-    def changed(self, feed: Feed, told: bytes) -> None:
+    def schema_change(self, feed: Feed, last_control: bytes) -> None:
         """Return nothing: each snapshot says of what columns it is, and nothing is resumed without one."""
 
     def receiver(self, feed: Feed) -> Receiver:
@@ -78,18 +78,18 @@ class SqliteCloudConnector:
 
         return SqliteCloudDecoder(feed)
 
-    def plain(self, feed: Feed, table: str) -> PlainReader:
+    def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.sqlitecloud.plain import SqliteCloudPlainReader  # noqa: PLC0415 - only what verifies needs it
+        from connectors.sqlitecloud.reference import SqliteCloudReferenceReader  # noqa: PLC0415 - only what verifies needs it
 
         settings = _settings(feed.tables[table])
-        return SqliteCloudPlainReader(settings.stream(table), settings, _options(feed))
+        return SqliteCloudReferenceReader(settings.stream(table), settings, _options(feed))
 
-    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Subscribe to a table beside the receiver, until the block ends. Raises SourceUnavailable."""
-        from connectors.sqlitecloud.watch import SqliteCloudWatch  # noqa: PLC0415 - only what verifies needs a client
+        from connectors.sqlitecloud.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only what verifies needs a client
 
-        return SqliteCloudWatch(feed, table)
+        return SqliteCloudSourceSubscription(feed, table)
 
 
 def _settings(table: Table) -> SqliteCloudTable:

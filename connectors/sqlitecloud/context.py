@@ -22,7 +22,7 @@ class Context:
         Raises:
             SchemaDrift: The epoch has no control frame of the table that can be read.
         """
-        before = cut.last if cut.settled is None else cut.settled
+        before = cut.last if cut.snapshot_end is None else cut.snapshot_end
         found = [told for at, told in self.told.get((cut.stream, cut.epoch), ()) if at < before]
         if not found:
             raise SchemaDrift(f"epoch {cut.epoch} does not tell its columns", table=cut.stream)

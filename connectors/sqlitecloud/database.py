@@ -14,7 +14,7 @@ from urllib.parse import quote
 import apsw
 
 from conf.errors import ConfigError
-from connectors.closing import Closing
+from connectors.closeable import Closeable
 
 _WAIT_FOR_WRITER_MS: Final = 5_000
 """How long a statement waits for another session's transaction, before SQLite says that the database is locked."""
@@ -22,7 +22,7 @@ _WAIT_FOR_WRITER_MS: Final = 5_000
 _OPEN_IN_MEMORY: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 
 
-class Database(Closing):
+class Database(Closeable):
     """One served file. May be used from any thread. Closes itself as a context manager.
 
     Args:

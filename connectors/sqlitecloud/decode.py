@@ -13,11 +13,11 @@ from conf.errors import SchemaDrift
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed
+from connectors.row_decoder import EachFrame, UnfoldedDecoder
 from connectors.sqlitecloud.changing import ChangeReader
+from connectors.sqlitecloud.channel_messages import LOG, MESSAGES, AddedRows
 from connectors.sqlitecloud.context import Context, read_context
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.saying import LOG, MESSAGES, AddedRows
-from connectors.unfolded import EachFrame, UnfoldedDecoder
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SqliteCloudDecoder(UnfoldedDecoder):
             told = ", ".join(described.keys)
             way = "start `silverfold receive` again, which reads the table by those"
             raise SchemaDrift(f"rows landed by their {told}, the settings have other keys: {way}", table=cut.stream)
-        return ChangeReader(described, settings, options, cut.settled)
+        return ChangeReader(described, settings, options, cut.snapshot_end)
 
 
 def _added(table: Table) -> AddedRows:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from conf.errors import WireError
 from connectors.backoff import Backoff
 from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sqlitecloud import landing
+from connectors.sqlitecloud import bronze_frames
 from connectors.sqlitecloud.attempts import TableAttempts
-from connectors.sqlitecloud.foreseen import Foresees, nothing
-from connectors.sqlitecloud.landed import message_stream
+from connectors.sqlitecloud.deferred_checks import DeferredChecks, Unread, named_table
+from connectors.sqlitecloud.frame_access import message_stream
 from connectors.sqlitecloud.messages import Notification
+from connectors.sqlitecloud.notification_pattern import Foresees, nothing
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import ChannelMessage, TableUpdate, read_notification, stream_of
-from connectors.sqlitecloud.unchecked import Unchecked, Unread, named_table
 
 
 class Epoch:
@@ -48,7 +48,7 @@ class Epoch:
         self._backoff, self._clock = backoff, clock
         self._tables: dict[str, TableAttempts] = {}
         self._by_name: dict[bytes, TableAttempts] = {}
-        self._unchecked = Unchecked()
+        self._unchecked = DeferredChecks()
         self._unknown, self._logged = set(logged), logged
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.found: list[str] = []
@@ -151,7 +151,7 @@ class Epoch:
             try:
                 said = read_notification(text)
             except WireError as error:
-                frames += [landing.bad_notification(table.stream, error), *table.distrust(now)]
+                frames += [bronze_frames.bad_notification(table.stream, error), *table.distrust(now)]
             else:
                 frames += table.notify(said, now) if isinstance(said, TableUpdate) else []
         return frames if landed else None
@@ -163,10 +163,10 @@ class Epoch:
         except WireError as error:
             return self._unreadable(notification, error)
         if isinstance(said, ChannelMessage):
-            frame = landing.notified(message_stream(said.channel), notification)
+            frame = bronze_frames.notified(message_stream(said.channel), notification)
             is_own = said.channel == self._channel and said.text in self._on_return
             return [frame, *self._on_return.pop(said.text or "")()] if is_own else [frame]
-        frame = landing.notified(said.channel, notification)
+        frame = bronze_frames.notified(said.channel, notification)
         table = self._tables.get(said.channel)
         return [frame, *(self._find(said.channel) if table is None else table.notify(said, self._clock()))]
 
@@ -183,11 +183,11 @@ class Epoch:
         stream = _stream(notification.text)
         if stream is None:
             touched = list(self._tables.values())
-            frames = [landing.bad_frame(notification.frame, error)]
+            frames = [bronze_frames.bad_frame(notification.frame, error)]
             streams = sorted({*(table.stream for table in touched), *self._logged})
-            frames += (landing.unreadable(each, notification) for each in streams)
+            frames += (bronze_frames.unreadable(each, notification) for each in streams)
         else:
-            frames = [landing.notified(stream, notification), landing.bad_notification(stream, error)]
+            frames = [bronze_frames.notified(stream, notification), bronze_frames.bad_notification(stream, error)]
             touched = [table for table in self._tables.values() if table.stream == stream]
         now = self._clock()
         return [*frames, *(frame for table in touched for frame in table.distrust(now))]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 
 _SLICE: Final = 2_048
 _PAUSE: Final = 0.02
@@ -34,7 +34,7 @@ class _Waiting(NamedTuple):
 class Outbox:
     """What waits for one connection: bounded in bytes, in order. Filled from any thread, emptied in the loop."""
 
-    def __init__(self, behaviour: Behaviour, *, encrypted: bool) -> None:
+    def __init__(self, behaviour: ServerOptions, *, encrypted: bool) -> None:
         self._behaviour = behaviour
         self._pause = _PAUSE if behaviour.pacing is Pacing.SAFE and not encrypted else 0.0
         self._loop = asyncio.get_running_loop()

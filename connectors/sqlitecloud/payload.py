@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from conf.errors import InvalidValue
-from connectors.sqlitecloud.landed import message_stream
+from connectors.sqlitecloud.frame_access import message_stream
 from connectors.sqlitecloud.messages import MAX_NESTING
 
 Op: TypeAlias = Literal["insert", "update", "delete"]

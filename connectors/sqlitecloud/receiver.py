@@ -17,17 +17,17 @@ from typing import Final
 from conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
 from connectors.backoff import Backoff
 from connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
-from connectors.sqlitecloud import landing
+from connectors.sqlitecloud import bronze_frames
+from connectors.sqlitecloud.address import connection_settings
+from connectors.sqlitecloud.capture_tasks import LiveEpoch
 from connectors.sqlitecloud.client import Client, connect
 from connectors.sqlitecloud.control import Description
-from connectors.sqlitecloud.describing import describe, list_tables, schema_version
 from connectors.sqlitecloud.epoch import Epoch
-from connectors.sqlitecloud.landed import log_stream
-from connectors.sqlitecloud.live import LiveEpoch
-from connectors.sqlitecloud.naming import ALL
+from connectors.sqlitecloud.frame_access import log_stream
+from connectors.sqlitecloud.introspection import describe, list_tables, schema_version
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.places import connection_settings
 from connectors.sqlitecloud.settings import ConnectionSettings
+from connectors.sqlitecloud.statements import ALL
 
 _PASSES: Final = frozenset({"5", "6", "10006"})
 """Codes of a no that passes: busy, locked, and a cluster without a leader."""
@@ -95,7 +95,7 @@ class SqliteCloudReceiver:
             await self._say_farewell(db)
             raise
         except SilverfoldError:
-            await sink.land([*epoch.hear(db.arrived()), *landing.bad_frames(db.bad_frames)])
+            await sink.land([*epoch.hear(db.arrived()), *bronze_frames.bad_frames(db.bad_frames)])
             raise
 
     async def _log_in(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> int | None:
@@ -143,7 +143,7 @@ class SqliteCloudReceiver:
                 if refused.code in _PASSES:
                     raise
                 refusals.append(refused)
-                await sink.land([landing.left_out(name, refused)])
+                await sink.land([bronze_frames.left_out(name, refused)])
         if refusals and not (described or self._channels or self._logged or self._options.all_tables):
             raise SourceUnavailable(str(refusals[0])) if self._has_listened else refusals[0]
         self._has_listened |= bool(described)
@@ -159,7 +159,7 @@ class SqliteCloudReceiver:
             except StatementRefused as refused:
                 if refused.code in _PASSES:
                     raise
-                await sink.land([landing.left_out(log_stream(name), refused)])
+                await sink.land([bronze_frames.left_out(log_stream(name), refused)])
         return found
 
     async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:

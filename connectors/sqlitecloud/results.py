@@ -11,8 +11,8 @@ from typing import Final
 
 from conf.errors import SourceRefused
 from connectors.sqlitecloud.encode import encode_array, encode_chunk, encode_rowset
+from connectors.sqlitecloud.error_codes import INTERNAL
 from connectors.sqlitecloud.messages import Column, Rowset, RowsetChunk, Value
-from connectors.sqlitecloud.refusals import INTERNAL
 from connectors.sqlitecloud.rowsets import CHUNKS_END
 from connectors.sqlitecloud.transactions import Rows, Written
 

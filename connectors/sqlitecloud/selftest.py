@@ -18,8 +18,8 @@ from connectors.sqlitecloud.encode import (
     encode_value,
     encode_zero_text,
 )
+from connectors.sqlitecloud.error_codes import COMMAND
 from connectors.sqlitecloud.messages import Column, Value
-from connectors.sqlitecloud.refusals import COMMAND
 from connectors.sqlitecloud.results import ClientKeys, rows_frames, table_frame
 from connectors.sqlitecloud.transactions import Rows
 

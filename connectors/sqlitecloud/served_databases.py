@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final
 
 from conf.errors import ConfigError, SourceRefused
-from connectors.closing import Closing
+from connectors.closeable import Closeable
 from connectors.sqlitecloud.database import Database, MemoryDatabase
-from connectors.sqlitecloud.refusals import GENERIC, NOT_FOUND
+from connectors.sqlitecloud.error_codes import GENERIC, NOT_FOUND
 
 MEMORY: Final = ":memory:"
 """Name by which a session asks for a database in memory."""
@@ -31,7 +31,7 @@ _LONGEST: Final = 1 << 30
 """Bytes of a database that is uploaded or downloaded."""
 
 
-class Databases(Closing):
+class Databases(Closeable):
     """All databases of a server. May be used from any thread. Closes itself, and them, as a context manager."""
 
     def __init__(self, given: dict[str, Path]) -> None:

@@ -23,10 +23,10 @@ from urllib.parse import quote, urlencode
 import structlog
 
 from conf.errors import ConfigError
-from connectors.serving import Server, listen
-from connectors.sqlitecloud.behaviour import Behaviour
+from connectors.server_thread import Server, listen
 from connectors.sqlitecloud.served_databases import Databases
 from connectors.sqlitecloud.server_client import Clients, serve_client
+from connectors.sqlitecloud.server_options import ServerOptions
 from connectors.sqlitecloud.server_state import Credentials, Served, ServedSession
 from connectors.transport import Address, load_certificate
 
@@ -50,7 +50,7 @@ class SqliteCloudServer(Server):
         host: str | Sequence[str] = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
-        behaviour: Behaviour | None = None,
+        behaviour: ServerOptions | None = None,
     ) -> Self:
         """Return a server that listens on a TCP port, 0 for any free one.
 
@@ -67,7 +67,7 @@ class SqliteCloudServer(Server):
         """
         with ExitStack() as opened:
             hosts = [host] if isinstance(host, str) else host
-            served = Served(opened.enter_context(Databases(dict(files))), behaviour or Behaviour(), credentials)
+            served = Served(opened.enter_context(Databases(dict(files))), behaviour or ServerOptions(), credentials)
             listening = [opened.enter_context(closing(listen(hosts[0], port)))]
             listening += [opened.enter_context(closing(listen(each, _port(listening[0])))) for each in hosts[1:]]
             server = cls(listening, served, opened.pop_all(), tls)

@@ -18,15 +18,15 @@ import structlog
 
 from conf.errors import WireError
 from connectors.sqlitecloud.encode import OK, encode_error
+from connectors.sqlitecloud.error_codes import refusal
 from connectors.sqlitecloud.frames import FrameCutter, RawFrame
 from connectors.sqlitecloud.messages import PubSubTicket, Statement
 from connectors.sqlitecloud.outbox import Outbox
-from connectors.sqlitecloud.refusals import refusal
-from connectors.sqlitecloud.requests import read_request
+from connectors.sqlitecloud.request_reader import read_request
 from connectors.sqlitecloud.server_session import answer
 from connectors.sqlitecloud.server_state import Served, ServedSession
-from connectors.sqlitecloud.statements import words
-from connectors.together import until_first_ends
+from connectors.sqlitecloud.sql_splitter import words
+from connectors.tasks import until_first_ends
 
 _RECEIVED_AT_ONCE: Final = 1 << 16
 

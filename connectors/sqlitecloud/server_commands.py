@@ -8,14 +8,14 @@ from functools import partial
 from typing import Final
 
 from conf.errors import SourceRefused
+from connectors.sqlitecloud.broker import Topic
 from connectors.sqlitecloud.commands import Command
 from connectors.sqlitecloud.encode import OK, encode_text, encode_ticket, encode_value
-from connectors.sqlitecloud.listeners import Interest
-from connectors.sqlitecloud.naming import ALL
-from connectors.sqlitecloud.refusals import AUTH, COMMAND, GENERIC, NOT_FOUND
+from connectors.sqlitecloud.error_codes import AUTH, COMMAND, GENERIC, NOT_FOUND
 from connectors.sqlitecloud.results import ClientKeys, rows_frames, table_frame
 from connectors.sqlitecloud.selftest import selftest_frames
 from connectors.sqlitecloud.server_state import ServedSession
+from connectors.sqlitecloud.statements import ALL
 from connectors.sqlitecloud.transactions import Rows
 from connectors.sqlitecloud.transfers import TRANSFERS
 
@@ -33,7 +33,7 @@ WHERE t.schema = 'main' AND t.type = 'table' AND {} ORDER BY t.name, c.cid"""
 """The service's has eight columns as well, of which four names are known: those of the second to the fifth."""
 
 
-def obey(session: ServedSession, command: Command) -> Iterator[bytes]:
+def execute(session: ServedSession, command: Command) -> Iterator[bytes]:
     """Give the frames of the answer to a command.
 
     Raises:
@@ -48,7 +48,7 @@ def obey(session: ServedSession, command: Command) -> Iterator[bytes]:
 def _auth(session: ServedSession, command: Command) -> Iterator[bytes]:
     credentials = session.served.credentials
     user = command.operands.get("user")
-    if credentials is not None and not credentials.admit(user=user, secret=command["secret"]):
+    if credentials is not None and not credentials.authenticate(user=user, secret=command["secret"]):
         raise SourceRefused(code=AUTH, text="Authentication failed.")
     session.admitted = True
     yield OK
@@ -90,7 +90,7 @@ def _client_keys(session: ServedSession) -> dict[str, str | int]:
     return told | {name.upper(): getattr(session.keys, name) for name in _KEYS}
 
 
-def _listen(session: ServedSession, interest: Interest) -> Iterator[bytes]:
+def _listen(session: ServedSession, interest: Topic) -> Iterator[bytes]:
     session.at_commit(lambda: session.served.listeners.listen(session, interest))
     again = session.offered and session.served.behaviour.repeated_listen == "ok"
     session.offered = True
@@ -117,7 +117,7 @@ def _unlisten(session: ServedSession, work: Callable[[], None]) -> Iterator[byte
 
 def _unlisten_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
     name, listeners = command["channel"], session.served.listeners
-    table = Interest(name.lower(), session.used, is_table=True)
+    table = Topic(name.lower(), session.used, is_table=True)
     tables = [table] if session.served.behaviour.has_channels_of_tables else []
     named = [] if name == ALL else [_channel(session, name), *tables]
     yield from _unlisten(session, partial(listeners.unlisten, session, *named))
@@ -131,25 +131,25 @@ def _unlisten_table(session: ServedSession, command: Command) -> Iterator[bytes]
         yield from _unlisten(session, partial(listeners.unlisten, session, interest))
 
 
-def _table(session: ServedSession, command: Command) -> Interest:
+def _table(session: ServedSession, command: Command) -> Topic:
     database = command.operands.get("database")
-    return Interest(command["table"].lower(), session.database_name if database is None else database, is_table=True)
+    return Topic(command["table"].lower(), session.database_name if database is None else database, is_table=True)
 
 
-def _channel(session: ServedSession, name: str) -> Interest:
-    return Interest(name, session.used if session.served.behaviour.has_channels_of_tables else None)
+def _channel(session: ServedSession, name: str) -> Topic:
+    return Topic(name, session.used if session.served.behaviour.has_channels_of_tables else None)
 
 
-def _table_called(session: ServedSession, channel: str) -> Interest | None:
+def _table_called(session: ServedSession, channel: str) -> Topic | None:
     """Return the table, or all of them, that a channel is called as, where it may be; else None."""
     if not session.served.behaviour.has_channels_of_tables:
         return None
     if channel == ALL:
-        return Interest(ALL, session.database_name, is_table=True)
+        return Topic(ALL, session.database_name, is_table=True)
     if session.used is None:
         return None
     is_table = session.transactions.has_table(channel)
-    return Interest(channel.lower(), session.used, is_table=True) if is_table else None
+    return Topic(channel.lower(), session.used, is_table=True) if is_table else None
 
 
 def _notify(session: ServedSession, command: Command) -> Iterator[bytes]:

@@ -11,12 +11,12 @@ from collections.abc import Generator, Iterator
 from conf.errors import SourceRefused
 from connectors.sqlitecloud.commands import Parameters, command_of
 from connectors.sqlitecloud.encode import encode_error, encode_value
+from connectors.sqlitecloud.error_codes import AUTH, REFUSALS, refusal
 from connectors.sqlitecloud.messages import Statement
-from connectors.sqlitecloud.refusals import AUTH, REFUSALS, refusal
 from connectors.sqlitecloud.results import rows_frames, written_frame
-from connectors.sqlitecloud.server_commands import obey
+from connectors.sqlitecloud.server_commands import execute
 from connectors.sqlitecloud.server_state import ServedSession
-from connectors.sqlitecloud.statements import split
+from connectors.sqlitecloud.sql_splitter import split
 from connectors.sqlitecloud.transactions import Written
 from connectors.sqlitecloud.transfers import take_part
 
@@ -47,7 +47,7 @@ def _perform(session: ServedSession, statement: str, parameters: Parameters, *, 
     """Do one statement. The last one takes all parameters that are left, so that one too many is found."""
     command = command_of(statement, parameters)
     if command is not None:
-        return obey(session, command)
+        return execute(session, command)
     if not session.admitted:
         raise SourceRefused(code=AUTH, text="Authentication required.")
     found = session.transactions.run(statement, (lambda _count: parameters.rest()) if last else parameters.take)

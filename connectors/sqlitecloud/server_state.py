@@ -11,15 +11,15 @@ from io import BytesIO
 from itertools import count
 
 from conf.errors import SourceRefused
-from connectors.sqlitecloud.behaviour import Behaviour
+from connectors.sqlitecloud.broker import Broker
 from connectors.sqlitecloud.capture import TableChanges
 from connectors.sqlitecloud.database import Database
-from connectors.sqlitecloud.listeners import Listeners
+from connectors.sqlitecloud.error_codes import GENERIC, NOT_FOUND
 from connectors.sqlitecloud.messages import PubSubTicket
 from connectors.sqlitecloud.outbox import Outbox
-from connectors.sqlitecloud.refusals import GENERIC, NOT_FOUND
 from connectors.sqlitecloud.results import ClientKeys
 from connectors.sqlitecloud.served_databases import MEMORY, Databases, Upload
+from connectors.sqlitecloud.server_options import ServerOptions
 from connectors.sqlitecloud.transactions import Transactions
 
 
@@ -30,7 +30,7 @@ class Credentials:
     secret: str = field(repr=False)
     user: str | None = None
 
-    def admit(self, *, user: str | None, secret: str) -> bool:
+    def authenticate(self, *, user: str | None, secret: str) -> bool:
         """Whether these are they. Takes the same time whatever is wrong with the secret."""
         return hmac.compare_digest(secret.encode(), self.secret.encode()) and user == self.user
 
@@ -40,10 +40,10 @@ class Served:
     """What all sessions of a server share."""
 
     databases: Databases
-    behaviour: Behaviour
+    behaviour: ServerOptions
     credentials: Credentials | None = None
     """None lets everybody in."""
-    listeners: Listeners = field(default_factory=Listeners)
+    listeners: Broker = field(default_factory=Broker)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """Of sessions, in the order in which they begin."""
 

@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable, StatementRefused
-from connectors.sqlitecloud.asking import Answer, MainLine
-from connectors.sqlitecloud.hearing import PubSubLine
+from connectors.sqlitecloud.main_connection import Answer, MainConnection
 from connectors.sqlitecloud.messages import (
     BadFrame,
     Listen,
@@ -22,6 +21,7 @@ from connectors.sqlitecloud.messages import (
     Statement,
 )
 from connectors.sqlitecloud.protocol import MainStream, PubSubStream
+from connectors.sqlitecloud.pubsub_connection import PubSubConnection
 from connectors.sqlitecloud.settings import ConnectionSettings
 from connectors.sqlitecloud.tls import tls_context
 from connectors.transport import Address, Connection, connect
@@ -41,8 +41,8 @@ class Session:
         self._settings, self._max_frame_bytes, self._frame_timeout = settings, max_frame_bytes, frame_timeout
         self._tls = None if settings.tls is None else tls_context(settings.tls)
         self._main: Connection | None = None
-        self._asking: MainLine | None = None
-        self._hearing: PubSubLine | None = None
+        self._asking: MainConnection | None = None
+        self._hearing: PubSubConnection | None = None
         self.uuid: str | None = None
         """The session's own name, known once it listens."""
         self._opening = asyncio.Lock()
@@ -59,7 +59,7 @@ class Session:
         """
         self._main = await self._connect()
         stream = MainStream(max_frame_bytes=self._max_frame_bytes)
-        self._asking = MainLine(self._main, stream, frame_timeout=self._frame_timeout)
+        self._asking = MainConnection(self._main, stream, frame_timeout=self._frame_timeout)
         self._main.ended.add_done_callback(self._main_ended)
         try:
             await self.answer(self._settings.login, self._settings.timeout)
@@ -79,7 +79,7 @@ class Session:
         return [line.bad for line in (self._asking, self._hearing) if line is not None and line.bad is not None]
 
     async def answers(self, request: Request, patience: float | None) -> AsyncGenerator[Answer, None]:
-        """Send a request and yield its answer; see `MainLine.answers`. Raises why the session is over, if it is."""
+        """Send a request and yield its answer; see `MainConnection.answers`. Raises why the session is over, if it is."""
         asking = self._check()
         try:
             async with aclosing(asking.answers(request, patience)) as answers:
@@ -108,7 +108,7 @@ class Session:
                 await self._open_second(self._asking.ticket)
 
     async def hear(self) -> list[Notification]:
-        """Return the notifications since the last call, at least one; see `PubSubLine.hear`."""
+        """Return the notifications since the last call, at least one; see `PubSubConnection.hear`."""
         if self._hearing is None:
             raise self._lost or LocalProtocolError("nothing was listened to")
         try:
@@ -129,7 +129,7 @@ class Session:
         assert self._main is not None
         await self._main.close()
 
-    def _check(self) -> MainLine:
+    def _check(self) -> MainConnection:
         if self._lost is not None:
             raise self._lost.with_traceback(None)
         if self._pubsub_only or self._asking is None:
@@ -147,7 +147,7 @@ class Session:
             connection = await self._connect()
             secrets = self._settings.login.secrets
             stream = PubSubStream(max_frame_bytes=self._max_frame_bytes, secrets=secrets)
-            self._hearing = PubSubLine(connection, stream, frame_timeout=self._frame_timeout)
+            self._hearing = PubSubConnection(connection, stream, frame_timeout=self._frame_timeout)
             await self._hearing.open(ticket, self._settings.timeout)
         except StatementRefused as refused:
             raise self._lose(SourceUnavailable(f"the pub/sub connection was refused: {refused}")) from refused

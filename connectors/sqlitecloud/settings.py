@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from connectors.sqlitecloud.messages import Login
-from connectors.sqlitecloud.naming import may_be_pasted
+from connectors.sqlitecloud.statements import may_be_pasted
 
 PORT: Final = 8860
 MAX_ROWS: Final = 5_000

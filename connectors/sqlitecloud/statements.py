@@ -1,84 +1,78 @@
-"""Cuts the text of a request into statements, and the statements of the server's own into words.
+"""Says what may stand in the text of a command as it is, and binds or quotes all other names and texts.
 
-A request holds any number of statements with ``;`` between them. Quotes, comments and the bodies of triggers may hold
-that character too. The values that question marks stand for are used up from left to right over all statements.
+The vendor documents no quoting for its own commands. So names and texts are bound, except in the login, which is one
+text of several commands: what would need quoting there is refused. Nor is it documented that a parameter may be a word
+of the command, such as the ``*`` for all: that one is pasted.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-import apsw
+from connectors.sqlitecloud.messages import Listen, Statement
 
-_LEXEMES: Final = re.compile(
-    r"""(?P<blank>\s+|--[^\n]*|/\*.*?(?:\*/|\Z))
-    |(?P<quoted>'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|\[[^\]]*\])
-    |(?P<end>;)
-    |(?P<word>[^\s;'"`\[/-]+|.)""",
-    re.DOTALL | re.VERBOSE,
-)
-_OPERANDS: Final = re.compile(
-    r"""\s*,?\s*(?:'(?P<single>[^']*(?:''[^']*)*)'|"(?P<double>[^"]*(?:""[^"]*)*)"|(?P<bare>[^\s,'"]+))(?=[\s,]|\Z)"""
-)
-_NAME: Final = re.compile(r"\w*")
-_TRIGGER: Final = re.compile(r"(?:EXPLAIN\s+)?CREATE\s+(?:TEMP\s+|TEMPORARY\s+)?TRIGGER\b", re.IGNORECASE)
+ALL: Final = "*"
+"""Stands for all tables of a database, or, where a session is to hear no more, for all that it listens to."""
+
+_QUOTES: Final = frozenset(";'\"`")
 
 
-class Word(NamedTuple):
-    """A word of a command."""
+def may_be_pasted(word: str) -> bool:
+    """Whether a name or secret is one word of a command, whatever the server thinks of quotes.
 
-    text: str
-    """Without its quotes, if it had any."""
-    quoted: bool = False
-
-    @property
-    def is_place(self) -> bool:
-        """Whether a parameter is to stand there."""
-        return self.text == "?" and not self.quoted
+    No white space, control character, semicolon or quote; not empty; UTF-8.
+    """
+    return word.isprintable() and not any(letter in _QUOTES or letter.isspace() for letter in word) and word != ""
 
 
-def split(text: str) -> Iterator[str]:
-    """Give the statements of a text, without the ``;`` that ends them; those that say nothing are left out."""
-    begin, silent = 0, True
-    for lexeme in _LEXEMES.finditer(text):
-        if lexeme.lastgroup == "end" and _is_whole(text[begin : lexeme.end()]):
-            if not silent:
-                yield text[begin : lexeme.start()].strip()
-            begin, silent = lexeme.end(), True
-        elif lexeme.lastgroup != "blank":
-            silent = False
-    if not silent:
-        yield text[begin:].strip()
+def quote_identifier(name: str) -> str:
+    """Return a name as SQL text: in double quotes, those inside doubled (SQLite, "SQL Language Expressions").
+
+    Raises:
+        ValueError: The name has a NUL, which ends SQL text.
+    """
+    if "\0" in name:
+        raise ValueError("a name cannot hold a NUL")
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
-def first_word(statement: str) -> str:
-    """Return the first word of a statement in capitals, behind comments; empty where there is none."""
-    for lexeme in _LEXEMES.finditer(statement):
-        if lexeme.lastgroup != "blank":
-            return "".join(_NAME.findall(lexeme[0])[:1]).upper()
-    return ""
+def listen_table(table: str, database: str) -> Listen:
+    """Ask for the changes of a table, or of `ALL`."""
+    return Listen(_of_tables("LISTEN", table, database))
 
 
-def words(statement: str) -> list[Word] | None:
-    """Return the words of a command of the server's own; None when they cannot be told, for a lone quote, say."""
-    found, at = [], 0
-    while (operand := _OPERANDS.match(statement, at)) is not None:
-        found.append(_word(operand))
-        at = operand.end()
-    return None if statement[at:].strip() else found
+def listen_channel(channel: str) -> Listen:
+    """Ask for the messages of a channel; of `ALL`, and of one called as a table, for changes, where servers do so."""
+    return Listen(Statement(f"LISTEN {ALL};") if channel == ALL else Statement("LISTEN ?;", (channel,)))
 
 
-def _word(operand: re.Match[str]) -> Word:
-    match operand.lastgroup:
-        case "single":
-            return Word(operand["single"].replace("''", "'"), quoted=True)
-        case "double":
-            return Word(operand["double"].replace('""', '"'), quoted=True)
-        case _:
-            return Word(operand["bare"])
+def unlisten_table(table: str, database: str) -> Statement:
+    """Ask for no more changes of a table, or of `ALL`."""
+    return _of_tables("UNLISTEN", table, database)
 
 
-def _is_whole(statement: str) -> bool:
-    return not _TRIGGER.match(statement.lstrip()) or apsw.complete(statement)
+def unlisten_channel(channel: str) -> Statement:
+    """Ask for no more messages of a channel. Of `ALL`: for no more of anything."""
+    return Statement(f"UNLISTEN {ALL};") if channel == ALL else Statement("UNLISTEN ?;", (channel,))
+
+
+def notify(channel: str, payload: str | None = None) -> Statement:
+    """Send a message to all that listen to a channel, ourselves included; one of None carries no payload."""
+    return Statement("NOTIFY ?;", (channel,)) if payload is None else Statement("NOTIFY ? ?;", (channel, payload))
+
+
+def create_channel(channel: str, *, if_missing: bool = False) -> Statement:
+    """Make a channel. Refused when there is one, unless ``if_missing``."""
+    return Statement(f"CREATE CHANNEL ?{' IF NOT EXISTS' if if_missing else ''};", (channel,))
+
+
+def remove_channel(channel: str) -> Statement:
+    """Remove a channel."""
+    return Statement("REMOVE CHANNEL ?;", (channel,))
+
+
+def _of_tables(command: str, table: str, database: str) -> Statement:
+    if table == ALL:
+        return Statement(f"{command} TABLE {ALL} DATABASE ?;", (database,))
+    return Statement(f"{command} TABLE ? DATABASE ?;", (table, database))

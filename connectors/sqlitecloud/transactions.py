@@ -17,7 +17,7 @@ import structlog
 from connectors.sqlitecloud.capture import CaptureMode, TableChanges, Unreportable, capture_for
 from connectors.sqlitecloud.database import Database
 from connectors.sqlitecloud.messages import Column, RawText, Value
-from connectors.sqlitecloud.statements import first_word
+from connectors.sqlitecloud.sql_splitter import first_word
 
 _ENDS: Final = frozenset({"COMMIT", "END", "RELEASE"})
 _CONTROLS: Final = _ENDS | {"BEGIN", "SAVEPOINT", "ROLLBACK"}

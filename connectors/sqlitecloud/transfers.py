@@ -10,7 +10,7 @@ from typing import Final
 from conf.errors import SourceRefused
 from connectors.sqlitecloud.commands import Command
 from connectors.sqlitecloud.encode import OK, encode_array, encode_value
-from connectors.sqlitecloud.refusals import COMMAND
+from connectors.sqlitecloud.error_codes import COMMAND
 from connectors.sqlitecloud.served_databases import PART, Upload, downloaded
 from connectors.sqlitecloud.server_state import ServedSession
 

@@ -16,11 +16,11 @@ import structlog
 
 from conf.errors import ConfigError
 from connectors.sqlitecloud.capture import SqliteValue
-from connectors.sqlitecloud.naming import quote_identifier as quoted
 from connectors.sqlitecloud.server_state import ServedSession
+from connectors.sqlitecloud.statements import quote_identifier as quoted
 from connectors.sqlitecloud.transactions import Written
 from connectors.sqlitecloud.workload_tables import WorkedColumn, WorkedTable, WorkedTables
-from connectors.sqlitecloud.workload_values import made_up, new_key, varied
+from connectors.sqlitecloud.workload_values import made_up, new_key, random_like
 
 _TRIES: Final = 20
 """Statements of one transaction, at most."""
@@ -164,7 +164,7 @@ class Workload:
             return None
         if like is None or self._chance.random() < 0.2:
             return made_up(column.declared, self._chance) if like is None else like
-        return varied(like, column.declared, self._chance)
+        return random_like(like, column.declared, self._chance)
 
     def _parent(self, column: WorkedColumn, like: SqliteValue) -> SqliteValue:
         """Return a value that the parent table has, if it has any."""

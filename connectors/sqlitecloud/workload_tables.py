@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 
 import apsw
 
-from connectors.sqlitecloud.naming import quote_identifier as quoted
+from connectors.sqlitecloud.statements import quote_identifier as quoted
 
 _COUNTED_AFTER: Final = 20
 """Changes of a table, at least, after which its rows are counted again."""

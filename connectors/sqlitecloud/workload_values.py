@@ -81,7 +81,7 @@ def made_up(declared: str, chance: Random) -> SqliteValue:
     return chance.choice(anything)
 
 
-def varied(value: SqliteValue, declared: str, chance: Random) -> SqliteValue:
+def random_like(value: SqliteValue, declared: str, chance: Random) -> SqliteValue:
     """Return a value like the one given, and mostly another one."""
     match value:
         case None:
@@ -107,7 +107,7 @@ def new_key(value: SqliteValue, highest: SqliteValue, declared: str, chance: Ran
         return highest + chance.randint(1, 3)
     if isinstance(value, str):
         return f"{value.partition('~')[0]}~{chance.randrange(1 << 32):08x}"
-    return varied(value, declared, chance)
+    return random_like(value, declared, chance)
 
 
 def _varied_text(value: str, declared: str, chance: Random) -> str:

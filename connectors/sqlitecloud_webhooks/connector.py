@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from conf.errors import SourceRefused
 from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Keeps, PlainReader, Problem, Receiver, Watch
+from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
+from connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
 from connectors.transport import Address, address_problems
 
 
@@ -25,17 +25,17 @@ class WebhookConnector:
     Options: type[BaseModel] = WebhookOptions
     TableOptions: type[Table] = WebhookTable
     continuity: Literal["resync", "resume"] = "resume"
-    net: bool = False
-    partial: bool = True
-    sequenced: bool = False
+    folds: bool = False
+    has_partial_updates: bool = True
+    source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
         """Tell that no webhook says all there is."""
         return False
 
-    def keeps(self, table: Table) -> Keeps:
+    def table_kind(self, table: Table) -> TableKind:
         """Return that rows of the table's keys are kept."""
-        return Keeps.STATE
+        return TableKind.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
         """Return the database's name, a slash, and the table's."""
@@ -53,7 +53,7 @@ class WebhookConnector:
         """Return where webhooks are to be posted."""
         return listening_address(feed.address)
 
-    def changed(self, feed: Feed, told: bytes) -> None:
+    def schema_change(self, feed: Feed, last_control: bytes) -> None:
         """Return nothing: columns and their types are what the settings say."""
 
     def receiver(self, feed: Feed) -> Receiver:
@@ -68,15 +68,15 @@ class WebhookConnector:
 
         return WebhookDecoder(feed)
 
-    def plain(self, feed: Feed, table: str) -> PlainReader:
+    def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.sqlitecloud_webhooks.plain import WebhookPlainReader  # noqa: PLC0415 - only verifying needs it
+        from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader  # noqa: PLC0415 - only verifying needs it
 
         settings = feed.tables[table]
         assert isinstance(settings, WebhookTable)
-        return WebhookPlainReader(self.stream(feed, table), settings, _options(feed))
+        return WebhookReferenceReader(self.stream(feed, table), settings, _options(feed))
 
-    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Refuse: webhooks say what happens, never what is. Raises SourceRefused."""
         raise SourceRefused(code="no-snapshot", text="nobody can be asked by webhooks for what there is")
 

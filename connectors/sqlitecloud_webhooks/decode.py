@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed
+from connectors.row_decoder import EachFrame, UnfoldedDecoder
 from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import Context, columns_of, read_context
 from connectors.sqlitecloud_webhooks.messages import Addressed
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.unfolded import EachFrame, UnfoldedDecoder
 
 
 @dataclass(frozen=True)

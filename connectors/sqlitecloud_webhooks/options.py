@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from conf.model import Strict, Table, spelt
+from conf.model import Strict, Table, expanded
 from conf.names import folded
 from conf.secrets import Secret
 from connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
@@ -40,9 +40,11 @@ class WebhookOptions(Strict):
     """
 
     database: str = Field(min_length=1)
-    path: Annotated[str, spelt('/[!"$->@-~]*', "a path: / first, without ?, #, spaces or letters beyond ASCII")] = "/"
+    path: Annotated[str, expanded('/[!"$->@-~]*', "a path: / first, without ?, #, spaces or letters beyond ASCII")] = (
+        "/"
+    )
     secret: Secret | None = None
-    header: Annotated[str, spelt("[A-Za-z0-9-]*", "the name of a header: letters, digits and -")] = ""
+    header: Annotated[str, expanded("[A-Za-z0-9-]*", "the name of a header: letters, digits and -")] = ""
     scheme: Scheme = "hmac-sha256"
     encoding: Encoding = "hex"
     prefix: str = ""

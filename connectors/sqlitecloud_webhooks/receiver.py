@@ -20,10 +20,10 @@ from aiohttp import web
 
 from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
 from connectors.base import Feed, FrameSink, Resume
+from connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from connectors.sqlitecloud_webhooks.landing import Landing
 from connectors.sqlitecloud_webhooks.listening import Listening
 from connectors.sqlitecloud_webhooks.options import WebhookOptions
-from connectors.sqlitecloud_webhooks.places import listening_address, table_at_source
 from connectors.sqlitecloud_webhooks.protocol import NOT_LANDED, TOO_LARGE, TOO_SLOW, Gate, Head, Refusal
 from connectors.transport import load_certificate
 

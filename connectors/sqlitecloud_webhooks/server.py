@@ -15,7 +15,7 @@ import aiohttp
 
 from conf.errors import SourceRefused, SourceUnavailable
 from connectors.backoff import Backoff
-from connectors.closing import Closing
+from connectors.closeable import Closeable
 from connectors.sqlitecloud_webhooks.orders import Orders
 from connectors.sqlitecloud_webhooks.signing import Signing
 
@@ -24,7 +24,7 @@ _AGAIN: Final = frozenset({408, 429})
 """Statuses below 500 that may change."""
 
 
-class WebhookSource(Closing):
+class WebhookSource(Closeable):
     """Posts webhooks. Use it in one thread, as a context manager.
 
     Args:

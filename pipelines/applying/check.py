@@ -19,15 +19,15 @@ from pyspark.sql import types as T
 
 from conf.errors import DuplicateKey, ExpectationFailed, NullKey
 from conf.names import folded
-from pipelines.applying.fold import Folded
-from pipelines.applying.job import CutJob
-from pipelines.applying.statistics import counted
-from transforms.aside_columns import REASONS, UNEXPLAINED
+from pipelines.applying.cut_job import CutJob
+from pipelines.applying.fold_cut import Folded
+from pipelines.applying.fold_statistics import counted
 from transforms.changes import DELETE, INSERT, SNAPSHOT, computed, struct_type
 from transforms.complete_rows import completed, row_after
 from transforms.expectations import FAILED, Rule, failures, is_kept_out, judged
 from transforms.merge import OP, POSITION, PRESENT, net_rows
 from transforms.rekey import by_keys, snapshot_by_keys, with_taken
+from transforms.side_table import REASONS, UNEXPLAINED
 from transforms.sql import quoted
 
 _NULL, _TWICE, _SINCE = "NULL keys", "doubled keys", "position of the first row refused"
@@ -76,7 +76,7 @@ def check_cut(job: CutJob, folded: Folded) -> Checked:
 
 def _as_they_are(job: CutJob, folded: Folded) -> DataFrame:
     """Return net rows that MERGE completes, or the rows of a snapshot."""
-    net = folded.net.where(F.col("op").isin(INSERT, SNAPSHOT)) if job.cut.replaces else folded.net
+    net = folded.folds.where(F.col("op").isin(INSERT, SNAPSHOT)) if job.cut.replaces else folded.folds
     rows = net_rows(net, position="position")
     return rows if folded.partial and not job.cut.replaces else rows.drop(PRESENT)
 
@@ -84,10 +84,10 @@ def _as_they_are(job: CutJob, folded: Folded) -> DataFrame:
 def _rows(job: CutJob, folded: Folded) -> DataFrame:
     """Return the rows the cut comes to, by the table's keys: ``key``, ``op``, ``position`` and ``after``."""
     if job.cut.replaces:
-        there = _snapshot_rows(job, folded.net)
+        there = _snapshot_rows(job, folded.folds)
         return snapshot_by_keys(there, keys=job.keys) if job.rekeyed else there
     assert folded.before is not None, "a cut that completes rows has looked them up"
-    rows = completed(folded.net, folded.before, upsert=job.target.upsert)
+    rows = completed(folded.folds, folded.before, upsert=job.target.upsert)
     if not job.rekeyed:
         return rows
     rows = job.cached(rows)
@@ -116,7 +116,7 @@ def _since(job: CutJob, rows: DataFrame) -> dict[str, Column]:
     """
     forbidden = [F.array_contains(FAILED, rule.name) for rule in job.target.rules if rule.action == "fail"]
     refused = [*_refused_keys(rows).values(), *forbidden]
-    if job.target.connector.sequenced or not refused:
+    if job.target.connector.source_ordered or not refused:
         return {}
     return {_SINCE: F.min(F.when(reduce(or_, refused), F.col("position")))}
 
@@ -148,7 +148,7 @@ def _name_the_rule(job: CutJob, unjudged: DataFrame) -> None:
         error = _error(job, rows.where(F.col("position") == positions[first]), [rule])
         if error is not None:
             reason = f"rule {rule.name} cannot be judged of a row: {error.getCondition()} (try_cast and such give NULL)"
-            since = None if job.target.connector.sequenced else positions[first]
+            since = None if job.target.connector.source_ordered else positions[first]
             raise ExpectationFailed(reason, table=job.target.name, since=since) from error
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from conf.errors import RebuildNeeded
 from conf.model import Table
-from connectors.base import Connector, Cut, Decoder, Feed, Keeps
+from connectors.base import Connector, Cut, Decoder, Feed, TableKind
 from pipelines.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
 from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import app_id, newest_note, position_in, position_reached
@@ -63,9 +63,9 @@ class Target:
         return self.feed.tables[self.name]
 
     @property
-    def keeps(self) -> Keeps:
+    def table_kind(self) -> TableKind:
         """What the table keeps of its stream."""
-        return self.connector.keeps(self.table)
+        return self.connector.table_kind(self.table)
 
     @property
     def place(self) -> Place:
@@ -130,8 +130,8 @@ class Target:
             table=table,
             note=note,
             history=find_beside(self.history, version.history) if self.table.keeps_history else NOTHING,
-            tombstones=find_beside(self.tombstones, version.tombstones) if self.connector.sequenced else NOTHING,
-            side=find_beside(self.aside, version.aside) if self.keeps is Keeps.STATE else NOTHING,
+            tombstones=find_beside(self.tombstones, version.tombstones) if self.connector.source_ordered else NOTHING,
+            side=find_beside(self.aside, version.aside) if self.table_kind is TableKind.STATE else NOTHING,
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
@@ -188,7 +188,11 @@ def check_built(
         if reached != known.last_position:
             reason = f"its history is at position {reached}, the table at {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
-    if known.tombstones not in (None, NOT_TOLD) and target.connector.sequenced and opened.tombstones.counts is None:
+    if (
+        known.tombstones not in (None, NOT_TOLD)
+        and target.connector.source_ordered
+        and opened.tombstones.counts is None
+    ):
         raise RebuildNeeded(GONE["tombstones"], feed=feed, table=table)
     if known.aside is not None and opened.side.counts is None:
         raise RebuildNeeded(GONE["aside"], feed=feed, table=table)

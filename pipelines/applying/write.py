@@ -13,10 +13,10 @@ from pyspark.sql import types as T
 
 from conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
 from connectors.arrow_rows import ArrowRows
-from connectors.base import Cut, Keeps, Survey
+from connectors.base import Cut, CutStatistics, TableKind
 from pipelines.applying.check import Checked, check_cut
-from pipelines.applying.fold import Folded, fold_cut
-from pipelines.applying.job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
+from pipelines.applying.cut_job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
+from pipelines.applying.fold_cut import Folded, fold_cut
 from pipelines.applying.target import Target
 from pipelines.beside import Counting
 from pipelines.cuts import history_id, position_in, recorded_in, tombstones_id
@@ -39,11 +39,17 @@ from transforms.merge import (
     replace,
 )
 from transforms.sql import quoted
-from transforms.tombstones import bury
+from transforms.tombstones import write_tombstones
 
 
 def apply_cut(
-    target: Target, frames: ArrowRows, context: Any, cut: Cut, survey: Survey, *, later: Sequence[T.StructField]
+    target: Target,
+    frames: ArrowRows,
+    context: Any,
+    cut: Cut,
+    statistics: CutStatistics,
+    *,
+    later: Sequence[T.StructField],
 ) -> int | None:
     """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
 
@@ -59,10 +65,10 @@ def apply_cut(
             Subclasses say why.
     """
     with ExitStack() as cache:
-        job = prepare(target, frames, context, cut, survey, later=later, cache=cache)
+        job = prepare(target, frames, context, cut, statistics, later=later, cache=cache)
         if job is None:
             return None
-        if target.keeps is Keeps.STATE:
+        if target.table_kind is TableKind.STATE:
             folded = fold_cut(job)
             _write(job, folded, check_cut(job, folded))
         else:
@@ -73,10 +79,10 @@ def apply_cut(
 def _add(job: CutJob) -> None:
     """Add to a table that is only ever added to."""
     target = job.target
-    rows = _log_rows(job) if target.keeps is Keeps.CHANGES else _added_rows(job)
+    rows = _log_rows(job) if target.table_kind is TableKind.CHANGELOG else _added_rows(job)
     _follow_source(job)
     with _unless_moved(job, rows) as guarded:
-        recorded = job.recorded(target.app_id, job.survey.notes)
+        recorded = job.recorded(target.app_id, job.statistics.counters)
         append(_chosen(guarded, job.columns), target.place.url, recorded=recorded)
 
 
@@ -102,7 +108,7 @@ def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
     target = job.target
     beside = Counting(
         history=_write_history(job, folded, checked) if target.table.keeps_history else None,
-        tombstones=_write_tombstones(job, folded, checked) if target.connector.sequenced else None,
+        tombstones=_write_tombstones(job, folded, checked) if target.connector.source_ordered else None,
         aside=_write_aside(job, checked.aside),
     )
     _write_table(job, folded, checked, beside)
@@ -173,7 +179,7 @@ def _at_hand(job: CutJob) -> Mapping[str, str]:
 
 def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
     """Write what every update of the cut makes of its rows; return the version of the history that has it."""
-    target, by_decoder = job.target, job.target.connector.net
+    target, by_decoder = job.target, job.target.connector.folds
     app, opened = history_id(target.feed.name, target.name), job.opened.history.counts
     changes = _versions(job) if by_decoder else folded.changes
     recorded = job.recorded(app, checked.notes, behind=position_in(job.opened.history.newest, app))
@@ -183,7 +189,7 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
             target.history.url,
             before=None if opened is None else target.read(target.history, opened),
             recorded=recorded,
-            moments=Moments(target.connector.sequenced, job.cut.settled),
+            moments=Moments(target.connector.source_ordered, job.cut.snapshot_end),
             upsert=target.upsert,
             moves=folded.moves,
             ranges=_ranges_of_versions(job) if by_decoder else None,
@@ -206,9 +212,9 @@ def _versions(job: CutJob) -> DataFrame:
 def _ranges_of_versions(job: CutJob) -> DataFrame | None:
     """Return the wide ranges removed after the snapshot; a cut that replaces may not have been surveyed for any."""
     cut, target = job.cut, job.target
-    if not (job.survey.wide_ranges or cut.replaces):
+    if not (job.statistics.wide_ranges or cut.replaces):
         return None
-    later = job.frames if cut.settled is None else job.frames.after("frame_seq", cut.settled)
+    later = job.frames if cut.snapshot_end is None else job.frames.after("frame_seq", cut.snapshot_end)
     return target.decoder.removed_ranges(later, job.context, cut, target.table).dataframe()
 
 
@@ -221,12 +227,12 @@ def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> int:
     app = tombstones_id(target.feed.name, target.name)
     recorded = job.recorded(app, checked.notes, behind=position_in(job.opened.tombstones.newest, app))
     deletes = complete(folded.changes).where(F.col("op") == DELETE)
-    bury(
-        net_rows(deletes, position="sequence") if every else net_rows(folded.net, position="position"),
+    write_tombstones(
+        net_rows(deletes, position="sequence") if every else net_rows(folded.folds, position="position"),
         target.tombstones.url,
         keys=job.keys,
         recorded=recorded,
-        settled=target.decoder.settled(job.context, job.cut, target.table),
+        tombstone_horizon=target.decoder.tombstone_horizon(job.context, job.cut, target.table),
         every=every,
     )
     return merged(target.tombstones, recorded.metadata, before=job.opened.tombstones.newest, table=target.name)

@@ -1,6 +1,6 @@
 """Measures the engine on prepared changes, without any protocol: ``python -m tests.bench.engine [--rows N …]``.
 
-Changes are read from a table, decoded already, so what is measured is survey, fold, what stands, MERGE and reading
+Changes are read from a table, decoded already, so what is measured is survey, fold_cut, what stands, MERGE and reading
 back. Each JSON line has its limit or its peer, measured in the same run, in turn with ours:
 
 ``apply``: C changes into N rows x 10 longs, against a bare MERGE of the same changes reduced before.
@@ -30,8 +30,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from connectors.arrow_rows import ArrowRows, InProcess, InSpark
-from connectors.base import NOT_SURVEYED, Cut, Decoder, Feed
-from pipelines.applying import fold as folding
+from connectors.base import NO_STATISTICS, Cut, Decoder, Feed
+from pipelines.applying import fold_cut as folding
 from pipelines.cuts import app_id, to_record
 from pipelines.places import Places
 from pipelines.silver import SilverTable
@@ -39,7 +39,7 @@ from pipelines.spark import start_spark
 from tests.bench.silver import report, settings_at, timed
 from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable
 from transforms.changes import computed
-from transforms.explain import letter
+from transforms.consistency import letter
 from transforms.fold import fold
 from transforms.merge import Recorded, replace
 from transforms.sql import path_table
@@ -124,11 +124,11 @@ class Bench:
         silver = self.silver(name)
         last = (self._position + 1) * 1_000_000 - 1
         cut = Cut(STREAM, 1, silver.position(), last, ((1, last),), (1,), (last,), replaces=False)
-        assert not silver.needs_survey(None, cut)
+        assert not silver.needs_statistics(None, cut)
         rows = ds.dataset(changes, format="parquet")
         few = rows.count_rows() <= FEW  # a build reads a small cut itself
         frames = InProcess(silver.session, rows.to_table()) if few else InSpark(silver.session.read.parquet(changes))
-        assert silver.apply(frames, None, cut, NOT_SURVEYED) is not None
+        assert silver.apply(frames, None, cut, NO_STATISTICS) is not None
 
     def silver(self, name: str) -> SilverTable:
         """Return a table as a build keeps it from cut to cut."""

@@ -141,9 +141,11 @@ def test_settings_of_a_table_that_do_not_fit_together_are_told(settings, lines, 
 def test_a_source_with_an_order_of_its_own_keeps_no_history_of_tables_with_snapshots(settings, monkeypatch):
     text = MARKET + "stored_as_scd_type = 2"
     allowed = "1: the order of its changes does not say where a snapshot belongs"
-    monkeypatch.setattr("connectors.registry.find_connector", lambda _: ToldConnector(sequenced=True))
+    monkeypatch.setattr("connectors.registry.find_connector", lambda _: ToldConnector(source_ordered=True))
     assert mistakes(settings(text)) == [("tables.quotes.stored_as_scd_type", 2, allowed)]
-    monkeypatch.setattr("connectors.registry.find_connector", lambda _: ToldConnector(snapshots=False, sequenced=True))
+    monkeypatch.setattr(
+        "connectors.registry.find_connector", lambda _: ToldConnector(snapshots=False, source_ordered=True)
+    )
     _, feed = open_feed("market", settings(text))
     assert feed.tables["quotes"].keeps_history
 

@@ -17,8 +17,8 @@ from pyarrow.fs import FileSelector
 
 from connectors.sqlitecloud_webhooks.landing import Landing
 from pipelines.batch import Batch
-from pipelines.leftovers import set_damaged_log_aside
 from pipelines.places import Places
+from pipelines.remove_tree import set_damaged_log_aside
 from pipelines.store import files_of, open_table
 from pipelines.writer import BronzeWriter
 from tests.support.waiting import tries

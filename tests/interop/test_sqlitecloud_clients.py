@@ -12,9 +12,9 @@ import apsw
 import pytest
 import trustme
 
-from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server import SqliteCloudServer, tls_context
+from connectors.sqlitecloud.server_options import ServerOptions
 from tests.interop.sqlitecloud_clients import Missing, OfficialClient, javascript_client, python_client
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("sqlitecloud")]
@@ -60,7 +60,7 @@ def serving(folder: Path, dialect: Dialect, tls: ssl.SSLContext | None = None) -
     with apsw.Connection(str(file)) as connection:
         connection.execute("CREATE TABLE foo(id INTEGER PRIMARY KEY, col1 TEXT, col2 TEXT)")
     connection.close()
-    with SqliteCloudServer.start({"shop.db": file}, tls=tls, behaviour=Behaviour(dialect=dialect)) as server:
+    with SqliteCloudServer.start({"shop.db": file}, tls=tls, behaviour=ServerOptions(dialect=dialect)) as server:
         yield server
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server import SqliteCloudServer, tls_context
+from connectors.sqlitecloud.server_options import ServerOptions
 from tests.interop.sqlitecloud_clients import Missing, python_tests
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("sqlitecloud")]
@@ -84,7 +84,7 @@ def test_nothing_that_the_vendors_tests_send_is_refused(tmp_path: Path) -> None:
     }
     needing_others = [f"--ignore=tests/integration/test_{name}.py" for name in ("pandas", "sqlalchemy")]
     chosen = ["-k", " and ".join(f"not {name}" for name in _LEFT_OUT), *needing_others]
-    behaviour = Behaviour(dialect=Dialect(words=Vocabulary.OLD))
+    behaviour = ServerOptions(dialect=Dialect(words=Vocabulary.OLD))
     files = {"chinook.sqlite": tmp_path / "chinook.sqlite"}
     with SqliteCloudServer.start(files, _PORT, tls=tls_context(pem), behaviour=behaviour):
         done = subprocess.run(

@@ -26,8 +26,8 @@ from jobs.build import run
 from jobs.context import Invocation
 from pipelines.build import Step
 from pipelines.cuts import record
-from pipelines.leftovers import remove_tree
 from pipelines.places import Places
+from pipelines.remove_tree import remove_tree
 from tests.pipelines.test_cuts import CUT
 from tests.support.landed_history import LandedHistory
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import cli
-from pipelines.held import quarantined
 from pipelines.places import Places
+from pipelines.quarantine_log import quarantined
 from tests.support.landed_history import LandedHistory
 
 

@@ -147,7 +147,7 @@ def test_the_second_receiver_of_a_feed_fences_the_first(conf, places, table):
         wait_for_snapshot(places)
         with started(conf) as second:
             wait_for_snapshot(places, epoch=2)
-            keep_changing(table, until=lambda: first.poll() is not None)
+            change_steadily(table, until=lambda: first.poll() is not None)
             code, logged = ended(first)
             wait_for_rows(places, table)
             second.send_signal(signal.SIGTERM)
@@ -169,7 +169,7 @@ def test_of_several_feeds_in_one_process_one_that_is_fenced_leaves_the_others(co
         told = pool.submit(lambda: next(line for line in both.stderr if "feed ended" in line))
         with started(conf) as second:
             wait_for_snapshot(places, epoch=2)
-            keep_changing(table, until=told.done)
+            change_steadily(table, until=told.done)
             wait_for_rows(places, table)
             second.send_signal(signal.SIGTERM)
             assert ended(second)[0] == 0
@@ -294,7 +294,7 @@ def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(
     program.write_text(PRELUDE + KILLED[step] + 'main_of("receive")\n')
     with started(conf, program=(str(program),)) as process:
         wait_until(lambda: server.client_count, "it to connect", seconds=PATIENCE)
-        keep_changing(table, until=lambda: process.poll() is not None)
+        change_steadily(table, until=lambda: process.poll() is not None)
         assert ended(process)[0] == -signal.SIGKILL
     before = landed(places)
     with started(conf) as process:
@@ -307,7 +307,7 @@ def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(
     assert replay(frames, "baskets").keys() == table.rows().keys()
 
 
-def keep_changing(table, *, until):
+def change_steadily(table, *, until):
     for _ in tries("it to be killed", seconds=PATIENCE):
         if until():
             return

@@ -20,8 +20,8 @@ from jobs import cli
 from jobs.verify import show
 from pipelines.batch import Batch
 from pipelines.bronze import last_position
-from pipelines.held import Hold, hold
 from pipelines.places import Places
+from pipelines.quarantine_log import Hold, hold
 from pipelines.verify import Difference, DifferingRange, TableVerification, Verdict, Verification, unknown
 from tests.support.landed_history import LandedHistory
 from tests.support.told import put
@@ -200,7 +200,7 @@ def test_a_table_whose_source_sends_what_cannot_be_read_keeps_no_other_from_bein
             raise InvalidValue("value is not utf-8", reason="not_utf8")
         return unknown(str(given[-1]), None, verdict=Verdict.NOT_BUILT)
 
-    monkeypatch.setattr("pipelines.against.verify_against_source", watched)
+    monkeypatch.setattr("pipelines.verify_source.verify_against_source", watched)
     assert exits(conf, "--against-source", "--json") == 1
     assert [(table["verdict"], table["reason"]) for table in told(capsys)["tables"]] == [
         ("unknown", "not_utf8: value is not utf-8"),

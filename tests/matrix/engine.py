@@ -16,9 +16,9 @@ from conf.model import CutLimits, Maintain
 from conf.model import Settings as Conf
 from connectors.base import Connector, Feed
 from pipelines.build import FeedBuild
-from pipelines.held import holds, skip
 from pipelines.maintain import Maintenance
 from pipelines.places import Places
+from pipelines.quarantine_log import holds, skip
 from pipelines.rebuild import Rebuild
 from tests.matrix.checks import Different, Phase
 from tests.matrix.landing import OTHER, TABLE, landing

@@ -137,8 +137,8 @@ class ToldLanding(Landing):
         return ToldConnector(
             continuity="resync" if kind == "keyed" else "resume",
             snapshots=kind == "keyed",
-            partial=self.layout.settings.sends == "partial",
-            sequenced=kind == "sequenced",
+            has_partial_updates=self.layout.settings.sends == "partial",
+            source_ordered=kind == "sequenced",
             row=self._row(0),
             key=_struct(self.layout.keys),
             misread=frozenset(self.misread if misreads else ()),

@@ -131,7 +131,7 @@ class Lane:
         """Return what happens to one key."""
         there, key = self.key(number) in self.rows, self.key(number)
         wild = not self.explained and self.rng.random() < 0.15
-        deletes = 3 if self.layout.source.sequenced else 1
+        deletes = 3 if self.layout.source.source_ordered else 1
         does: list[Callable[[], list[Change]]] = [lambda: [self._update(key)]] * 3
         does += [lambda: [Change("delete", key)]] * deletes
         if there:

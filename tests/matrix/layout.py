@@ -80,7 +80,7 @@ class Layout:
         return Source(
             columns=(*carried, *self.later),
             snapshots=self.settings.snapshots,
-            sequenced=self.settings.kind == "sequenced",
+            source_ordered=self.settings.kind == "sequenced",
             unique=carried,
             judges=self.settings.fault == "conflict" and not self.carries_keys,
         )
@@ -108,7 +108,7 @@ class Layout:
         far = [2**40] if version and self.settings.schema == "widened" and not self.rules(loose=True) else []
         cells[self.number] = rng.choice([None, 0, 1, *([] if good else [2, 2, 3]), *far])
         while good and not all(rule.met(cells) for rule in self.rules(loose=False).values()):
-            cells[self.text] = DOMAINS["text"].plain(rng.randrange(3))
+            cells[self.text] = DOMAINS["text"].reference(rng.randrange(3))
         return cells
 
     def rules(self, *, loose: bool) -> dict[str, Rule]:

@@ -42,7 +42,7 @@ class Source:
 
     columns: tuple[str, ...]
     snapshots: bool
-    sequenced: bool = False
+    source_ordered: bool = False
     unique: tuple[str, ...] = ()
     judges: bool = False
 
@@ -152,7 +152,7 @@ class Oracle:
     def replay(self, *, through: int | None = None) -> Truth:
         """Go through all that landed, or that ends up to a position."""
         landed = [each for each in self._landed if through is None or each.end <= through]
-        if self.source.sequenced:
+        if self.source.source_ordered:
             return _Sequenced(self.source, self._effective).replay(landed)
         return self._replay(landed)
 

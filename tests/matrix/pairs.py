@@ -70,7 +70,7 @@ def _can_be(known: tuple[tuple[str, str], ...], parameters: Parameters) -> bool:
 def _completed(known: tuple[tuple[str, str], ...], parameters: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
     """Tell whether there are settings with these values: with at most three of the others not the tamest."""
     tamest = Settings(**{name: values[0] for name, values in parameters})
-    start, settled = replace(tamest, **dict(known)), dict(known)
-    free = [(name, value) for name, values in parameters if name not in settled for value in values[1:]]
+    start, snapshot_end = replace(tamest, **dict(known)), dict(known)
+    free = [(name, value) for name, values in parameters if name not in snapshot_end for value in values[1:]]
     tried = ((), *((one,) for one in free), *combinations(free, 2), *combinations(free, 3))
     return any(refused(replace(start, **dict(changed))) is None for changed in tried)

@@ -95,7 +95,7 @@ def test_a_snapshot_ends_the_versions_that_differ_and_no_others() -> None:
 
 
 def test_a_sequenced_source_is_what_its_changes_say_in_their_own_order() -> None:
-    source = Source(COLUMNS, snapshots=False, sequenced=True)
+    source = Source(COLUMNS, snapshots=False, source_ordered=True)
     first = update(Change("delete", (1,), sequence=4), Change("insert", (1,), {"a": "new"}, sequence=5))
     late = update(Change("insert", (1,), {"a": "old", "b": 1}, sequence=3))
 

@@ -35,9 +35,9 @@ class Domain:
     def key(self, number: int, *, nasty: bool, deephaven: bool) -> Any:
         """Return a value that no other number gives."""
         if not nasty:
-            return self.plain(number)
+            return self.reference(number)
         values = self._nasty(deephaven=deephaven)
-        return values[number] if number < len(values) else self.plain(number)
+        return values[number] if number < len(values) else self.reference(number)
 
     def cell(self, rng: random.Random, *, nasty: bool, deephaven: bool) -> Any:
         """Return any value, or NULL."""
@@ -45,7 +45,7 @@ class Domain:
             return None
         if nasty and rng.random() < 0.6:
             return rng.choice(self._nasty(deephaven=deephaven))
-        return self.plain(rng.randrange(3))
+        return self.reference(rng.randrange(3))
 
     def _nasty(self, *, deephaven: bool) -> Sequence[Any]:
         return self.at_deephaven if deephaven and self.at_deephaven is not None else self.nasty

@@ -120,7 +120,7 @@ def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """One builder sees the history ahead of its table, and takes it back when the table's commit has named it."""
-    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, sequenced=part == "tombstones"))
+    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, source_ordered=part == "tombstones"))
     kept.source.connect()
     place, name, stood = getattr(kept, part), {"history": "keep_history", "tombstones": "bury"}[part], []
     for k in (1, 2):

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-import pipelines.applying.job
+import pipelines.applying.cut_job
 import pipelines.applying.write
 import pipelines.build
 import pipelines.quarantine
@@ -24,9 +24,9 @@ from conf.model import Expectation
 from jobs.build import run
 from pipelines.build import FeedBuild
 from pipelines.cuts import read_cuts
-from pipelines.held import quarantined
 from pipelines.places import Places
 from pipelines.plan import Planner
+from pipelines.quarantine_log import quarantined
 from pipelines.silver import SilverTable
 from pipelines.spark import noticing_its_end
 from tests.support.building import FEED, Built, table
@@ -40,7 +40,7 @@ SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
 BEFORE, AFTER = False, True
 DEATHS_IN_THE_SNAPSHOT = [
     (SilverTable, "position", AFTER),
-    (pipelines.applying.job, "check_names", AFTER),
+    (pipelines.applying.cut_job, "check_names", AFTER),
     (pipelines.applying.write, "append", BEFORE),
     (pipelines.applying.write, "append", AFTER),
 ]

@@ -18,7 +18,7 @@ from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
 from pipelines.cuts import last_cuts
-from pipelines.held import quarantined, skip, undo_skip
+from pipelines.quarantine_log import quarantined, skip, undo_skip
 from pipelines.rebuild import Rebuild
 from pipelines.status import TableState, TableStatus, read_status
 from tests.support.building import FEED, Built, table

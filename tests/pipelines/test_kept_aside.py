@@ -16,7 +16,7 @@ import pipelines.swap
 from conf.model import Expectation
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
-from pipelines.applying.job import CutJob
+from pipelines.applying.cut_job import CutJob
 from pipelines.beside import beside
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import app_id

@@ -8,15 +8,15 @@ import pytest
 
 from conf.model import Commit, Reconnect
 from connectors.base import Feed
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.client import connect
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
-from pipelines.expected import LandedTable, fold_bronze
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from pipelines.places import Places
 from pipelines.receiving import receive
+from pipelines.reference_fold import LandedTable, fold_bronze
 from tests.support.landing import LOG, landed, marks
 from tests.support.sqlitecloud_receiving import database, stored, url
 from tests.support.waiting import wait_until
@@ -68,7 +68,7 @@ def test_tables_that_change_while_they_are_received_and_connections_are_cut_can_
         *[f"INSERT INTO foo VALUES ({n}, 'a', 'b')" for n in range(40)],
     )
     places, rng, stop = Places(str(warehouse)), Random(7), asyncio.Event()
-    behaviour = Behaviour(pacing=Pacing.SPLIT, capture=capture)
+    behaviour = ServerOptions(pacing=Pacing.SPLIT, capture=capture)
 
     async def run(server):
         feed = feed_at(url(server), fence=fence, settle_seconds=0.1)

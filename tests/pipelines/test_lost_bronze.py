@@ -21,12 +21,12 @@ from pipelines.batch import Batch
 from pipelines.bronze import last_position
 from pipelines.bronze_table import each_lost, lost_from, note_lost, retained_from
 from pipelines.build import FeedBuild
-from pipelines.held import quarantined, skip
-from pipelines.leftovers import remove_tree
 from pipelines.places import Places
 from pipelines.plan import Planner
+from pipelines.quarantine_log import quarantined, skip
 from pipelines.reached import NOTHING, Reached, all_reached, farthest, reached
 from pipelines.rebuild import Rebuild
+from pipelines.remove_tree import remove_tree
 from pipelines.rules import StreamRules
 from pipelines.status import read_status
 from pipelines.store import open_table

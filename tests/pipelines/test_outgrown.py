@@ -14,9 +14,9 @@ import pipelines.rebuild
 from conf.load import load_settings
 from connectors.sqlitecloud.connector import CONNECTOR
 from pipelines.cuts import position_reached
-from pipelines.held import quarantined
+from pipelines.quarantine_log import quarantined
 from pipelines.rebuild import Rebuild, Rebuilt
-from pipelines.travel import as_of_position
+from pipelines.time_travel import as_of_position
 from pipelines.verify import Verdict, verify_history
 from tests.support.deaths import Died, dying
 from tests.support.sqlitecloud_feed import FEED, SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends

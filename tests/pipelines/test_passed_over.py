@@ -14,10 +14,10 @@ from conf.errors import ExpectationFailed
 from conf.load import load_settings
 from connectors.base import Feed
 from pipelines.applying import write
-from pipelines.held import quarantined, skip
 from pipelines.quarantine import Quarantine
+from pipelines.quarantine_log import quarantined, skip
 from pipelines.rebuild import Rebuild, Rebuilt
-from pipelines.travel import as_of_position
+from pipelines.time_travel import as_of_position
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change
 from tests.support.deaths import Died

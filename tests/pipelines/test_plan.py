@@ -47,7 +47,9 @@ def test_a_whole_snapshot_replaces_the_table():
     )
 
     assert planned == Plan(
-        cut=Cut("quotes", epoch=1, after=-1, last=4, spans=((2, 4),), begins=(2,), ends=(4,), replaces=True, settled=4),
+        cut=Cut(
+            "quotes", epoch=1, after=-1, last=4, spans=((2, 4),), begins=(2,), ends=(4,), replaces=True, snapshot_end=4
+        ),
         state=State.BEHIND,
         epoch=1,
         landed=4,
@@ -70,7 +72,9 @@ def test_updates_after_the_snapshot_join_its_cut():
         "1 quotes data whole",
     ).cut
 
-    assert cut == Cut("quotes", 1, -1, 5, spans=((0, 5),), begins=(0, 2, 5), ends=(1, 4, 5), replaces=True, settled=1)
+    assert cut == Cut(
+        "quotes", 1, -1, 5, spans=((0, 5),), begins=(0, 2, 5), ends=(1, 4, 5), replaces=True, snapshot_end=1
+    )
 
 
 def test_an_open_snapshot_waits():
@@ -121,7 +125,7 @@ def test_frames_of_other_streams_may_lie_inside_an_update():
         "1 quotes snapshot end",
     ).cut
 
-    assert cut == Cut("quotes", 1, -1, 5, spans=((0, 5),), begins=(0,), ends=(5,), replaces=True, settled=5)
+    assert cut == Cut("quotes", 1, -1, 5, spans=((0, 5),), begins=(0,), ends=(5,), replaces=True, snapshot_end=5)
 
 
 def test_frames_of_other_streams_and_control_frames_do_not_separate_spans():
@@ -145,7 +149,7 @@ def test_each_stream_has_its_own_plan():
 
     assert cuts == [
         Cut("quotes", 1, -1, 3, spans=((1, 3),), begins=(1, 3), ends=(1, 3), replaces=False),
-        Cut("trades", 1, -1, 2, spans=((0, 2),), begins=(0, 2), ends=(0, 2), replaces=True, settled=0),
+        Cut("trades", 1, -1, 2, spans=((0, 2),), begins=(0, 2), ends=(0, 2), replaces=True, snapshot_end=0),
     ]
 
 
@@ -241,7 +245,9 @@ def test_the_snapshot_of_a_new_epoch_skips_what_is_left_of_the_old_one():
         "2 quotes data whole",
     )
 
-    assert planned.cut == Cut("quotes", 2, 0, 4, spans=((2, 4),), begins=(2, 4), ends=(3, 4), replaces=True, settled=3)
+    assert planned.cut == Cut(
+        "quotes", 2, 0, 4, spans=((2, 4),), begins=(2, 4), ends=(3, 4), replaces=True, snapshot_end=3
+    )
     assert (planned.superseded, planned.backlog_updates) == (1, 2)
 
 
@@ -254,7 +260,9 @@ def test_an_epoch_that_never_completed_a_snapshot_is_skipped_and_no_backlog():
         "3 - mark none",
     )
 
-    assert planned.cut == Cut("quotes", 1, -1, 0, spans=((0, 0),), begins=(0,), ends=(0,), replaces=True, settled=0)
+    assert planned.cut == Cut(
+        "quotes", 1, -1, 0, spans=((0, 0),), begins=(0,), ends=(0,), replaces=True, snapshot_end=0
+    )
     assert planned.backlog_updates == 1
 
 
@@ -270,14 +278,14 @@ def test_the_first_snapshot_of_an_epoch_is_overlaid_by_what_landed_before_it():
     ).cut
 
     assert cut == Cut(
-        "quotes", 1, -1, 5, spans=((0, 5),), begins=(0, 1, 2, 3, 5), ends=(0, 1, 4, 3, 5), replaces=True, settled=4
+        "quotes", 1, -1, 5, spans=((0, 5),), begins=(0, 1, 2, 3, 5), ends=(0, 1, 4, 3, 5), replaces=True, snapshot_end=4
     )
 
 
 def test_what_landed_before_a_snapshot_in_an_earlier_epoch_does_not_overlay_it():
     cut = plan(TABLE, "1 quotes data whole", "2 quotes data whole", "2 quotes snapshot whole").cut
 
-    assert cut == Cut("quotes", 2, -1, 2, spans=((1, 2),), begins=(1, 2), ends=(1, 2), replaces=True, settled=2)
+    assert cut == Cut("quotes", 2, -1, 2, spans=((1, 2),), begins=(1, 2), ends=(1, 2), replaces=True, snapshot_end=2)
 
 
 def test_the_latest_snapshot_wins_and_starts_over():
@@ -291,7 +299,9 @@ def test_the_latest_snapshot_wins_and_starts_over():
         "1 quotes snapshot end",
     )
 
-    assert planned.cut == Cut("quotes", 1, -1, 5, spans=((3, 5),), begins=(3, 4), ends=(5, 4), replaces=True, settled=5)
+    assert planned.cut == Cut(
+        "quotes", 1, -1, 5, spans=((3, 5),), begins=(3, 4), ends=(5, 4), replaces=True, snapshot_end=5
+    )
     assert (planned.superseded, planned.backlog_updates) == (2, 2)
 
 
@@ -303,7 +313,7 @@ def test_a_later_snapshot_of_the_epoch_the_table_is_synced_to_is_not_overlaid_by
         "1 quotes snapshot whole",
     ).cut
 
-    assert cut == Cut("quotes", 1, 0, 2, spans=((2, 2),), begins=(2,), ends=(2,), replaces=True, settled=2)
+    assert cut == Cut("quotes", 1, 0, 2, spans=((2, 2),), begins=(2,), ends=(2,), replaces=True, snapshot_end=2)
 
 
 def test_updates_inside_an_open_snapshot_wait_for_it():
@@ -336,7 +346,7 @@ def test_updates_inside_a_void_snapshot_apply_without_its_frames():
 def test_a_snapshot_may_begin_and_end_with_marks():
     cut = plan(TABLE, "1 quotes mark begin", "1 quotes data whole", "1 quotes snapshot inside", "1 quotes mark end").cut
 
-    assert cut == Cut("quotes", 1, -1, 3, spans=((0, 3),), begins=(0, 1), ends=(3, 1), replaces=True, settled=3)
+    assert cut == Cut("quotes", 1, -1, 3, spans=((0, 3),), begins=(0, 1), ends=(3, 1), replaces=True, snapshot_end=3)
 
 
 def test_a_snapshot_that_begins_with_a_mark_has_in_it_what_landed_before():
@@ -351,7 +361,7 @@ def test_a_snapshot_that_begins_with_a_mark_has_in_it_what_landed_before():
         "1 quotes mark end",
     ).cut
 
-    assert cut == Cut("quotes", 1, -1, 6, spans=((3, 6),), begins=(3, 5), ends=(6, 5), replaces=True, settled=6)
+    assert cut == Cut("quotes", 1, -1, 6, spans=((3, 6),), begins=(3, 5), ends=(6, 5), replaces=True, snapshot_end=6)
 
 
 def test_a_resuming_stream_goes_on_in_the_next_epoch_without_a_snapshot():

@@ -202,7 +202,7 @@ def test_a_bad_frame_inside_a_snapshots_window_holds_the_whole_window():
 def test_a_snapshot_before_the_bad_frame_still_replaces_when_a_later_snapshot_is_bad():
     cut = plan(TABLE, "1 quotes snapshot whole", "1 quotes data whole", "1 quotes snapshot whole", before=2).cut
 
-    assert cut == Cut("quotes", 1, -1, 1, spans=((0, 1),), begins=(0, 1), ends=(0, 1), replaces=True, settled=0)
+    assert cut == Cut("quotes", 1, -1, 1, spans=((0, 1),), begins=(0, 1), ends=(0, 1), replaces=True, snapshot_end=0)
 
 
 def test_a_table_moved_on_by_another_process_is_planned_from_there():
@@ -223,7 +223,7 @@ def test_a_table_that_has_taken_nothing_begins_where_bronze_is_kept_from():
     cut = fed.plan("quotes", NO_LIMIT).cut
 
     assert fed.start == 42
-    assert cut == Cut("quotes", 1, -1, 41, spans=((40, 41),), begins=(40,), ends=(41,), replaces=True, settled=41)
+    assert cut == Cut("quotes", 1, -1, 41, spans=((40, 41),), begins=(40,), ends=(41,), replaces=True, snapshot_end=41)
 
 
 def test_positions_missing_above_where_bronze_is_kept_from_stop_the_table():
@@ -255,7 +255,7 @@ def test_a_table_below_where_bronze_is_kept_from_goes_on_with_a_snapshot_of_a_la
     cut = fed.plan("quotes", NO_LIMIT).cut
 
     assert cut == Cut(
-        "quotes", 2, 30, 43, spans=((41, 43),), begins=(41, 42, 43), ends=(41, 42, 43), replaces=True, settled=42
+        "quotes", 2, 30, 43, spans=((41, 43),), begins=(41, 42, 43), ends=(41, 42, 43), replaces=True, snapshot_end=42
     )
     fed.applied("quotes", 43)
     assert fed.plan("quotes", NO_LIMIT).state is State.SYNCED
@@ -345,8 +345,8 @@ def test_with_history_each_snapshot_has_a_cut_of_its_own_after_what_came_before_
 
     assert cuts == [
         Cut("quotes", 1, 0, 1, spans=((1, 1),), begins=(1,), ends=(1,), replaces=False),
-        Cut("quotes", 1, 1, 4, spans=((2, 4),), begins=(2, 3), ends=(4, 3), replaces=True, settled=4),
-        Cut("quotes", 2, 4, 7, spans=((5, 7),), begins=(5, 6, 7), ends=(5, 6, 7), replaces=True, settled=6),
+        Cut("quotes", 1, 1, 4, spans=((2, 4),), begins=(2, 3), ends=(4, 3), replaces=True, snapshot_end=4),
+        Cut("quotes", 2, 4, 7, spans=((5, 7),), begins=(5, 6, 7), ends=(5, 6, 7), replaces=True, snapshot_end=6),
     ]
 
 

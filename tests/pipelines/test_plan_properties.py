@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.expected_history import steps
 from pipelines.landed_updates import whole_updates
 from pipelines.plan import Planner, State
+from pipelines.reference_history import steps
 from pipelines.rules import StreamRules
 from tests.support.bronze_rows import Row, small_columns
 from tests.support.naive_planner import Pairs, naive_plan
@@ -209,9 +209,9 @@ def _contents(cut: Cut | None) -> tuple[Pairs, Pairs, bool]:
 def _in_turn(cut: Cut) -> list[set[tuple[int, int]]]:
     """Return the updates of a cut, those together that take effect at once."""
     pairs = sorted(_contents(cut)[0], key=itemgetter(1))
-    settled = -1 if cut.settled is None else cut.settled
-    first = {pair for pair in pairs if pair[1] <= settled}
-    return [*([first] if first else []), *({pair} for pair in pairs if pair[1] > settled)]
+    snapshot_end = -1 if cut.snapshot_end is None else cut.snapshot_end
+    first = {pair for pair in pairs if pair[1] <= snapshot_end}
+    return [*([first] if first else []), *({pair} for pair in pairs if pair[1] > snapshot_end)]
 
 
 def _cuts(fed: Planner, limits: CutLimits) -> list[Cut]:

@@ -14,7 +14,9 @@ from connectors.base import Cut
 from pipelines.beginnings import REBUILT
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import CutRow, app_id, record, restore
-from pipelines.held import (
+from pipelines.places import Places
+from pipelines.quarantine import Quarantine, Quarantined, read_quarantine
+from pipelines.quarantine_log import (
     LEFT_OUT,
     PASSED,
     PASSED_OVER,
@@ -28,8 +30,6 @@ from pipelines.held import (
     skip,
     undo_skip,
 )
-from pipelines.places import Places
-from pipelines.quarantine import Quarantine, Quarantined, read_quarantine
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)

@@ -19,8 +19,8 @@ import pipelines.rebuild
 from conf.errors import SilverfoldError, StoreUnavailable
 from conf.load import load_settings
 from connectors.base import Feed
-from pipelines.leftovers import remove_tree
 from pipelines.rebuild import Rebuild
+from pipelines.remove_tree import remove_tree
 from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from pipelines.views import register_views

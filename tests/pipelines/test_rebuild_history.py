@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 import pipelines.applying.write
 import pipelines.rebuild
 from conf.errors import ApplyError
-from pipelines.held import HoldState, skip
 from pipelines.kept_aside import read_aside
-from pipelines.leftovers import remove_tree
 from pipelines.quarantine import read_quarantine
+from pipelines.quarantine_log import HoldState, skip
 from pipelines.rebuild import Rebuild
+from pipelines.remove_tree import remove_tree
 from pipelines.verify import Verdict
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying
@@ -151,7 +151,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
 def test_tombstones_made_anew_or_maintained_keep_late_changes_out_whatever_death_leaves(
     spark: SparkSession, warehouse: Path
 ):
-    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, sequenced=True))
+    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, source_ordered=True))
     kept.source.connect()
     kept.source.update([put(1, "x"), put(2, "y"), put(3, "z"), gone(1)], sequences=["b", "b", "b", "d"])
     kept.build()
@@ -224,7 +224,7 @@ def test_a_skipped_frame_stays_out_of_the_history_whatever_snapshot_and_rebuild_
 
 @pytest.mark.nightly
 def test_tombstones_that_hold_nothing_can_be_made_anew(spark: SparkSession, warehouse: Path):
-    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, sequenced=True))
+    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, source_ordered=True))
     kept.source.connect()
     kept.source.update([put(1, "x")], sequences=["b"])
     kept.build()
@@ -238,7 +238,7 @@ def test_tombstones_that_hold_nothing_can_be_made_anew(spark: SparkSession, ware
 def test_updates_that_wait_for_their_row_outlive_a_rebuild_that_dies_between_any_two_writes(
     spark: SparkSession, warehouse: Path
 ):
-    kept = Kept(spark, warehouse, ToldConnector(continuity="resume", sequenced=True), scd_type=1)
+    kept = Kept(spark, warehouse, ToldConnector(continuity="resume", source_ordered=True), scd_type=1)
     source = kept.source
     source.connect()
     source.begin_snapshot()

@@ -21,7 +21,7 @@ from pipelines.batch import Batch
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import retained_from
 from pipelines.commit_note import CommitNote
-from pipelines.marks import epoch_marks
+from pipelines.connection_log import epoch_marks
 from pipelines.places import Places
 from pipelines.plan import Planner
 from pipelines.retention import Retention, describe, drop_frames, keep_append_only, plan_retention, remove_doubles

@@ -15,8 +15,8 @@ from conf.model import Expectation
 from pipelines import build
 from pipelines.applying import write
 from pipelines.cuts import last_cuts
-from pipelines.held import quarantined
 from pipelines.kept_aside import read_aside
+from pipelines.quarantine_log import quarantined
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
@@ -117,7 +117,7 @@ def test_a_rule_means_what_spark_reads(spark: SparkSession, warehouse: Path) -> 
 
 def test_a_source_gains_a_column_while_a_row_is_aside(spark: SparkSession, warehouse: Path) -> None:
     rules = rule("b < 10", "quarantine")
-    feed = told(spark, warehouse, ToldConnector(partial=False))
+    feed = told(spark, warehouse, ToldConnector(has_partial_updates=False))
     assert feed.build(expect=rules) == {}
     feed.history.update([change("update", 1, a="x", b=12)])
     assert feed.build(expect=rules) == {}
@@ -125,7 +125,7 @@ def test_a_source_gains_a_column_while_a_row_is_aside(spark: SparkSession, wareh
     wide = T.StructType(
         [*ROW.fields[:-1], T.StructField("b", T.DecimalType(25, 0)), T.StructField("c", T.StringType())]
     )
-    feed.connector = ToldConnector(partial=False, row=wide)
+    feed.connector = ToldConnector(has_partial_updates=False, row=wide)
     feed.history.update([change("update", 2, a="y", b=2, c="new")])
     assert feed.build(expect=rules) == {}
     feed.history.update([change("update", 1, a="x", b=3, c="more")])

@@ -19,7 +19,7 @@ from pipelines.java import JvmOutput, check_java
 from pipelines.spark import _await_server, _told_by, interrupt_jobs, own_session, start_spark, worker_python
 from tests.support.waiting import wait_until
 from transforms.changes import at_hand, few_at_hand
-from transforms.faults import named_errors
+from transforms.spark_errors import named_errors
 
 START = textwrap.dedent("""
     import sys

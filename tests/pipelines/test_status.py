@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from conf.errors import PositionGap
 from conf.model import Table
+from pipelines.connection_log import Mark
 from pipelines.cuts import CutRow, record
-from pipelines.held import Hold, hold
-from pipelines.marks import Mark
 from pipelines.places import Places
 from pipelines.plan import Plan, State
+from pipelines.quarantine_log import Hold, hold
 from pipelines.reached import Reached
 from pipelines.status import (
     Built,
@@ -245,7 +245,7 @@ def test_versions_and_tombstones_are_counted_where_they_are_kept(tmp_path: Path)
         write_deltalake(places.history("market", table).url, pa.table({"n": [1, 2, 3]}))
     write_deltalake(places.tombstones("market", "trades").url, pa.table({"n": [1, 2]}))
     keeping = {"quotes": Table(source="Q", stored_as_scd_type=2), "trades": Table(source="T")}
-    told = read_status(places, Snapshots(sequenced=True), replace(feed(), tables=keeping), now=NOW)
+    told = read_status(places, Snapshots(source_ordered=True), replace(feed(), tables=keeping), now=NOW)
 
     assert [(each.versions, each.tombstones) for each in told.tables] == [(3, None), (None, 2)]
 

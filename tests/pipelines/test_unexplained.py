@@ -69,7 +69,7 @@ def test_a_table_goes_up_to_the_update_that_nothing_explains_though_its_key_was_
 
 @pytest.mark.nightly
 def test_an_update_that_comes_before_its_row_waits_for_it(spark: SparkSession, warehouse: Path) -> None:
-    told = Told(spark, warehouse, ToldConnector(continuity="resume", sequenced=True))
+    told = Told(spark, warehouse, ToldConnector(continuity="resume", source_ordered=True))
     told.history.begin_snapshot()
     told.history.snapshot_rows([change("snapshot", 1, a="x", b=1)], sequences=["01"])
     told.history.end_snapshot()

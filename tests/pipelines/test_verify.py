@@ -21,10 +21,10 @@ from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.key_span import EVERY_KEY, KeySpan
 from pipelines.bronze_table import SCHEMA
 from pipelines.cuts import CutRow, record
-from pipelines.expected import LandedTable, fold_bronze
-from pipelines.expected_history import fold_history
-from pipelines.held import Hold, skip
 from pipelines.places import Places
+from pipelines.quarantine_log import Hold, skip
+from pipelines.reference_fold import LandedTable, fold_bronze
+from pipelines.reference_history import fold_history
 from pipelines.verify import Difference, TableVerification, Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.written_silver import write_silver

@@ -17,7 +17,7 @@ from tests.support.change_model import Change
 from tests.support.told import FEED, KEY, STREAM, ToldConnector, gone, put
 from tests.support.written_history import Version, WrittenHistory
 
-SEQUENCED = ToldConnector(snapshots=False, sequenced=True)
+SEQUENCED = ToldConnector(snapshots=False, source_ordered=True)
 
 
 pytestmark = pytest.mark.usefixtures("rows_at_once")
@@ -230,9 +230,9 @@ def test_in_the_order_of_the_source_versions_are_where_they_belong(late: Written
 
 def test_a_row_that_is_older_than_its_delete_is_found(late: WrittenHistory):
     late.write([(2, "second", "b")], 2)
-    late.bury([(1, "d")], 2)
+    late.write_tombstones([(1, "d")], 2)
     right = verify_table(late.places, SEQUENCED, late.feed, STREAM)
-    late.bury([(1, "d"), (2, "b")], 3)
+    late.write_tombstones([(1, "d"), (2, "b")], 3)
     ahead = verify_table(late.places, SEQUENCED, late.feed, STREAM)
     late.write([(2, "second", "b")], 2, stones=1)
     wrong = verify_table(late.places, SEQUENCED, late.feed, STREAM)

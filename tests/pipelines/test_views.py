@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.commit_note import CommitNote
 from pipelines.places import Places, aside_of, history_of
-from pipelines.travel import AsOf
+from pipelines.time_travel import AsOf
 from pipelines.views import Views, register_views
 
 

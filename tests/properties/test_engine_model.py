@@ -279,7 +279,7 @@ def test_where_the_source_has_an_order_of_its_own_silver_follows_that(
 ) -> None:
     """Partial updates come again from an earlier one on; whole rows come in any order."""
     rng = random.Random(seed)
-    connector = ToldConnector(continuity="resume", snapshots=False, sequenced=True)
+    connector = ToldConnector(continuity="resume", snapshots=False, source_ordered=True)
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(spark, Path(folder), rng, connector, {STREAM: ToldTable(source="T")})
         log = sequenced_log(rng, partial=partial)

@@ -17,9 +17,9 @@ from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pipelines.bronze import read_small_columns
 from pipelines.bronze_table import retained_from
-from pipelines.expected import LandedTable, fold_bronze
 from pipelines.places import Places
 from pipelines.plan import Planner
+from pipelines.reference_fold import LandedTable, fold_bronze
 from pipelines.retention import drop_frames, plan_retention
 from pipelines.rules import StreamRules
 from pipelines.verify import Verdict, verify_table

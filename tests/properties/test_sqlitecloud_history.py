@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from tests.support.sqlitecloud_history import KEYS, Alters, Cut, Dies, History, Restarts, Sql, Step, Transacts
 
 HISTORIES = max(1, settings().max_examples // 20)
@@ -72,7 +72,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.builds(Restarts, transactions),
 )
 behaviours = st.builds(
-    Behaviour,
+    ServerOptions,
     capture=st.sampled_from(CaptureMode),
     dialect=st.builds(Dialect, st.sampled_from(Vocabulary), st.sampled_from(["changed", "always"])),
     pacing=st.sampled_from([Pacing.JOINED, Pacing.SPLIT]),
@@ -92,7 +92,7 @@ options = st.fixed_dictionaries(
 @settings(max_examples=HISTORIES, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes minutes
 @given(behaviours, options, st.lists(steps, min_size=10, max_size=40))
 def test_whatever_happens_to_a_database_and_its_receiver_what_has_landed_comes_to_what_it_holds(
-    behaviour: Behaviour, options: Mapping[str, Any], steps: Sequence[Step]
+    behaviour: ServerOptions, options: Mapping[str, Any], steps: Sequence[Step]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, History(Path(folder), behaviour, options) as history:
         history.live(steps)

@@ -11,7 +11,7 @@ import numpy as np
 
 from connectors.deephaven.columns import encode_column
 from connectors.deephaven.layouts import Longs
-from connectors.deephaven.parts import Roles
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.types import TYPES
 
 INF = math.inf

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from connectors.deephaven.binding import bind
 from connectors.deephaven.columns import decode_column, decode_removed
 from connectors.deephaven.frames import PrefixCounts, frame
 from connectors.deephaven.messages import (
@@ -23,7 +24,6 @@ from connectors.deephaven.messages import (
     UpdateVoided,
 )
 from connectors.deephaven.protocol import Session
-from connectors.deephaven.roles import bind
 from connectors.deephaven.schemas import load_transport_schema
 from connectors.wire.sbe.model import Schema
 

@@ -9,8 +9,8 @@ from connectors.deephaven.messages import (
     Event,
     SubscribeMode,
 )
-from connectors.deephaven.parts import Roles
 from connectors.deephaven.protocol import Session
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.types import TYPES
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import VECTORS, builtin_roles

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.deephaven.parts import Roles
-from connectors.deephaven.roles import bind
+from connectors.deephaven.binding import bind
+from connectors.deephaven.roles import Roles
 from connectors.wire.sbe.schema import load_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "deephaven"

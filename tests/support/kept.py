@@ -17,10 +17,10 @@ from conf.model import Settings
 from connectors.base import Feed
 from pipelines.build import FeedBuild
 from pipelines.cuts import position_in
-from pipelines.held import HoldState
 from pipelines.maintain import Done, Maintenance
 from pipelines.places import Place, Places
 from pipelines.quarantine import read_quarantine
+from pipelines.quarantine_log import HoldState
 from pipelines.rebuild import Rebuild, Rebuilt
 from pipelines.verify import Verdict, verify_history, verify_table
 from tests.support.running import run_once

@@ -12,7 +12,7 @@ from conf.model import Commit
 from connectors.base import Boundary, Frame, Kind, mark
 from connectors.deephaven import control
 from connectors.deephaven.encoding import encode_column, encode_removed
-from connectors.deephaven.parts import Roles
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.types import TYPES, ColumnType
 from pipelines.batch import Batch

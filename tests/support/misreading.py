@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
-from connectors.base import ControlFrame, Cut, Decoder, Survey
+from connectors.base import ControlFrame, Cut, CutStatistics, Decoder
 from pipelines.bronze import STREAM_COLUMNS
 from pipelines.bronze_table import SCHEMA
 from pipelines.build import FeedBuild
@@ -39,11 +39,11 @@ class Misreading:
     def row_type(self, context: Any, cut: Cut, table: Table) -> StructType:
         return self.decoder.row_type(context, cut, table)
 
-    def tells_notes(self, context: Any, cut: Cut, table: Table) -> bool:
-        return self.decoder.tells_notes(context, cut, table)
+    def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
+        return self.decoder.has_counters(context, cut, table)
 
-    def survey(self, frames: ArrowRows, *cut: Any) -> Survey:
-        return self.decoder.survey(self._misread(frames), *cut)
+    def statistics(self, frames: ArrowRows, *cut: Any) -> CutStatistics:
+        return self.decoder.statistics(self._misread(frames), *cut)
 
     def changes(self, frames: ArrowRows, *cut: Any) -> ArrowRows:
         return self.decoder.changes(self._misread(frames), *cut)

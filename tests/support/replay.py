@@ -9,7 +9,7 @@ from typing import Any
 from connectors.deephaven.columns import decode_column, decode_removed
 from connectors.deephaven.control import decode_subscribe_response
 from connectors.deephaven.messages import ColumnInfo
-from connectors.deephaven.parts import Roles
+from connectors.deephaven.roles import Roles
 from tests.support.deephaven_frames import ROLES
 from tests.support.landing import Landed
 

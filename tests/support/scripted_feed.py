@@ -21,7 +21,7 @@ class Snapshots:
 
     name: str = "scripted"
     continuity: str = "resync"
-    sequenced: bool = False
+    source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
         return table.source != "Log"

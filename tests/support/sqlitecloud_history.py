@@ -14,14 +14,14 @@ import apsw
 from conf.model import Commit, Reconnect
 from conf.validate import validated
 from connectors.base import Feed
-from connectors.closing import Closing
-from connectors.sqlitecloud.behaviour import Behaviour
+from connectors.closeable import Closeable
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import ServerOptions
 from pipelines.bronze import read_small_columns
-from pipelines.expected import LandedTable, fold_bronze
 from pipelines.places import Places
+from pipelines.reference_fold import LandedTable, fold_bronze
 from pipelines.store import open_table
 from tests.support.receiver_thread import ReceiverThread
 from tests.support.sqlitecloud_live import run
@@ -81,10 +81,10 @@ class Restarts(NamedTuple):
 Step: TypeAlias = Transacts | Alters | Cut | Dies | Restarts
 
 
-class History(Closing):
+class History(Closeable):
     """One database, its server and the receiver of its feed."""
 
-    def __init__(self, folder: Path, behaviour: Behaviour, options: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, behaviour: ServerOptions, options: Mapping[str, Any]) -> None:
         self._path, self._behaviour, self._columns = folder / "life.db", behaviour, 0
         with closing(apsw.Connection(str(self._path))) as connection:
             connection.execute(SCHEMA)

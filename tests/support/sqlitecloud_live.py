@@ -15,10 +15,10 @@ import apsw
 from conf.model import Commit, Reconnect
 from conf.validate import validated
 from connectors.base import Feed
-from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import ServerOptions
 from connectors.sqlitecloud.server_state import ServedSession
 from pipelines.bronze import read_small_columns
 from pipelines.places import Place, Places
@@ -132,7 +132,7 @@ def run(session: ServedSession, statement: str, *values: Any) -> None:
 
 
 @contextmanager
-def living(folder: Path, rng: Random, behaviour: Behaviour, **options: Any) -> Iterator[Live]:
+def living(folder: Path, rng: Random, behaviour: ServerOptions, **options: Any) -> Iterator[Live]:
     """Serve a database, and receive its feed, until the block ends."""
     path = folder / "music.db"
     with apsw.Connection(str(path)) as connection:

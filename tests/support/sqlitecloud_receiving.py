@@ -17,17 +17,17 @@ import apsw
 
 from conf.model import Reconnect
 from connectors.base import Boundary, ControlFrame, Feed, Frame, Kind, Resume
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.client import Client, connect
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.plain import SqliteCloudPlainReader
 from connectors.sqlitecloud.receiver import SqliteCloudReceiver
+from connectors.sqlitecloud.reference import SqliteCloudReferenceReader
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from pipelines.table_fold import TableFold
 from tests.support.memory import MemorySink
 from tests.support.waiting import PATIENCE, until
 
-JOINED = Behaviour(pacing=Pacing.JOINED)
+JOINED = ServerOptions(pacing=Pacing.JOINED)
 FOO = {"foo": SqliteCloudTable()}
 
 
@@ -48,7 +48,7 @@ class Sink(MemorySink):
 
     def folded(self, stream: str, table: SqliteCloudTable | None = None) -> list[dict[str, Any]]:
         """The rows that the last whole snapshot comes to, with all notifications since it began."""
-        reader = SqliteCloudPlainReader(stream, table or SqliteCloudTable(), SqliteCloudOptions())
+        reader = SqliteCloudReferenceReader(stream, table or SqliteCloudTable(), SqliteCloudOptions())
         fold = TableFold(())
         begin = end = -1
         for at, frame in enumerate(self.frames):
@@ -149,7 +149,7 @@ async def receiving(
     path: Path,
     tables: Mapping[str, SqliteCloudTable] | None = None,
     *,
-    behaviour: Behaviour = JOINED,
+    behaviour: ServerOptions = JOINED,
     **options: Any,
 ) -> AsyncIterator[Receiving]:
     """Serve the file, and receive from it until the block ends."""

@@ -28,21 +28,21 @@ from connectors.base import (
     Boundary,
     ControlFrame,
     Cut,
+    CutStatistics,
     Decoder,
     Feed,
     Frame,
-    Keeps,
     Kind,
-    PlainChange,
-    PlainReader,
     Problem,
     Receiver,
-    Survey,
-    Watch,
+    ReferenceChange,
+    ReferenceReader,
+    SourceSubscription,
+    TableKind,
     mark,
 )
+from connectors.cut_statistics import statistics_of_changes
 from connectors.key_span import EVERY_KEY, KeySpan
-from connectors.survey import survey_changes
 from pipelines.batch import Batch
 from pipelines.places import Places
 from pipelines.writer import BronzeWriter
@@ -93,10 +93,10 @@ class ToldDecoder:
     def row_type(self, context: Context, cut: Cut, table: Table) -> T.StructType:
         return context.get(cut.stream, self.row)
 
-    def survey(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> Survey:
-        return survey_changes(self.changes(frames, context, cut, table).dataframe())
+    def statistics(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> CutStatistics:
+        return statistics_of_changes(self.changes(frames, context, cut, table).dataframe())
 
-    def tells_notes(self, context: Context, cut: Cut, table: Table) -> bool:
+    def has_counters(self, context: Context, cut: Cut, table: Table) -> bool:
         return False
 
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
@@ -112,7 +112,7 @@ class ToldDecoder:
     def removed_ranges(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         raise AssertionError("keys here are not positions")
 
-    def settled(self, context: Context, cut: Cut, table: Table) -> str | None:
+    def tombstone_horizon(self, context: Context, cut: Cut, table: Table) -> str | None:
         return None
 
 
@@ -157,8 +157,8 @@ def _change(
 
 
 @dataclass
-class ToldPlainReader:
-    """`connectors.base.PlainReader` over JSON bodies: they say already what a plain change is."""
+class ToldReferenceReader:
+    """`connectors.base.ReferenceReader` over JSON bodies: they say already what a plain change is."""
 
     stream: str = STREAM
     keys: tuple[str, ...] = ("lane", "k")
@@ -170,7 +170,7 @@ class ToldPlainReader:
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
-    ) -> Iterable[PlainChange]:
+    ) -> Iterable[ReferenceChange]:
         return (_plain(position, told) for position, body in frames for told in _told(position, body))
 
 
@@ -199,10 +199,10 @@ def _told(position: int, body: bytes) -> Sequence[Mapping[str, Any]]:
     return changes
 
 
-def _plain(position: int, told: Mapping[str, Any]) -> PlainChange:
+def _plain(position: int, told: Mapping[str, Any]) -> ReferenceChange:
     old_key = None if told["old_key"] is None else tuple(told["old_key"])
     op = "insert" if told["op"] == "snapshot" else told["op"]
-    return PlainChange(op, position, tuple(told["key"]), told["sent"], old_key=old_key, sequence=told["sequence"])
+    return ReferenceChange(op, position, tuple(told["key"]), told["sent"], old_key=old_key, sequence=told["sequence"])
 
 
 @dataclass(frozen=True)
@@ -211,21 +211,21 @@ class ToldConnector:
 
     continuity: Literal["resync", "resume"] = "resync"
     snapshots: bool = True
-    partial: bool = True
-    sequenced: bool = False
+    has_partial_updates: bool = True
+    source_ordered: bool = False
     row: T.StructType = field(default_factory=lambda: ROW)
     key: T.StructType = field(default_factory=lambda: KEY)
     misread: frozenset[int] = frozenset()
     name: str = FEED
-    net: bool = False
+    folds: bool = False
     Options: type[BaseModel] = ToldOptions
     TableOptions: type[Table] = ToldTable
 
     def has_snapshots(self, table: Table) -> bool:
         return self.snapshots
 
-    def keeps(self, table: Table) -> Keeps:
-        return Keeps.STATE
+    def table_kind(self, table: Table) -> TableKind:
+        return TableKind.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
         return table
@@ -245,10 +245,10 @@ class ToldConnector:
     def decoder(self, feed: Feed) -> Decoder:
         return ToldDecoder(self.row, self.key, self.misread)
 
-    def plain(self, feed: Feed, table: str) -> PlainReader:
-        return ToldPlainReader(table, tuple(self.key.names), tuple(self.row.names))
+    def reference(self, feed: Feed, table: str) -> ReferenceReader:
+        return ToldReferenceReader(table, tuple(self.key.names), tuple(self.row.names))
 
-    def watch(self, feed: Feed, table: str) -> AbstractContextManager[Watch]:
+    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         raise AssertionError("there is no source")
 
 

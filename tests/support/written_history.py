@@ -35,7 +35,7 @@ class WrittenHistory:
 
     def keep(self, versions: Sequence[Version], position: int) -> None:
         """Let the history hold exactly these versions, and a table that stands elsewhere stand there without rows."""
-        moment = pa.string() if self.connector.sequenced else pa.int64()
+        moment = pa.string() if self.connector.source_ordered else pa.int64()
         rows = [(0, k, a, 0, start, end) for k, a, start, end in versions]
         kind = pa.schema([*COLUMNS, ("__START_AT", moment), ("__END_AT", moment)])
         _write(self.places.history(FEED, STREAM), kind, rows, f"history/{FEED}/{STREAM}", _note(position))
@@ -46,12 +46,12 @@ class WrittenHistory:
         self, rows: Sequence[tuple[int, str, Any]], position: int, *, history: int | None = NOT_TOLD, stones: int = 0
     ) -> None:
         """Let the table hold exactly these rows, of each key, column a and position; and say what counts beside it."""
-        kind = COLUMNS.append(pa.field("_position", pa.string() if self.connector.sequenced else pa.int64()))
+        kind = COLUMNS.append(pa.field("_position", pa.string() if self.connector.source_ordered else pa.int64()))
         told = [(0, k, a, 0, at) for k, a, at in rows]
         note = replace(_note(position), history=history, tombstones=stones)
         _write(self.places.silver(FEED, STREAM), kind, told, f"apply/{FEED}/{STREAM}", note)
 
-    def bury(self, stones: Sequence[tuple[int, str]], position: int) -> None:
+    def write_tombstones(self, stones: Sequence[tuple[int, str]], position: int) -> None:
         kind = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("_position", pa.string())])
         told = [(0, k, at) for k, at in stones]
         _write(self.places.tombstones(FEED, STREAM), kind, told, f"tombstones/{FEED}/{STREAM}", _note(position))

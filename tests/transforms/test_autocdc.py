@@ -108,7 +108,7 @@ def test_deletes_are_remembered_until_nothing_older_can_come(spark: SparkSession
     remembered = []
     for number in range(4):
         deletes = [(10 * number + at, None, None, "D", 10 * number + at) for at in range(5)]
-        apply(spark, path, number, *deletes, settled=f"t._position < {10 * number - 10}")
+        apply(spark, path, number, *deletes, tombstone_horizon=f"t._position < {10 * number - 10}")
         remembered.append(read(spark, f"{path}__tombstones").count())
 
     assert remembered == [5, 10, 10, 10]
@@ -160,7 +160,7 @@ def test_every_delete_of_a_history_is_remembered_until_nothing_older_can_come(
 ) -> None:
     path = tmp_path / "users"
     apply(spark, path, 1, *((1, None, None, "D", at) for at in (2, 4, 6)), stored_as_scd_type=2)
-    apply(spark, path, 2, (1, None, None, "D", 8), stored_as_scd_type=2, settled="t._position < 5")
+    apply(spark, path, 2, (1, None, None, "D", 8), stored_as_scd_type=2, tombstone_horizon="t._position < 5")
 
     assert sorted(row._position for row in read(spark, f"{path}__tombstones").collect()) == [6, 8]
 
@@ -283,7 +283,7 @@ def test_a_column_of_nulls_without_a_type_has_any_type(spark: SparkSession, tmp_
             sequence_by="seq",
             except_column_list=["seq"],
             recorded=Recorded("users", number),
-            settled="t._position < -1  -- nothing comes before",
+            tombstone_horizon="t._position < -1  -- nothing comes before",
         )
     expected = own.sql("SELECT 0 AS id, CAST(NULL AS STRING) AS name, 2 AS _position UNION ALL SELECT 1, 'Ann', 1")
     assert_df_equality(table(spark, tmp_path / "users"), expected, ignore_row_order=True, ignore_nullable=True)

@@ -67,7 +67,7 @@ class Mode:
     def options(self) -> dict[str, Any]:
         return {
             "stored_as_scd_type": self.scd,
-            "ignore_null_updates": self.partial,
+            "ignore_null_updates": self.has_partial_updates,
             "track_history_column_list": None if self.tracked is None else list(self.tracked),
             "apply_as_truncates": "op = 'T'" if self.truncates else None,
         }
@@ -105,7 +105,7 @@ def rows_of(mode: Mode, key: Row, sent: Mapping[int, Change]) -> Iterator[Row]:
                 versions[-1][2] = seq
             continue
         now = {"a": change.a, "b": change.b, "s": change.s}
-        if mode.partial:
+        if mode.has_partial_updates:
             now = patched(cells or dict.fromkeys("abs"), now)
         if cells is not None and mode.tracked is not None and all(now[n] == cells[n] for n in mode.tracked):
             versions[-1][0], versions[-1][3] = now, seq
@@ -217,7 +217,7 @@ def test_what_is_forgotten_below_the_horizon_is_not_missed(spark: SparkSession, 
         if mode.truncates and number in (2, 3):
             batch.append(Change(None, None, "T", horizon + 1))
         told += batch
-        apply(spark, tmp_path / "t", number, batch, mode, settled=f"t._position < {horizon}")
+        apply(spark, tmp_path / "t", number, batch, mode, tombstone_horizon=f"t._position < {horizon}")
         assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
 
 
@@ -229,12 +229,12 @@ def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
 ) -> None:
     rng = random.Random(17)
     told = [random_change(rng, lane) for lane in range(60) for _ in range(6)]
-    apply(spark, tmp_path / "t", 0, told[::2], mode, settled="t._position < 0")
+    apply(spark, tmp_path / "t", 0, told[::2], mode, tombstone_horizon="t._position < 0")
     with monkeypatch.context() as patch:
         for step in ("merge_rows", "keep_history", "remake"):
             patch.setattr(transforms.autocdc, step, dying(getattr(transforms.autocdc, step), after=after))
         with pytest.raises(Died):
-            apply(spark, tmp_path / "t", 1, told[1::2], mode, settled="t._position < 0")
-    apply(spark, tmp_path / "t", 1, told[1::2], mode, settled="t._position < 0")
+            apply(spark, tmp_path / "t", 1, told[1::2], mode, tombstone_horizon="t._position < 0")
+    apply(spark, tmp_path / "t", 1, told[1::2], mode, tombstone_horizon="t._position < 0")
 
     assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)

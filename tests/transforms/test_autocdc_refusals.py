@@ -92,7 +92,7 @@ def test_parameters_of_wrong_types_are_refused_as_spark_does(
 
 def test_what_is_settled_is_understood_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
-        apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), settled="t.seq < 1")
+        apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), tombstone_horizon="t.seq < 1")
 
     assert not list(tmp_path.iterdir())
 

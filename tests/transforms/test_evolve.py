@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 
 from conf.errors import Overtaken, SchemaDrift
 from transforms.evolve import check_names, drift, follow, follow_columns
-from transforms.faults import named_errors
 from transforms.merge import create_empty, overwrite
+from transforms.spark_errors import named_errors
 
 BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = (
     T.ByteType(),

@@ -19,9 +19,9 @@ from pyspark.sql import types as T
 from conf.errors import UnusableKey
 from tests.support.change_model import Change, State, after, patched
 from transforms.changes import change_type
-from transforms.explain import letter, unexplained
+from transforms.consistency import op_code, unexplained
 from transforms.fold import check_key, fold
-from transforms.moves import resolve
+from transforms.key_moves import resolve
 
 COLUMNS = ("k", "a", "b")
 KEY = T.StructType().add("history", T.IntegerType()).add("k", T.IntegerType())
@@ -129,7 +129,7 @@ def random_histories(count: int, *, moves: bool, whole: bool = False) -> Histori
 def test_partial_changes_come_to_what_they_do_one_after_another(spark: SparkSession, upsert: bool) -> None:
     histories = random_histories(400, moves=False)
 
-    net = fold(change_rows(spark, histories), upsert=upsert, letter=letter())
+    net = fold(change_rows(spark, histories), upsert=upsert, op_code=op_code())
 
     told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
     assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
@@ -139,7 +139,7 @@ def test_partial_changes_come_to_what_they_do_one_after_another(spark: SparkSess
 def test_the_fast_path_of_whole_rows_gives_the_same(spark: SparkSession, upsert: bool) -> None:
     histories = random_histories(400, moves=False, whole=True)
 
-    net = fold(change_rows(spark, histories), upsert=upsert, whole=True, letter=letter())
+    net = fold(change_rows(spark, histories), upsert=upsert, whole=True, op_code=op_code())
 
     told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
     assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
@@ -151,7 +151,7 @@ def test_moves_come_to_what_they_do_one_after_another(spark: SparkSession, upser
 
     with ExitStack() as kept:
         changes = change_rows(spark, histories)
-        net = resolve(changes, silver(spark, histories), kept, upsert=upsert, letter=letter())
+        net = resolve(changes, silver(spark, histories), kept, upsert=upsert, op_code=op_code())
 
         told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
         assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)

@@ -87,7 +87,7 @@ def test_a_snapshot_closes_what_vanished_opens_what_is_new_and_leaves_what_is_eq
     again = [row(7, "snapshot", 1, "same"), row(7, "snapshot", 3, "old"), row(7, "snapshot", 4, "new")]
     later = [Change(6, "update", 3, {"a": "overlaid"}), Change(9, "update", 1, {"a": "later"})]
 
-    found = one(spark, tmp_path, [*again, *later], 9, moments=Moments(settled=8))
+    found = one(spark, tmp_path, [*again, *later], 9, moments=Moments(snapshot_end=8))
 
     assert found == [
         (1, "later", 9, None),
@@ -103,7 +103,7 @@ def test_an_identical_snapshot_changes_no_version(spark: SparkSession, tmp_path:
     cells = {"k": 1, "a": "x", "b": 0}
     before = one(spark, tmp_path, [Change(1, "insert", 1, cells)], 1)
 
-    found = one(spark, tmp_path, [Change(5, "snapshot", 1, cells)], 5, moments=Moments(settled=5))
+    found = one(spark, tmp_path, [Change(5, "snapshot", 1, cells)], 5, moments=Moments(snapshot_end=5))
 
     assert found == before == [(1, "x", 1, None)]
     metrics = DeltaTable(str(tmp_path)).history(1)[0]["operationMetrics"]
@@ -114,7 +114,7 @@ def test_an_identical_snapshot_changes_no_version(spark: SparkSession, tmp_path:
 def test_moves_after_a_snapshot_in_the_same_cut_carry_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     changes = [Change(3, "snapshot", 1, {"k": 1, "a": "x", "b": 0}), move(5, 1, 2), Change(6, "update", 2, {"b": 4})]
 
-    found = one(spark, tmp_path, changes, 6, moments=Moments(settled=4), moves=True)
+    found = one(spark, tmp_path, changes, 6, moments=Moments(snapshot_end=4), moves=True)
 
     assert found == [(1, "x", 3, 5), (2, "x", 5, 6), (2, "x", 6, None)]
 
@@ -157,14 +157,14 @@ def positional(
     told: Sequence[tuple[int, str, int, str]],
     *,
     ranges: Sequence[tuple[int, int, int]] = (),
-    settled: int | None = None,
+    snapshot_end: int | None = None,
     upsert: bool = False,
 ) -> list[Any]:
     session = spark.newSession()
     rows = [{"frame_seq": at, "op": op, "key": {"_row_key": k}, "row": {"a": a}} for at, op, k, a in told]
     removed = session.createDataFrame(list(ranges), "moment long, first_key long, last_key long")
     changes = session.createDataFrame(rows, POSITIONAL)
-    recorded, moments = Recorded("h", version), Moments(settled=settled)
+    recorded, moments = Recorded("h", version), Moments(snapshot_end=snapshot_end)
     keep_history(
         changes, str(path), recorded=recorded, moments=moments, ranges=removed if ranges else None, upsert=upsert
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from connectors.wire.sbe.blocks import slot_code
 from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Field, Member, Presence, Primitive, Scalar, Set
-from connectors.wire.sbe.puts import Put, PutOptions, enum_put, list_put, refuse, scalar_put, set_put, text_put
+from connectors.wire.sbe.packers import Put, PutOptions, enum_put, list_put, refuse, scalar_put, set_put, text_put
 from connectors.wire.sbe.values import Fault
 
 _MISSING = object()

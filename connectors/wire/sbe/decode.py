@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from conf.errors import InvalidValue, UnknownTemplate
 from connectors.wire.sbe.blocks import BlockOptions
 from connectors.wire.sbe.bodies import BodyReader, Counts, Scan
+from connectors.wire.sbe.compiled_decoder import Whole, whole_reader
 from connectors.wire.sbe.header import Header, HeaderReader
 from connectors.wire.sbe.model import Body, Buffer, Composite, Encoding, Enum, Message, Schema, Set
-from connectors.wire.sbe.review import newer_values
 from connectors.wire.sbe.skip import Skipper
 from connectors.wire.sbe.text import TextMode
+from connectors.wire.sbe.value_checks import newer_values
 from connectors.wire.sbe.values import Fault, Finding
 from connectors.wire.sbe.walk import MAX_EMPTY_ENTRIES
-from connectors.wire.sbe.whole import Whole, whole_reader
 
 _MOST_PLAIN = 256
 """Most headers to prepare for; senders use few, and forgers must not fill the memory."""

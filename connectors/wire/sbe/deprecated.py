@@ -23,7 +23,7 @@ from connectors.wire.sbe.model import (
     Schema,
     Set,
 )
-from connectors.wire.sbe.review import deprecated_values
+from connectors.wire.sbe.value_checks import deprecated_values
 
 
 class DeprecatedValues:

@@ -15,11 +15,11 @@ from connectors.wire.sbe.blocks import end_of, ends_of
 from connectors.wire.sbe.blockwriter import BlockWriter
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Body, Data, Group, Message, Presence, Role, Schema
+from connectors.wire.sbe.packers import PutOptions, encoded, refuse
 from connectors.wire.sbe.primitives import TRAITS
-from connectors.wire.sbe.puts import PutOptions, encoded, refuse
-from connectors.wire.sbe.review import needlessly_deprecated
 from connectors.wire.sbe.roles import RoleWriter
 from connectors.wire.sbe.text import codec
+from connectors.wire.sbe.value_checks import needlessly_deprecated
 from connectors.wire.sbe.values import Fault
 
 _NOTHING: Mapping[str, Any] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from connectors.wire.sbe.builtin_composites import resolve_data, resolve_dimensions
 from connectors.wire.sbe.composites import constant, is_variable, presence
 from connectors.wire.sbe.document import Element
 from connectors.wire.sbe.encodings import Encodings
@@ -21,7 +22,6 @@ from connectors.wire.sbe.model import (
     Structure,
 )
 from connectors.wire.sbe.simple import presence_of
-from connectors.wire.sbe.structures import resolve_data, resolve_dimensions
 
 _ORDER = {"field": 0, "group": 1, "data": 2}
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from connectors.wire.sbe.builtin_composites import resolve_data, resolve_dimensions, resolve_header
 from connectors.wire.sbe.composites import is_variable
 from connectors.wire.sbe.document import Element, read_document
 from connectors.wire.sbe.encodings import Encodings
@@ -17,7 +18,6 @@ from connectors.wire.sbe.messages import Messages
 from connectors.wire.sbe.model import ByteOrder, Data, Encoding, Message, Primitive, Schema, Structure
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.report import Report
-from connectors.wire.sbe.structures import resolve_data, resolve_dimensions, resolve_header
 from connectors.wire.sbe.vocabulary import check_vocabulary
 
 _ORDERS: dict[str, ByteOrder] = {"littleEndian": "<", "bigEndian": ">"}

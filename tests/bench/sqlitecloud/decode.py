@@ -16,7 +16,7 @@ from connectors.arrow_rows import InSpark
 from connectors.base import ControlFrame, Cut
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.control import Description, TableColumn
-from connectors.sqlitecloud.landed import notified_text
+from connectors.sqlitecloud.frame_access import notified_text
 from pipelines.spark import start_spark
 from tests.bench.silver import settings_at, timed
 from tests.bench.sqlitecloud.source import DISTINCT, KEY, TABLE, feed_at, frames

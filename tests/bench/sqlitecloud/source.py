@@ -15,13 +15,13 @@ import apsw
 import structlog
 
 from connectors.base import Feed
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud.broker import Topic
 from connectors.sqlitecloud.capture import RowChange, TableChanges
 from connectors.sqlitecloud.dialect import Dialect, sender_text, table_text
 from connectors.sqlitecloud.encode import encode_json
-from connectors.sqlitecloud.listeners import Interest
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer, tls_context
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 
 DATABASE, TABLE, KEY = "shop.db", "orders", ("id",)
 CREATED = f"CREATE TABLE {TABLE}(id INTEGER PRIMARY KEY, customer TEXT, total REAL, quantity INTEGER, note TEXT)"
@@ -98,7 +98,7 @@ def serve(sent: Sent, told: Connection) -> None:
     every = [made[number % DISTINCT] for number in range(sent.notifications)]
     written = blocks(every) if sent.joined else every
     pacing = Pacing.JOINED if sent.joined else Pacing.SAFE
-    behaviour = Behaviour(pacing=pacing, slow_reader="stall", most_unsent=4 * _BLOCK)
+    behaviour = ServerOptions(pacing=pacing, slow_reader="stall", most_unsent=4 * _BLOCK)
     tls = None if sent.certificate is None else tls_context(sent.certificate)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / DATABASE
@@ -109,7 +109,7 @@ def serve(sent: Sent, told: Connection) -> None:
             listeners = server.own_session(DATABASE).served.listeners
             told.send(server.port)
             while told.recv():
-                (hearer,) = listeners._hearers(Interest(TABLE, DATABASE))
+                (hearer,) = listeners._hearers(Topic(TABLE, DATABASE))
                 for block in written:
                     hearer.hear(block)
 

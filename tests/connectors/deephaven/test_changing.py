@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from connectors.deephaven.changing import Changer
+from connectors.deephaven.random_values import random_like
 from connectors.deephaven.rows import Delta
 from connectors.deephaven.tables import LiveTable
 from connectors.deephaven.types import TYPES
-from connectors.deephaven.variation import varied
-from connectors.pace import Pace, keep_changing
+from connectors.rate import Rate, change_steadily
 
 COLUMNS = {name.lower(): name for name in TYPES}
 
@@ -103,15 +103,15 @@ def test_integers_stay_inside_their_type_and_off_its_null(kind: str) -> None:
     rng = Random(1)
     limits = {"Byte": 2**7, "Short": 2**15, "Int": 2**31, "Long": 2**63, "DateTime": 2**63}
     for extreme in (-limits[kind] + 1, limits[kind] - 1):
-        found = [varied(TYPES[kind], extreme, extreme, rng) for _ in range(200)]
+        found = [random_like(TYPES[kind], extreme, extreme, rng) for _ in range(200)]
         assert all(-limits[kind] < value < limits[kind] for value in found if value is not None)
 
 
 def test_changes_come_at_the_pace_for_the_time_and_then_stop() -> None:
     table, clock = filled(100), Clock()
     told: list[int] = []
-    pace = Pace(changes_per_second=50, seconds=10)
-    made = keep_changing([Changer(table, 1)], pace, clock=clock, stopped_within=clock.wait, progress=told.append)
+    pace = Rate(changes_per_second=50, seconds=10)
+    made = change_steadily([Changer(table, 1)], pace, clock=clock, stopped_within=clock.wait, progress=told.append)
     assert 500 <= made < 520
     assert sum(told) == made
     assert table.updates == 1 + len(told)
@@ -121,7 +121,7 @@ def test_changes_come_at_the_pace_for_the_time_and_then_stop() -> None:
 def test_every_table_changes_at_the_pace() -> None:
     tables, clock = [filled(100), filled(100)], Clock()
     changers = [Changer(table, f"1/{number}") for number, table in enumerate(tables)]
-    made = keep_changing(changers, Pace(50, 10), clock=clock, stopped_within=clock.wait)
+    made = change_steadily(changers, Rate(50, 10), clock=clock, stopped_within=clock.wait)
     assert 1000 <= made < 1040
     assert tables[0].rows() != tables[1].rows()
 
@@ -129,7 +129,7 @@ def test_every_table_changes_at_the_pace() -> None:
 def test_a_slow_machine_makes_the_beginning_of_the_same_sequence() -> None:
     slow = Clock(slowness=3.0)
     table, whole = filled(100), history_of(5, 10)
-    keep_changing([Changer(table, 5)], Pace(1000, 10), clock=slow, stopped_within=slow.wait)
+    change_steadily([Changer(table, 5)], Rate(1000, 10), clock=slow, stopped_within=slow.wait)
     assert 1 < table.updates <= 5
     assert table.rows() == whole[table.updates - 2]
 
@@ -137,13 +137,13 @@ def test_a_slow_machine_makes_the_beginning_of_the_same_sequence() -> None:
 def test_changing_without_end_stops_when_told() -> None:
     table, clock = filled(100), Clock()
     clock.stop_at = 1003.0
-    made = keep_changing([Changer(table, 5)], Pace(100), clock=clock, stopped_within=clock.wait)
+    made = change_steadily([Changer(table, 5)], Rate(100), clock=clock, stopped_within=clock.wait)
     assert 300 <= made < 320
 
 
 def test_a_pace_of_zero_changes_nothing() -> None:
     table, clock = filled(3), Clock()
-    assert keep_changing([Changer(table, 5)], Pace(0, 10), clock=clock, stopped_within=clock.wait) == 0
+    assert change_steadily([Changer(table, 5)], Rate(0, 10), clock=clock, stopped_within=clock.wait) == 0
     assert table.updates == 1
 
 
@@ -168,6 +168,6 @@ def test_numbered_columns_name_one_row_for_good() -> None:
 )
 def test_moments_stay_as_precise_as_they_were(moment: int, precision: int) -> None:
     rng = Random(1)
-    found = [varied(TYPES["DateTime"], moment, None, rng) for _ in range(200)]
+    found = [random_like(TYPES["DateTime"], moment, None, rng) for _ in range(200)]
     later = [value - moment for value in found if value is not None]
     assert all(0 < step <= 3_600 * 10**9 and step % precision == 0 for step in later)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from conf.errors import InvalidValue, RemoteProtocolError, TruncatedMessage, UnknownTemplate
-from connectors.deephaven.calibrate import Calibration
+from connectors.deephaven.binding import bind
 from connectors.deephaven.columns import check_column, decode_column, decode_removed, read_column
 from connectors.deephaven.frames import PrefixCounts
+from connectors.deephaven.handshake import Calibration
 from connectors.deephaven.messages import ColumnInfo
-from connectors.deephaven.parts import Roles
-from connectors.deephaven.roles import bind
+from connectors.deephaven.roles import Roles
 from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.types import TYPES
 from connectors.wire.sbe.model import ByteOrder

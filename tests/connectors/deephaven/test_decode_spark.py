@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from connectors.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.backoff import Backoff
-from connectors.base import Cut, Kind, Survey, mark
+from connectors.base import Cut, CutStatistics, Kind, mark
+from connectors.deephaven.binding import bind
 from connectors.deephaven.decode import DeephavenDecoder
 from connectors.deephaven.epoch import Epoch
 from connectors.deephaven.options import DeephavenOptions
 from connectors.deephaven.protocol import Session
-from connectors.deephaven.roles import bind
 from connectors.wire.sbe.schema import with_byte_order
 from pipelines.bronze import read_cut, read_frames
 from pipelines.cuts import read_cuts
@@ -212,14 +212,15 @@ def test_only_what_the_snapshot_itself_adds_is_a_version_of_the_snapshot(
     spark: SparkSession, one_cut: tuple[Built, Cut], where: str
 ):
     built, cut = one_cut
-    settled_first = replace(cut, replaces=True, settled=9)
-    settled_last = replace(cut, replaces=True, settled=15)
+    settled_first = replace(cut, replaces=True, snapshot_end=9)
+    settled_last = replace(cut, replaces=True, snapshot_end=15)
     decoder, frames, context = decoded(built, cut, where)
     inserting = {
-        settled.settled: {
-            row.op for row in decoder.versions(frames, context, settled, built.feed.tables["t"]).dataframe().collect()
+        snapshot_end.snapshot_end: {
+            row.op
+            for row in decoder.versions(frames, context, snapshot_end, built.feed.tables["t"]).dataframe().collect()
         }
-        for settled in (settled_first, settled_last)
+        for snapshot_end in (settled_first, settled_last)
     }
 
     assert inserting == {
@@ -235,9 +236,9 @@ def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges
     built, cut = one_cut
     decoder, frames, context = decoded(built, cut, where)
 
-    survey = decoder.survey(frames, context, cut, built.feed.tables["t"])
+    survey = decoder.statistics(frames, context, cut, built.feed.tables["t"])
 
-    assert survey == Survey(
+    assert survey == CutStatistics(
         bad_position=14,
         bad_class="INVALID_VALUE",
         bad_reason="range-count: ranges hold 16 rows, there are 15 values",

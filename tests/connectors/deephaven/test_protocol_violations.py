@@ -15,8 +15,8 @@ from conf.errors import (
     TruncatedMessage,
 )
 from connectors.deephaven import control
-from connectors.deephaven.calibrate import Expected
 from connectors.deephaven.frames import PrefixCounts, frame
+from connectors.deephaven.handshake import Expected
 from connectors.deephaven.messages import (
     BadFrame,
     ColumnReceived,

@@ -12,8 +12,8 @@ from connectors.deephaven.filters import bind_filter
 from connectors.deephaven.messages import SubscribeMode
 from connectors.deephaven.publication import Publication
 from connectors.deephaven.schemas import load_roles
+from connectors.deephaven.table_subscription import TableSubscription
 from connectors.deephaven.tables import LiveTable
-from connectors.deephaven.tap import Tap
 
 ROLES = load_roles()
 LARGEST = 96
@@ -85,7 +85,7 @@ def test_a_client_that_applies_what_it_is_sent_has_the_rows_that_satisfy_the_fil
         largest=LARGEST,
     )
     rows: dict[int, dict[str, Any]] = {}
-    tap = Tap(publication, lambda _, delta: replayed(rows, list(publication.update(delta))))
+    tap = TableSubscription(publication, lambda _, delta: replayed(rows, list(publication.update(delta))))
     replayed(rows, list(publication.snapshot(tap.open_with_snapshot())))
     for steps in history[1:]:
         apply(table, steps)
@@ -99,7 +99,7 @@ def test_a_tap_shut_while_it_is_opened_lets_nothing_flow() -> None:
     table = LiveTable({"a": "Long"})
     publication = Publication(1, table, SubscribeMode.UPDATES_ONLY, ("a",), None, ROLES, LARGEST)
     flowed: list[object] = []
-    tap = Tap(publication, lambda _, delta: flowed.append(delta))
+    tap = TableSubscription(publication, lambda _, delta: flowed.append(delta))
     tap.detach()
     tap.open()
     with table.update() as update:

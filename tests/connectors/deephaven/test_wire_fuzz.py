@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from conf.errors import ProtocolError, WireError
 from connectors.deephaven import control
-from connectors.deephaven.calibrate import calibrate, roles_of_epoch
 from connectors.deephaven.columns import decode_column, decode_removed
 from connectors.deephaven.frames import frame
+from connectors.deephaven.handshake import calibrate, roles_of_epoch
 from connectors.deephaven.messages import BadFrame, SubscribeMode
 from connectors.deephaven.protocol import Session
 from tests.support.deephaven_columns import CASES, encoded, written

@@ -17,7 +17,7 @@ from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.market import Market
 from connectors.sbe.schemas import feed_schema
 from connectors.wire.sbe.encode import encode
-from pipelines.held import Hold, skip
+from pipelines.quarantine_log import Hold, skip
 from pipelines.rebuild import Rebuild
 from pipelines.verify import Verdict, verify_history
 from tests.support.sbe_feed import FEED, SbeFeed, table

@@ -15,11 +15,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from conf.errors import WireError
-from connectors.base import PlainChange
+from connectors.base import ReferenceChange
 from connectors.sbe.changing import ChangeReader
 from connectors.sbe.layout import layout_of
 from connectors.sbe.options import SbeTable
-from connectors.sbe.plain import SbePlainReader
+from connectors.sbe.reference import SbeReferenceReader
 from connectors.sbe.schemas import feed_schema
 from connectors.wire.sbe.encode import encode
 from connectors.wire.sbe.model import Body, Schema
@@ -55,7 +55,7 @@ def changes(schema: Schema, template: str, settings: SbeTable, bodies: Sequence[
 
 
 def assert_as_read_plainly(schema: Schema, template: str, settings: SbeTable, bodies: Sequence[bytes]) -> None:
-    plain = SbePlainReader(schema, schema.messages[template], settings)
+    plain = SbeReferenceReader(schema, schema.messages[template], settings)
     found = changes(schema, template, settings, bodies)
     for position, body in enumerate(bodies, start=10):
         mine = [change for change in found if change["frame_seq"] == position]
@@ -77,7 +77,7 @@ def assert_as_read_plainly(schema: Schema, template: str, settings: SbeTable, bo
                 assert change["present"] == (None if len(sent) == len(plain.columns) else sent)
 
 
-def read_plainly(plain: SbePlainReader, position: int, body: bytes) -> Sequence[PlainChange] | WireError:
+def read_plainly(plain: SbeReferenceReader, position: int, body: bytes) -> Sequence[ReferenceChange] | WireError:
     try:
         return list(plain.changes(1, [(position, body)]))
     except WireError as error:

@@ -9,8 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import ServerOptions
 
 FOO = "CREATE TABLE foo(id INTEGER PRIMARY KEY, col1 TEXT, col2 TEXT)"
 
@@ -32,7 +32,7 @@ def serve(file: Path) -> Iterator[Serve]:
     """Start servers of the file; ``with_tls`` and the like are the options of `SqliteCloudServer.start`."""
     with ExitStack() as running:
 
-        def started(behaviour: Behaviour | None = None, **options: object) -> SqliteCloudServer:
+        def started(behaviour: ServerOptions | None = None, **options: object) -> SqliteCloudServer:
             return running.enter_context(SqliteCloudServer.start({"shop.db": file}, behaviour=behaviour, **options))
 
         yield started

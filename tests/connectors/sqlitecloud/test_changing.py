@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from conf.errors import WireError
 from connectors.sqlitecloud.changing import ChangeReader
+from connectors.sqlitecloud.channel_messages import MESSAGES
 from connectors.sqlitecloud.control import Description, TableColumn
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.plain import SqliteCloudPlainReader
-from connectors.sqlitecloud.saying import MESSAGES
+from connectors.sqlitecloud.reference import SqliteCloudReferenceReader
 from pipelines.table_fold import TableFold
 from tests.support.change_model import Change, State, after
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text, vectors
@@ -27,10 +27,10 @@ Landed = tuple[int, str, bytes]
 
 
 def reader(
-    description: Description = FOO, settled: int | None = None, table: dict[str, Any] | None = None, **options: Any
+    description: Description = FOO, snapshot_end: int | None = None, table: dict[str, Any] | None = None, **options: Any
 ) -> ChangeReader:
     settings = SqliteCloudTable.model_validate(table or {})
-    return ChangeReader(description, settings, SqliteCloudOptions.model_validate(options), settled)
+    return ChangeReader(description, settings, SqliteCloudOptions.model_validate(options), snapshot_end)
 
 
 def rows_of(of: ChangeReader, *frames: Landed) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def changes_of(rows: Sequence[dict[str, Any]]) -> list[Change]:
 def landed(vector: dict[str, Any]) -> tuple[list[Landed], int]:
     """Return the frames of the last epoch of a capture, and where its snapshot settles."""
     frames: list[Landed] = []
-    settled = -1
+    snapshot_end = -1
     for position, event in enumerate(vector["events"]):
         if "lost" in event:
             frames = []
@@ -74,8 +74,8 @@ def landed(vector: dict[str, Any]) -> tuple[list[Landed], int]:
         elif "data" in event:
             frames.append((position, "data", framed(json.dumps(event["data"]))))
         else:
-            settled = position
-    return frames, settled
+            snapshot_end = position
+    return frames, snapshot_end
 
 
 def in_runs(frames: Sequence[Landed], size: int) -> list[Sequence[Landed]]:
@@ -85,12 +85,12 @@ def in_runs(frames: Sequence[Landed], size: int) -> list[Sequence[Landed]]:
 @pytest.mark.parametrize("vector", CAPTURES)
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_a_capture_ends_as_the_source_however_it_is_cut_into_runs(vector: dict[str, Any], size: int) -> None:
-    frames, settled = landed(vector)
+    frames, snapshot_end = landed(vector)
     types = dict.fromkeys(vector["columns"], "string") | dict.fromkeys(vector["keys"], "bigint")
     description = described("foo", dict.fromkeys(vector["columns"], ""), vector["keys"])
-    changing = reader(description, settled, {"types": types})
-    replacing = [frame for frame in frames if frame[0] <= settled]
-    later = [frame for frame in frames if frame[0] > settled]
+    changing = reader(description, snapshot_end, {"types": types})
+    replacing = [frame for frame in frames if frame[0] <= snapshot_end]
+    later = [frame for frame in frames if frame[0] > snapshot_end]
     replayed = [row for run in in_runs(replacing, size) for row in rows_of(changing, *run)]
     state = after({}, changes_of(replayed), columns=vector["columns"])
     if "at_high_fence" in vector:
@@ -109,7 +109,7 @@ def rows_in(state: State) -> list[list[Any]]:
 def test_the_plain_reader_ends_there_too(vector: dict[str, Any]) -> None:
     frames, _ = landed(vector)
     types = dict.fromkeys(vector["columns"], "string") | dict.fromkeys(vector["keys"], "bigint")
-    plain = SqliteCloudPlainReader("foo", SqliteCloudTable.model_validate({"types": types}), SqliteCloudOptions())
+    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable.model_validate({"types": types}), SqliteCloudOptions())
     plain.control(control(described("foo", dict.fromkeys(vector["columns"], ""), vector["keys"])))
     fold = TableFold(plain.keys)
     for position, kind, body in sorted(frames, key=lambda frame: frame[1] == "data"):
@@ -121,7 +121,7 @@ def test_the_plain_reader_ends_there_too(vector: dict[str, Any]) -> None:
 def test_what_an_insert_carries_as_an_old_key_is_passed_by(old: list[Any]) -> None:
     frame = (0, "data", told(("INSERT", old, {"id": 15, "a": "x", "b": "y"})))
     (change,) = changes_of(rows_of(reader(), frame))
-    plain = SqliteCloudPlainReader("foo", SqliteCloudTable.model_validate({}), SqliteCloudOptions())
+    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable.model_validate({}), SqliteCloudOptions())
     plain.control(control(FOO))
     (expected,) = plain.changes(1, [(0, frame[2])])
     assert (change.op, change.key, change.old_key) == (expected.op, expected.key, expected.old_key)
@@ -131,9 +131,9 @@ def test_what_an_insert_carries_as_an_old_key_is_passed_by(old: list[Any]) -> No
 def test_a_full_row_that_moves_in_the_overlay_is_there_even_if_the_old_one_is_not() -> None:
     moved = {"id": 15, "a": "x", "b": "y"}
     frames = [(0, "data", told(("UPDATE", [20], moved))), (1, "snapshot", rowset(FOO.names, []))]
-    changes = changes_of(rows_of(reader(settled=2), *frames))
+    changes = changes_of(rows_of(reader(snapshot_end=2), *frames))
     assert after({}, changes, columns=FOO.names) == {(15,): moved}
-    later = changes_of(rows_of(reader(settled=-1), *frames))
+    later = changes_of(rows_of(reader(snapshot_end=-1), *frames))
     assert [change.op for change in later] == ["update"]
 
 
@@ -141,7 +141,7 @@ def test_rows_that_change_places_in_one_notification_do_so() -> None:
     both = (("UPDATE", [1], {"id": 2, "a": "p", "b": "q"}), ("UPDATE", [2], {"id": 1, "a": "r", "b": "s"}))
     frames = [(0, "snapshot", rowset(FOO.names, [[1, "p", "q"], [2, "r", "s"]])), (1, "data", told(*both))]
     expected = [[1, "r", "s"], [2, "p", "q"]]
-    assert rows_in(after({}, changes_of(rows_of(reader(settled=2), *frames)), columns=FOO.names)) == expected
+    assert rows_in(after({}, changes_of(rows_of(reader(snapshot_end=2), *frames)), columns=FOO.names)) == expected
 
 
 def test_an_update_has_the_columns_it_carries_and_its_key() -> None:
@@ -193,7 +193,7 @@ def test_a_notification_that_cannot_be_read_is_one_error_and_no_change(body: byt
     (error,) = [row["error"] for row in rows if row["error"]]
     assert error["error_class"] == "INVALID_VALUE"
     assert error["reason"].startswith(reason)
-    plain = SqliteCloudPlainReader("foo", SqliteCloudTable(), SqliteCloudOptions())
+    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable(), SqliteCloudOptions())
     plain.control(control(FOO))
     with pytest.raises(WireError):
         list(plain.changes(1, [(1, body)]))
@@ -303,10 +303,10 @@ def test_both_ways_of_reading_come_to_one_table(
     frames = [
         (at, "data", framed(table_text("foo", ["id"], entries, dialect))) for at, entries in enumerate(history, 1)
     ]
-    changing = reader(settled=len(frames) + 1, update_columns=update_columns)
+    changing = reader(snapshot_end=len(frames) + 1, update_columns=update_columns)
     state = after({}, changes_of(rows_of(changing, stood, *frames)), columns=FOO.names)
     options = SqliteCloudOptions.model_validate({"update_columns": update_columns})
-    plain = SqliteCloudPlainReader("foo", SqliteCloudTable(), options)
+    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable(), options)
     plain.control(control(FOO))
     fold = TableFold(plain.keys)
     for position, _, body in (stood, *frames):

@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from conf.errors import ConfigError, SchemaDrift
-from connectors.base import ControlFrame, Cut, Feed, Keeps, Problem
+from connectors.base import ControlFrame, Cut, Feed, Problem, TableKind
+from connectors.sqlitecloud.address import connection_settings
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.context import read_context
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.places import connection_settings
 from tests.support.sqlitecloud_notices import control, described
 
 ADDRESS = "sqlitecloud://db.example:1234/chinook.sqlite"
@@ -32,8 +32,8 @@ def test_a_table_is_a_state_and_a_channel_a_log_of_what_was_said() -> None:
     streams = {name: CONNECTOR.stream(shop, name) for name in shop.tables}
     assert streams == {"foo": "foo", "orders": "Order", "said": "notify:foo"}
     table, said = shop.tables["orders"], shop.tables["said"]
-    assert (CONNECTOR.has_snapshots(table), CONNECTOR.keeps(table)) == (True, Keeps.STATE)
-    assert (CONNECTOR.has_snapshots(said), CONNECTOR.keeps(said)) == (False, Keeps.ROWS)
+    assert (CONNECTOR.has_snapshots(table), CONNECTOR.table_kind(table)) == (True, TableKind.STATE)
+    assert (CONNECTOR.has_snapshots(said), CONNECTOR.table_kind(said)) == (False, TableKind.APPEND)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_a_secret_that_cannot_be_used_is_told_but_not_shown(options: dict[str, A
         connection_settings(shop, {})
 
 
-def cut(last: int, settled: int | None = None, epoch: int = 2) -> Cut:
-    return Cut("foo", epoch, -1, last, ((0, last),), (0,), (last,), settled is not None, settled)
+def cut(last: int, snapshot_end: int | None = None, epoch: int = 2) -> Cut:
+    return Cut("foo", epoch, -1, last, ((0, last),), (0,), (last,), snapshot_end is not None, snapshot_end)
 
 
 def test_a_cut_has_the_columns_of_the_snapshot_it_stands_on() -> None:
@@ -148,7 +148,7 @@ def test_a_cut_has_the_columns_of_the_snapshot_it_stands_on() -> None:
     )
     assert context.description(cut(last=40)) == first
     assert context.description(cut(last=60)) == second
-    assert context.description(cut(last=60, settled=45)) == first
+    assert context.description(cut(last=60, snapshot_end=45)) == first
 
 
 def test_an_epoch_that_does_not_tell_its_columns_is_a_drift() -> None:

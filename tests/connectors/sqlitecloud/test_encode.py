@@ -36,7 +36,7 @@ from connectors.sqlitecloud.messages import (
     Single,
     Statement,
 )
-from connectors.sqlitecloud.requests import read_statement
+from connectors.sqlitecloud.request_reader import read_statement
 from tests.support.sqlitecloud_vectors import cell, message, names, octets, vectors
 from tests.support.tries import half
 

@@ -7,14 +7,14 @@ import pytest
 
 from conf.errors import WireError
 from connectors.backoff import Backoff
-from connectors.sqlitecloud import unchecked
+from connectors.sqlitecloud import deferred_checks
 from connectors.sqlitecloud.control import Description, TableColumn
+from connectors.sqlitecloud.deferred_checks import named_table
 from connectors.sqlitecloud.encode import encode_json
 from connectors.sqlitecloud.epoch import Epoch
 from connectors.sqlitecloud.messages import Notification
 from connectors.sqlitecloud.options import SqliteCloudOptions
 from connectors.sqlitecloud.payload import stream_of
-from connectors.sqlitecloud.unchecked import named_table
 from tests.support.sqlitecloud_receiving import Sink
 
 FOO = Description("foo", (TableColumn("id", "INTEGER", pk=1), TableColumn("a", "TEXT")), ("id",))
@@ -52,7 +52,7 @@ def heard(*texts):
     return [Notification(each, encode_json(each)) for each in texts]
 
 
-def settled(table):
+def snapshot_end(table):
     """Let the table have had a snapshot of no rows."""
     table.begin(FOO)
     assert len(table.close(1000.0)) == 1
@@ -95,7 +95,7 @@ def test_most_texts_tell_their_table_from_the_beginning():
 
 def test_what_lands_unread_is_read_later_and_lets_the_table_be_due():
     epoch, _, (foo,) = epoch_of("foo")
-    settled(foo)
+    snapshot_end(foo)
     assert outline(epoch.hear(heard(insert(1, a=[]), insert(2, b="new")))) == ["data, whole", "data, whole"]
     assert foo.due is None or foo.due > 1000 + 3600
     assert outline(epoch.check(1)) == []
@@ -108,15 +108,15 @@ def test_what_lands_unread_is_read_later_and_lets_the_table_be_due():
 
 def test_what_says_nothing_new_is_never_read():
     epoch, _, (foo,) = epoch_of("foo")
-    settled(foo)
+    snapshot_end(foo)
     assert outline(epoch.hear(heard(insert(1), insert(2, a="é")))) == ["data, whole", "data, whole"]
     assert epoch.check(100) is None
 
 
 def test_when_too_much_waits_notifications_are_read_before_they_land(monkeypatch):
-    monkeypatch.setattr(unchecked, "MOST_BYTES", 1)
+    monkeypatch.setattr(deferred_checks, "MOST_BYTES", 1)
     epoch, _, (foo,) = epoch_of("foo")
-    settled(foo)
+    snapshot_end(foo)
     frames = epoch.hear(heard(insert(1, b="new"), insert(2, b="new")))
     assert outline(frames) == ["data, whole", "data, whole", "snapshot due"]
     assert epoch.check(100) == []
@@ -124,7 +124,7 @@ def test_when_too_much_waits_notifications_are_read_before_they_land(monkeypatch
 
 def test_what_landed_before_an_attempt_began_is_not_held_against_it():
     epoch, _, (foo,) = epoch_of("foo")
-    settled(foo)
+    snapshot_end(foo)
     epoch.hear(heard(insert(1, b="new"), b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))
     foo.begin(FOO)
     assert epoch.check(100) == []
@@ -133,7 +133,7 @@ def test_what_landed_before_an_attempt_began_is_not_held_against_it():
 
 def test_a_text_that_ends_too_early_is_found_later_and_told():
     epoch, _, (foo,) = epoch_of("foo")
-    settled(foo)
+    snapshot_end(foo)
     assert outline(epoch.hear(heard(b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))) == ["data, whole"]
     assert outline(epoch.check(100)) == ["bad notification", "snapshot due"]
 
@@ -172,7 +172,7 @@ def test_an_attempt_described_before_the_schema_changed_is_void_whoever_saw_the_
 
 def test_a_window_that_opens_among_notifications_judges_all_behind_it():
     epoch, _, (foo,) = epoch_of("foo")
-    settled(foo)
+    snapshot_end(foo)
     epoch.expect("low", lambda: foo.begin(FOO))
     low = text(channel="ours", channel_type="MESSAGE", payload="low")
     update = text(
@@ -184,9 +184,9 @@ def test_a_window_that_opens_among_notifications_judges_all_behind_it():
 
 def test_tables_are_due_one_after_another_the_one_that_waits_longest_first():
     epoch, clock, (foo, bar) = epoch_of("foo", "bar", reconcile_hours=1)
-    settled(bar)
+    snapshot_end(bar)
     assert epoch.next_due() is foo
-    settled(foo)
+    snapshot_end(foo)
     clock.now += 1
     assert epoch.next_due() is None
     assert epoch.wait() == 3599
@@ -196,13 +196,13 @@ def test_tables_are_due_one_after_another_the_one_that_waits_longest_first():
 
 def test_a_table_read_again_and_again_waits_longer_each_time():
     epoch, clock, (foo,) = epoch_of("foo")
-    settled(foo)
+    snapshot_end(foo)
     waits = []
     for _ in range(6):
         epoch.hear(heard(insert(1, b="new")))
         epoch.check(10)
         waits.append(foo.due - clock.now)
-        settled(foo)
+        snapshot_end(foo)
     assert max(waits) > 1.0
     assert max(waits) <= 32.0
 
@@ -220,8 +220,8 @@ def test_a_stream_nobody_knows_is_told_once_and_found_again_once_its_table_left(
 
 def test_what_is_of_nothing_lands_as_a_mark_and_every_table_is_read_again():
     epoch, _, (foo, bar) = epoch_of("foo", "bar")
-    settled(foo)
-    settled(bar)
+    snapshot_end(foo)
+    snapshot_end(bar)
     frames = epoch.hear(heard(b"\xff", b"[]"))
     assert [mark["reason"].partition(":")[0].split()[0] for mark in Sink(frames).marks("bad frame")] == [
         "invalid_utf8",

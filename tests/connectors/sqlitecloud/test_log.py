@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from conf.errors import ConfigError, WireError
 from conf.validate import validated
 from connectors.base import Kind
+from connectors.sqlitecloud.channel_messages import LOG
 from connectors.sqlitecloud.encode import encode_json
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.plain import SqliteCloudPlainReader
-from connectors.sqlitecloud.saying import LOG
+from connectors.sqlitecloud.reference import SqliteCloudReferenceReader
 from tests.connectors.sqlitecloud.test_receiver import WHOLE, run
 from tests.support.sqlitecloud_notices import framed, vectors
 from tests.support.sqlitecloud_receiving import database
@@ -29,7 +29,7 @@ def logged(*bodies: bytes) -> list[dict[str, Any]]:
 
 
 def plainly(body: bytes) -> list[tuple[Any, ...]] | None:
-    reader = SqliteCloudPlainReader("log:foo", SETTINGS, SqliteCloudOptions())
+    reader = SqliteCloudReferenceReader("log:foo", SETTINGS, SqliteCloudOptions())
     try:
         return [(change.op, change.key, change.row) for change in reader.changes(1, [(0, body)])]
     except WireError:

@@ -29,8 +29,8 @@ from connectors.sqlitecloud.messages import (
     Statement,
     TicketReceived,
 )
-from connectors.sqlitecloud.naming import listen_channel, listen_table, notify
 from connectors.sqlitecloud.protocol import MainState, MainStream, PubSubStream
+from connectors.sqlitecloud.statements import listen_channel, listen_table, notify
 from connectors.sqlitecloud.streams import Stream
 from tests.support.sqlitecloud_vectors import names, octets, pieces, rows, vectors
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from connectors.base import Kind
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudTable
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from tests.support.sqlitecloud_receiving import database, receiving, stored
 
 WHOLE = ["fence low", "control", "snapshot begin, begin", "snapshot, inside", "fence high", "snapshot complete, end"]
@@ -162,7 +162,7 @@ def test_a_server_that_takes_channels_for_tables_can_be_listened_to(tmp_path, al
         await at.heard("foo", 1)
         return at.sink
 
-    behaviour = Behaviour(pacing=Pacing.JOINED, dialect=Dialect(words=Vocabulary.OLD))
+    behaviour = ServerOptions(pacing=Pacing.JOINED, dialect=Dialect(words=Vocabulary.OLD))
     sink = run(use, path, behaviour=behaviour, listen="channel", all_tables=all_tables)
     assert sink.outline("foo") == [*WHOLE, "data, whole"]
     assert sink.folded("foo") == [{"id": 1, "a": "x", "b": None}]
@@ -281,7 +281,7 @@ def test_a_snapshot_during_which_a_table_is_made_anew_is_void(tmp_path):
 
 def test_a_server_that_does_not_say_the_version_of_its_schema_is_told_and_followed_all_the_same(tmp_path, monkeypatch):
     path = database(tmp_path)
-    monkeypatch.setattr("connectors.sqlitecloud.describing._SCHEMA_VERSION", "PRAGMA no such pragma")
+    monkeypatch.setattr("connectors.sqlitecloud.introspection._SCHEMA_VERSION", "PRAGMA no such pragma")
 
     async def use(at):
         await at.complete()

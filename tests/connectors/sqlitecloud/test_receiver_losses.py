@@ -11,13 +11,13 @@ import pytest
 
 from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from connectors.base import Resume
-from connectors.sqlitecloud import live
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
+from connectors.sqlitecloud import capture_tasks
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.encode import encode_error, encode_json, encode_rowset
 from connectors.sqlitecloud.messages import Column, Rowset, ServerError
 from connectors.sqlitecloud.options import SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from tests.support.scsp_peer import OK, TICKET, Peer, scripted, spelt
 from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
 from tests.support.waiting import until
@@ -46,7 +46,7 @@ def one_epoch(path, behaviour, **options):
             pytest.raises((SourceUnavailable, RemoteProtocolError)) as raised,
         ):
             await asyncio.wait_for(receiver_at(url(server), **options).run(sink, Resume(1)), 30)
-        with SqliteCloudServer.start({"shop.db": path}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server:
+        with SqliteCloudServer.start({"shop.db": path}, behaviour=ServerOptions(pacing=Pacing.JOINED)) as server:
             again = asyncio.create_task(receiver_at(url(server), **options).run(second, Resume(2)))
             await until(lambda: second.marks("snapshot complete"), "a whole snapshot", work=again)
             again.cancel()
@@ -59,7 +59,7 @@ def one_epoch(path, behaviour, **options):
 @pytest.mark.parametrize("request_number", range(1, 11))
 def test_the_end_of_the_main_connection_at_any_request_ends_the_epoch(request_number, tmp_path):
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY)", "INSERT INTO foo VALUES (1)")
-    behaviour = Behaviour(pacing=Pacing.JOINED, close_main_at=request_number)
+    behaviour = ServerOptions(pacing=Pacing.JOINED, close_main_at=request_number)
     sink, error, second = one_epoch(path, behaviour, canary_seconds=0.05)
     assert isinstance(error, SourceUnavailable)
     assert second.folded("foo") == [{"id": 1}]
@@ -70,7 +70,7 @@ def test_the_end_of_the_main_connection_at_any_request_ends_the_epoch(request_nu
 def test_the_end_of_the_main_connection_inside_a_result_ends_the_epoch_and_the_chunks_have_landed(tmp_path):
     rows = [f"INSERT INTO foo VALUES ({n})" for n in range(9)]
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY)", *rows)
-    behaviour = Behaviour(pacing=Pacing.JOINED, close_main_after_chunk=2)
+    behaviour = ServerOptions(pacing=Pacing.JOINED, close_main_after_chunk=2)
     sink, error, _ = one_epoch(path, behaviour, max_rows=2)
     assert isinstance(error, SourceUnavailable)
     assert sink.outline("foo") == [
@@ -85,7 +85,7 @@ def test_the_end_of_the_main_connection_inside_a_result_ends_the_epoch_and_the_c
 @pytest.mark.parametrize("switch", [{"close_pubsub_after": 1}, {"refuse_pauth": True}, {"cut": 1}, {"oversize": 1}])
 def test_whatever_ends_the_pubsub_connection_ends_the_epoch(switch, tmp_path):
     path = database(tmp_path)
-    sink, error, second = one_epoch(path, Behaviour(pacing=Pacing.JOINED, **switch))
+    sink, error, second = one_epoch(path, ServerOptions(pacing=Pacing.JOINED, **switch))
     assert isinstance(error, SourceUnavailable | RemoteProtocolError)
     assert not sink.marks("snapshot complete")
     assert second.marks("snapshot complete")
@@ -97,12 +97,12 @@ def test_whatever_ends_the_pubsub_connection_ends_the_epoch(switch, tmp_path):
 
 
 def test_a_fence_that_does_not_come_back_ends_the_epoch(tmp_path, monkeypatch):
-    monkeypatch.setattr(live, "RETURN_WITHIN", 0.2)
+    monkeypatch.setattr(capture_tasks, "RETURN_WITHIN", 0.2)
 
     async def use(at):
         return await at.ended(), at.sink
 
-    error, sink = run(use, database(tmp_path), behaviour=Behaviour(pacing=Pacing.JOINED, drop={1}))
+    error, sink = run(use, database(tmp_path), behaviour=ServerOptions(pacing=Pacing.JOINED, drop={1}))
     assert isinstance(error, SourceUnavailable)
     assert "low: what was said on our own channel did not come back" in str(error)
     assert sink.outline("foo") == []
@@ -113,11 +113,11 @@ def test_a_canary_that_does_not_come_back_ends_the_epoch(tmp_path, monkeypatch):
 
     async def use(at):
         await at.complete()
-        monkeypatch.setattr(live, "RETURN_WITHIN", 0.2)
+        monkeypatch.setattr(capture_tasks, "RETURN_WITHIN", 0.2)
         drop.update(range(1_000_000))
         return await at.ended()
 
-    error = run(use, database(tmp_path), behaviour=Behaviour(pacing=Pacing.JOINED, drop=drop), canary_seconds=0.05)
+    error = run(use, database(tmp_path), behaviour=ServerOptions(pacing=Pacing.JOINED, drop=drop), canary_seconds=0.05)
     assert isinstance(error, SourceUnavailable)
     assert "canary: what was said on our own channel did not come back" in str(error)
 
@@ -177,7 +177,7 @@ def test_a_feed_whose_only_table_is_gone_for_a_while_is_tried_again(tmp_path):
     path = database(tmp_path)
 
     async def running():
-        with SqliteCloudServer.start({"shop.db": path}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server:
+        with SqliteCloudServer.start({"shop.db": path}, behaviour=ServerOptions(pacing=Pacing.JOINED)) as server:
             receiver, sink = receiver_at(url(server)), Sink()
             first = asyncio.create_task(receiver.run(sink, Resume(1)))
             await until(lambda: sink.marks("snapshot complete"), "a whole snapshot", work=first)
@@ -227,7 +227,7 @@ def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted
 def test_a_key_that_moves_in_the_window_without_all_columns_voids_the_attempt_and_the_next_one_is_whole(tmp_path):
     rows = [f"INSERT INTO foo VALUES ({n}, 'a', 'b')" for n in range(50)]
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a, b)", *rows)
-    behaviour = Behaviour(pacing=Pacing.JOINED, capture=CaptureMode.HOOK_CHANGED, delay=0.02)
+    behaviour = ServerOptions(pacing=Pacing.JOINED, capture=CaptureMode.HOOK_CHANGED, delay=0.02)
 
     async def use(at):
         land, statements = at.sink.land, ["UPDATE foo SET id = 100 WHERE id = 7"]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from pipelines.cuts import read_cuts
-from pipelines.expected import LandedTable, fold_bronze
+from pipelines.reference_fold import LandedTable, fold_bronze
 from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_table
 from tests.support.building_once import all_rows, build_once
@@ -33,14 +33,14 @@ KEYS = {"artist": ("id",), "track": ("album", "nr"), "pair": ("nr", "side")}
 @pytest.mark.parametrize(
     ("behaviour", "options"),
     [
-        pytest.param(Behaviour(pacing=Pacing.JOINED), {}, id="session, new words, joined"),
+        pytest.param(ServerOptions(pacing=Pacing.JOINED), {}, id="session, new words, joined"),
         pytest.param(
-            Behaviour(capture=CaptureMode.HOOK_FULL, dialect=Dialect(Vocabulary.OLD), pacing=Pacing.SPLIT),
+            ServerOptions(capture=CaptureMode.HOOK_FULL, dialect=Dialect(Vocabulary.OLD), pacing=Pacing.SPLIT),
             {"page_rows": 5, "max_rows": 2},
             id="hook with whole rows, old words, split, in pages",
         ),
         pytest.param(
-            Behaviour(capture=CaptureMode.HOOK_CHANGED, dialect=Dialect(Vocabulary.MIXED), notification_frame="+"),
+            ServerOptions(capture=CaptureMode.HOOK_CHANGED, dialect=Dialect(Vocabulary.MIXED), notification_frame="+"),
             {"fence": False, "canary_seconds": 0},
             id="hook with changed columns, mixed words, no fence",
             marks=pytest.mark.nightly,
@@ -48,7 +48,7 @@ KEYS = {"artist": ("id",), "track": ("album", "nr"), "pair": ("nr", "side")}
     ],
 )
 def test_what_has_landed_comes_to_what_sqlite_holds(
-    tmp_path: Path, behaviour: Behaviour, options: Mapping[str, Any]
+    tmp_path: Path, behaviour: ServerOptions, options: Mapping[str, Any]
 ) -> None:
     with living(tmp_path, Random(7), behaviour, **options) as live:
         for stage in range(4):
@@ -73,7 +73,7 @@ def interrupt(live: Live, stage: int) -> None:
 
 
 def test_silver_equals_sqlite_and_shows_each_commit_whole(spark: SparkSession, tmp_path: Path) -> None:
-    with living(tmp_path, Random(11), Behaviour(pacing=Pacing.JOINED)) as live:
+    with living(tmp_path, Random(11), ServerOptions(pacing=Pacing.JOINED)) as live:
         with polled(live) as polls:
             for stage in (0, 2, 3):
                 live.work(40)

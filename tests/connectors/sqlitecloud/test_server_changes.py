@@ -11,9 +11,9 @@ from unittest.mock import ANY
 
 import pytest
 
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from tests.support.sqlitecloud_peer import Peer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sqlitecloud" / "sqlite_changes.json"
@@ -38,7 +38,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     files = {case["id"]: folder / f"{case['id']}.db" for case in CASES}
     for file in files.values():
         file.touch()
-    behaviour = Behaviour(dialect=Dialect(words=request.param), pacing=Pacing.JOINED)
+    behaviour = ServerOptions(dialect=Dialect(words=request.param), pacing=Pacing.JOINED)
     with SqliteCloudServer.start(files, behaviour=behaviour) as server:
         yield server, WORDS[request.param]
 

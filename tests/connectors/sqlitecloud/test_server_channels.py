@@ -8,13 +8,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from connectors.sqlitecloud.behaviour import Behaviour, Channels
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import Channels, ServerOptions
 from tests.connectors.sqlitecloud.conftest import FOO
 from tests.support.sqlitecloud_peer import Peer, json_text, writer
 
-OLD = Behaviour(dialect=Dialect(words=Vocabulary.OLD))
+OLD = ServerOptions(dialect=Dialect(words=Vocabulary.OLD))
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_all_tables_of_no_database_cannot_be_listened_to(two: SqliteCloudServer)
 def test_which_servers_take_a_channel_for_a_table(
     file: Path, dialect: Vocabulary, channels: Channels | None, hears: bool
 ) -> None:
-    behaviour = Behaviour(dialect=Dialect(words=dialect), channels=channels)
+    behaviour = ServerOptions(dialect=Dialect(words=dialect), channels=channels)
     with (
         SqliteCloudServer.start({"shop.db": file}, behaviour=behaviour) as server,
         writer(server) as peer,

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 import pytest
 
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect
 from connectors.sqlitecloud.messages import PubSubOffer
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.sqlitecloud_peer import PATIENCE, Peer, json_text, pauth, plain, writer
 from tests.support.waiting import wait_until
@@ -33,7 +33,7 @@ def test_a_commit_is_told_to_those_who_listen_in_the_words_of_the_samples(serve:
             '"payload":[{"sqlite_type":"INSERT","id":15,"col1":"test100","col2":"test101"}]}',
         ),
     ]:
-        server = serve(Behaviour(dialect=dialect))
+        server = serve(ServerOptions(dialect=dialect))
         with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
             uuid = peer.ask("GET CLIENT KEY UUID")
             peer.ask("INSERT INTO foo VALUES(15,'test100','test101')")
@@ -96,7 +96,7 @@ def test_a_commit_that_fails_tells_nothing(server: SqliteCloudServer) -> None:
 def test_a_key_move_is_told_in_each_of_the_three_ways(
     serve: Serve, capture: CaptureMode, entries: list[object]
 ) -> None:
-    server = serve(Behaviour(capture=capture, dialect=OLD))
+    server = serve(ServerOptions(capture=capture, dialect=OLD))
     with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
         peer.ask("INSERT INTO foo VALUES(1, 'a', 'b')")
         peer.ask("BEGIN; SAVEPOINT s; DELETE FROM foo; ROLLBACK TO s")
@@ -107,7 +107,7 @@ def test_a_key_move_is_told_in_each_of_the_three_ways(
 
 
 def test_savepoints_of_one_name_are_undone_as_sqlite_does_it(serve: Serve) -> None:
-    server = serve(Behaviour(capture=CaptureMode.HOOK_FULL))
+    server = serve(ServerOptions(capture=CaptureMode.HOOK_FULL))
     with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
         peer.ask('BEGIN; SAVEPOINT s; INSERT INTO foo(id) VALUES(1); SAVEPOINT "S"; INSERT INTO foo(id) VALUES(2)')
         peer.ask("RELEASE s; INSERT INTO foo(id) VALUES(3); ROLLBACK TO s -- all three")
@@ -134,7 +134,7 @@ def test_a_table_dropped_after_it_was_changed_is_not_told_and_the_server_lives(s
 
 def test_columns_called_like_reserved_words_and_every_kind_of_value_are_written(serve: Serve) -> None:
     server = serve(
-        Behaviour(dialect=Dialect(words="old", old_key="always", null="absent", blob="hex", large_integers="text"))
+        ServerOptions(dialect=Dialect(words="old", old_key="always", null="absent", blob="hex", large_integers="text"))
     )
     with writer(server) as peer, peer.listen("LISTEN TABLE odd", server.port) as heard:
         peer.ask('CREATE TABLE odd(type TEXT PRIMARY KEY, pv, "a""b") WITHOUT ROWID')
@@ -189,7 +189,7 @@ def test_a_database_says_nothing_where_a_channel_is_listened_to(server: SqliteCl
 
 @pytest.mark.parametrize("answer", ["ok", "ticket"])
 def test_only_the_first_listen_is_surely_answered_with_the_ticket(serve: Serve, answer: str) -> None:
-    server = serve(Behaviour(repeated_listen=answer))
+    server = serve(ServerOptions(repeated_listen=answer))
     with writer(server) as peer:
         first, second = peer.ask("LISTEN a"), peer.ask("LISTEN b")
 
@@ -207,7 +207,7 @@ def test_a_ticket_opens_one_session_and_a_wrong_one_none(serve: Serve) -> None:
         assert other.ask("LISTEN whatever") == "OK"  # this stream is the server's: its words mean nothing
         peer.ask("NOTIFY a 'x'")
         assert other.heard()[0]["payload"] == "x"
-    with writer(serve(Behaviour(refuse_pauth=True))) as peer:
+    with writer(serve(ServerOptions(refuse_pauth=True))) as peer:
         assert peer.ask(peer.ask("LISTEN a").octets.decode())[0] == 10004
 
 
@@ -249,7 +249,7 @@ def count_up(server: SqliteCloudServer) -> None:
 
 @pytest.mark.parametrize("pacing", [Pacing.JOINED, Pacing.SPLIT])
 def test_thousands_of_notifications_arrive_however_they_are_written(serve: Serve, pacing: Pacing) -> None:
-    server = serve(Behaviour(pacing=pacing))
+    server = serve(ServerOptions(pacing=pacing))
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         for number in range(20):
             peer.ask(";".join(f"NOTIFY c {number * 100 + each}" for each in range(100)))
@@ -258,7 +258,7 @@ def test_thousands_of_notifications_arrive_however_they_are_written(serve: Serve
 
 def test_faults_hit_the_notifications_named(serve: Serve) -> None:
     server = serve(
-        Behaviour(pacing=Pacing.JOINED, drop={2}, double=range(3, 4), close_pubsub_after=5, notification_frame="+")
+        ServerOptions(pacing=Pacing.JOINED, drop={2}, double=range(3, 4), close_pubsub_after=5, notification_frame="+")
     )
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         peer.ask(";".join(f"NOTIFY c {number}" for number in range(1, 8)))
@@ -268,20 +268,20 @@ def test_faults_hit_the_notifications_named(serve: Serve) -> None:
 
 
 def test_a_notification_may_be_cut_or_announced_as_absurdly_long(serve: Serve) -> None:
-    server = serve(Behaviour(cut=2))
+    server = serve(ServerOptions(cut=2))
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         peer.ask("NOTIFY c 1; NOTIFY c 2")
         heard.heard()
         assert heard.message() is None
         assert heard.cutter.held > 40
-    server = serve(Behaviour(oversize=1))
+    server = serve(ServerOptions(oversize=1))
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         peer.ask("NOTIFY c 1")
         assert heard.socket.recv(4096).startswith(b"#1125899906842624 {")
 
 
 def test_who_does_not_read_is_dropped_and_no_other_notices(serve: Serve) -> None:
-    server = serve(Behaviour(pacing=Pacing.JOINED, most_unsent=1 << 20))
+    server = serve(ServerOptions(pacing=Pacing.JOINED, most_unsent=1 << 20))
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         for _ in range(30):
             assert peer.ask("NOTIFY c ?", "x" * 1_000_000) == "OK"
@@ -294,7 +294,7 @@ def test_who_does_not_read_is_dropped_and_no_other_notices(serve: Serve) -> None
 
 
 def test_who_does_not_read_may_miss_some_without_a_word(serve: Serve) -> None:
-    server = serve(Behaviour(pacing=Pacing.JOINED, slow_reader="drop", most_unsent=1 << 20))
+    server = serve(ServerOptions(pacing=Pacing.JOINED, slow_reader="drop", most_unsent=1 << 20))
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         for _ in range(30):
             assert peer.ask("NOTIFY c ?", "x" * 1_000_000) == "OK"
@@ -307,7 +307,7 @@ def test_who_does_not_read_may_miss_some_without_a_word(serve: Serve) -> None:
 
 
 def test_writers_may_be_made_to_wait_for_who_does_not_read(serve: Serve) -> None:
-    server = serve(Behaviour(pacing=Pacing.JOINED, slow_reader="stall", most_unsent=1 << 20))
+    server = serve(ServerOptions(pacing=Pacing.JOINED, slow_reader="stall", most_unsent=1 << 20))
     with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
         done = threading.Event()
         thread = threading.Thread(
@@ -321,7 +321,7 @@ def test_writers_may_be_made_to_wait_for_who_does_not_read(serve: Serve) -> None
 
 
 def test_a_server_can_be_closed_while_a_writer_waits(serve: Serve) -> None:
-    server = serve(Behaviour(slow_reader="stall", most_unsent=1))
+    server = serve(ServerOptions(slow_reader="stall", most_unsent=1))
     with writer(server) as peer, peer.listen("LISTEN c", server.port):
         peer.socket.settimeout(0.3)
         with suppress(TimeoutError):  # once the writer waits, its requests wait too
@@ -349,7 +349,7 @@ def test_connections_are_broken_when_asked_and_clients_may_come_back(server: Sql
 
 
 def test_notifications_may_be_late_and_the_servers_own_sender_a_text(serve: Serve) -> None:
-    server = serve(Behaviour(pacing=Pacing.JOINED, delay=0.2, server_sender="text"))
+    server = serve(ServerOptions(pacing=Pacing.JOINED, delay=0.2, server_sender="text"))
     own = server.own_session("shop.db")
     with writer(server) as peer, peer.listen(LISTEN, server.port) as heard:
         begun = time.monotonic()

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from connectors.sqlitecloud.behaviour import Behaviour
 from connectors.sqlitecloud.messages import Command, JsonText, Rowset, ServerError
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import ServerOptions
 from connectors.sqlitecloud.server_state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.sqlitecloud_peer import Peer
@@ -270,12 +270,12 @@ def test_the_file_is_one_whole_database_afterwards_in_the_mode_it_was_in(file: P
 
 
 def test_a_connection_may_be_made_to_break_at_a_request_or_in_the_middle_of_a_result(serve: Serve) -> None:
-    server = serve(Behaviour(close_main_at=2))
+    server = serve(ServerOptions(close_main_at=2))
     with Peer(server.port) as peer:
         assert peer.ask("PING") == "PONG"
         assert peer.ask("PING") is None
 
-    server = serve(Behaviour(close_main_after_chunk=2))
+    server = serve(ServerOptions(close_main_after_chunk=2))
     with Peer(server.port) as peer:
         peer.say("TEST ROWSET_CHUNK")
         assert [len(peer.message().rows), len(peer.message().rows)] == [1, 1]
@@ -286,7 +286,7 @@ def test_a_connection_may_be_made_to_break_at_a_request_or_in_the_middle_of_a_re
 def test_results_are_compressed_for_who_asks_by_a_server_that_does(
     serve: Serve, compression: bool, kind: bytes
 ) -> None:
-    with Peer(serve(Behaviour(compression=compression)).port) as peer:
+    with Peer(serve(ServerOptions(compression=compression)).port) as peer:
         assert peer.ask("SET CLIENT KEY COMPRESSION TO 1") == "OK"
         peer.say("TEST ROWSET")
         assert peer.socket.recv(1 << 16)[:1] == kind

@@ -9,8 +9,8 @@ import time
 import pytest
 import trustme
 
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.server import SqliteCloudServer, tls_context
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.sqlitecloud_peer import Peer, writer
 
@@ -55,7 +55,7 @@ def test_over_tls_everything_is_the_same(
     serve: Serve, certificates: tuple[ssl.SSLContext, ssl.SSLContext], pacing: Pacing
 ) -> None:
     ours, theirs = certificates
-    server = serve(Behaviour(pacing=pacing), tls=ours)
+    server = serve(ServerOptions(pacing=pacing), tls=ours)
     with writer(server, theirs) as peer, peer.listen("LISTEN TABLE foo", server.port, theirs) as heard:
         for number in range(50):
             peer.ask("INSERT INTO foo VALUES(?, ?, NULL)", number, "x" * 10 * number)

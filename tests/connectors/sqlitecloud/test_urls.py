@@ -9,7 +9,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from connectors.sqlitecloud.messages import Listen, Statement
-from connectors.sqlitecloud.naming import (
+from connectors.sqlitecloud.settings import ApiKey, ConnectionSettings, Password, Tls
+from connectors.sqlitecloud.statements import (
     create_channel,
     listen_table,
     may_be_pasted,
@@ -18,7 +19,6 @@ from connectors.sqlitecloud.naming import (
     unlisten_channel,
     unlisten_table,
 )
-from connectors.sqlitecloud.settings import ApiKey, ConnectionSettings, Password, Tls
 from connectors.sqlitecloud.urls import parse_connection_string
 from tests.support.sqlitecloud_vectors import GOLDEN, names
 

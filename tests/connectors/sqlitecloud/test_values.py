@@ -17,8 +17,8 @@ from connectors.sqlitecloud.changing import ChangeReader
 from connectors.sqlitecloud.messages import RawText
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import Members
-from connectors.sqlitecloud.plain import SqliteCloudPlainReader
-from connectors.sqlitecloud.plainvalues import Number, cell_value, column_type, sent_value
+from connectors.sqlitecloud.reference import SqliteCloudReferenceReader
+from connectors.sqlitecloud.reference_values import Number, cell_value, column_type, sent_value
 from connectors.sqlitecloud.values import Column, columns_of, silver_type
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text
 
@@ -221,7 +221,7 @@ def test_what_another_key_would_be_too_fits_no_key_whichever_way_it_is_read(
 ) -> None:
     table, options = SqliteCloudTable.model_validate({"types": {"k": kind}}), SqliteCloudOptions()
     told = described("t", {"k": declared}, ["k"])
-    reader, plain = ChangeReader(told, table, options), SqliteCloudPlainReader("t", table, options)
+    reader, plain = ChangeReader(told, table, options), SqliteCloudReferenceReader("t", table, options)
     plain.control(control(told))
 
     def key(at: str, body: bytes) -> Any:

@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from conf.errors import ConfigError
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
 from connectors.sqlitecloud.workload import Workload
 from tests.support.sqlitecloud_peer import Peer
 
@@ -141,7 +141,7 @@ def test_a_seed_says_what_happens(music: Path, tmp_path: Path) -> None:
 
 def test_listeners_hear_of_its_changes_from_the_server_itself(music: Path) -> None:
     with (
-        SqliteCloudServer.start({"m": music}, behaviour=Behaviour(pacing=Pacing.JOINED)) as server,
+        SqliteCloudServer.start({"m": music}, behaviour=ServerOptions(pacing=Pacing.JOINED)) as server,
         Peer(server.port) as peer,
         peer.listen("LISTEN TABLE * DATABASE m", server.port) as heard,
     ):

@@ -25,8 +25,8 @@ from connectors.sqlitecloud_webhooks.server import WebhookSource
 from connectors.sqlitecloud_webhooks.signing import Signing
 from pipelines.batch import Batch
 from pipelines.build import FeedBuild
-from pipelines.held import Hold, quarantined, skip
 from pipelines.places import Places
+from pipelines.quarantine_log import Hold, quarantined, skip
 from pipelines.receiving import receive
 from pipelines.store import open_table
 from pipelines.verify import Verdict, verify_history, verify_table

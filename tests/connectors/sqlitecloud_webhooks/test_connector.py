@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conf.errors import ConfigError, SourceRefused
-from connectors.base import Keeps, Problem
+from connectors.base import Problem, TableKind
 from connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from tests.support.webhooks import feed, options, table
 
@@ -16,7 +16,7 @@ def test_a_table_is_a_state_without_snapshots_fed_by_the_stream_of_its_database(
     shop = feed(tables={"albums": table(), "mine": table(source="Order")})
     assert [CONNECTOR.stream(shop, name) for name in shop.tables] == ["chinook.sqlite/albums", "chinook.sqlite/Order"]
     assert not CONNECTOR.has_snapshots(shop.tables["albums"])
-    assert CONNECTOR.keeps(shop.tables["albums"]) is Keeps.STATE
+    assert CONNECTOR.table_kind(shop.tables["albums"]) is TableKind.STATE
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_an_address_that_cannot_be_listened_on_is_told(address: str, found: list
 
 def test_nobody_can_be_asked_for_what_there_is() -> None:
     with pytest.raises(SourceRefused, match="no-snapshot"):
-        CONNECTOR.watch(feed(), "albums")
+        CONNECTOR.subscribe(feed(), "albums")

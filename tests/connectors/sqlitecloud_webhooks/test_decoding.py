@@ -16,7 +16,7 @@ from connectors.base import ControlFrame
 from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import MOST_COLUMNS, columns_of, read_context, telling
 from connectors.sqlitecloud_webhooks.messages import Addressed, read_webhook
-from connectors.sqlitecloud_webhooks.plain import WebhookPlainReader
+from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader
 from tests.support.webhooks import STREAM, TOLD, options, reader, table, vectors, webhook
 
 GOOD, MALFORMED = vectors("webhooks"), vectors("malformed")
@@ -31,8 +31,8 @@ def decoded(body: bytes, **settings: Any) -> list[dict[str, Any]]:
     return [row for batch in reader(**settings).read([5], [body]) for row in batch.to_pylist()]
 
 
-def plain_reader(**settings: Any) -> WebhookPlainReader:
-    found = WebhookPlainReader(STREAM, table(), options(**settings))
+def plain_reader(**settings: Any) -> WebhookReferenceReader:
+    found = WebhookReferenceReader(STREAM, table(), options(**settings))
     found.control(ControlFrame(0, 1, None, telling(STREAM, TOLD).body))
     return found
 

@@ -16,13 +16,13 @@ import apsw
 from conf.errors import SilverfoldError
 from conf.validate import validated
 from connectors.base import Feed
-from connectors.sqlitecloud.behaviour import Behaviour, Pacing
 from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.server import SqliteCloudServer
-from pipelines.expected import LandedTable, fold_bronze
+from connectors.sqlitecloud.server_options import Pacing, ServerOptions
+from pipelines.reference_fold import LandedTable, fold_bronze
 from tests.matrix.connectors.history import plain
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.sqlitecloud_work import DATABASE, KEYS, KINDS, SCHEMA, Work
@@ -207,7 +207,7 @@ class SqliteCloudWorld(World):
             blob=chosen["blob"],  # type: ignore[arg-type]
             large_integers=chosen["large"],  # type: ignore[arg-type]
         )
-        behaviour = Behaviour(
+        behaviour = ServerOptions(
             capture=CaptureMode(chosen["capture"]), dialect=dialect, pacing=Pacing(chosen["pacing"]), chunk_bytes=500
         )
         self._server = SqliteCloudServer.start({DATABASE: self._path}, port, behaviour=behaviour)

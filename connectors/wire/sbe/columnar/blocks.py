@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from connectors.wire.sbe.columnar.levels import Level
+from connectors.wire.sbe.columnar.levels import BlockTable
 from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets, gather, stride_of
-from connectors.wire.sbe.columnar.state import State
+from connectors.wire.sbe.columnar.state import WalkState
 
 _NEWEST = (1 << 63) - 1
 
@@ -35,7 +35,7 @@ class Blocks:
         size: Bytes of a block that its columns read.
     """
 
-    def __init__(self, level: Level, state: State, size: int) -> None:
+    def __init__(self, level: BlockTable, state: WalkState, size: int) -> None:
         self.message, start, self.length = level.rows[:3]
         self.count = len(self.message)
         self.octets = state.octets

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from conf.errors import OversizedMessage, WireError
 from connectors.wire.sbe.columnar.headers import HeaderColumns, Headers
-from connectors.wire.sbe.columnar.levels import Level
+from connectors.wire.sbe.columnar.levels import BlockTable
 from connectors.wire.sbe.columnar.meanings import check_times
 from connectors.wire.sbe.columnar.octets import Bodies, Longs, bodies_of
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.columnar.plan import BodyPlan
 from connectors.wire.sbe.columnar.rows import BodyRows
-from connectors.wire.sbe.columnar.state import State, TooMuchAtOnce
+from connectors.wire.sbe.columnar.state import TooMuchAtOnce, WalkState
 from connectors.wire.sbe.columnar.walk import Shapes, Walk
 from connectors.wire.sbe.decode import MessageReader
 from connectors.wire.sbe.model import Buffer, Message, Schema
@@ -162,8 +162,8 @@ class ColumnReader:
         """Return which messages of a template were read, their rows, and which could not be read."""
         plan, rows = self._template(message)
         own = Bodies(bodies.octets, bodies.start[headers.message], bodies.end[headers.message])
-        state = State(own, headers.version, self._schema.header.size, empty_entries=self._options.max_empty_entries)
-        level = Level(message)
+        state = WalkState(own, headers.version, self._schema.header.size, empty_entries=self._options.max_empty_entries)
+        level = BlockTable(message)
         Walk(state, self._skipper).messages(plan, level, Shapes(headers.block_length, headers.groups, headers.data))
         if self._options.strict:
             state.bad |= (state.cursor < state.end) & (state.version <= self._schema.version) & ~state.stopped
@@ -171,7 +171,7 @@ class ColumnReader:
         read = headers.message[level.rows[0]]
         return read, pa.RecordBatch.from_struct_array(structs), headers.message[state.bad]
 
-    def _structs(self, rows: BodyRows, level: Level, state: State) -> pa.Array:
+    def _structs(self, rows: BodyRows, level: BlockTable, state: WalkState) -> pa.Array:
         """Return the rows of good messages: once more without those whose values turn out to be unlawful."""
         bad = -1
         while bad != state.bad.sum():

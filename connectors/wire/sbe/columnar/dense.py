@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
+from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
-from connectors.wire.sbe.columnar.state import State
+from connectors.wire.sbe.columnar.state import WalkState
 
 _MANY = 64
 """Entries from which on it pays."""
@@ -64,7 +64,7 @@ def dense(counts: Longs, octets: Longs) -> Longs:
     return np.flatnonzero((counts >= _MANY) & (octets >= counts) & (octets <= counts * _SMALL))
 
 
-def read_dense(state: State, level: Level, message: int, said: Entries, parts: Dense) -> None:
+def read_dense(state: WalkState, level: BlockTable, message: int, said: Entries, parts: Dense) -> None:
     """Note all entries of a message whose first is at its cursor, and move that behind them."""
     first, last = int(state.cursor[message]), int(state.end[message])
     starts = _starts(state.octets, (first, last), said, parts)

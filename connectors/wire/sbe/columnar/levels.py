@@ -20,7 +20,7 @@ _LONG_RUN = 16
 """Blocks from which on it pays to add them all at once."""
 
 
-class Level:
+class BlockTable:
     """The blocks found so far of one body, and those of its groups.
 
     Rows of messages that turn out to be unreadable stay until `settle`.
@@ -28,7 +28,7 @@ class Level:
 
     def __init__(self, body: Body) -> None:
         self.body = body
-        self.groups = tuple(Level(group) for group in body.groups)
+        self.groups = tuple(BlockTable(group) for group in body.groups)
         self._first_data = FIRST_GROUP + len(body.groups)
         self.width = self._first_data + 2 * len(body.data)
         self.rows = np.empty((self.width, 0), np.int64)

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from connectors.wire.sbe.columnar.blocks import Blocks
 from connectors.wire.sbe.columnar.composites import FieldColumn
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
+from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from connectors.wire.sbe.columnar.numeric import struct_of
 from connectors.wire.sbe.columnar.octets import Longs
 from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION, ColumnOptions
-from connectors.wire.sbe.columnar.state import State
+from connectors.wire.sbe.columnar.state import WalkState
 from connectors.wire.sbe.columnar.texts import DataValues
 from connectors.wire.sbe.model import Body, ByteOrder
 
@@ -31,7 +31,7 @@ class BodyRows:
         columns += [(VERSION, pa.int64()), (BLOCK_LENGTH, pa.int64())] if options.shapes else []
         self.type: pa.DataType = pa.struct(columns)
 
-    def make(self, level: Level, state: State) -> pa.Array:
+    def make(self, level: BlockTable, state: WalkState) -> pa.Array:
         """Return the structs of a settled level, in order. Messages with unlawful values are given up on the way."""
         blocks = Blocks(level, state, self._size)
         columns = [field.make(blocks) for field in self._fields]

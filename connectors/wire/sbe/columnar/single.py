@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from conf.errors import InvalidValue, TruncatedMessage
 from connectors.wire.sbe.columnar.headers import NOT_SAID
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
+from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
-from connectors.wire.sbe.columnar.state import State
+from connectors.wire.sbe.columnar.state import WalkState
 from connectors.wire.sbe.skip import Skipper, Unskippable
 from connectors.wire.sbe.values import Fault
 
@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 class _Parts(NamedTuple):
     """Which parts of a body a message of one version has, and how many that nobody knows."""
 
-    groups: tuple[tuple[int, GroupPlan, Level], ...]
+    groups: tuple[tuple[int, GroupPlan, BlockTable], ...]
     """Of each its column in the lines of the body, and where its entries go."""
     data: tuple[tuple[int, DataPlan], ...]
     unknown_groups: int
@@ -45,7 +45,7 @@ class _Parts(NamedTuple):
 class Single:
     """Walks one message. Offsets are from its first byte; `Fault` when something does not fit."""
 
-    def __init__(self, state: State, skipper: Skipper, message: int) -> None:
+    def __init__(self, state: WalkState, skipper: Skipper, message: int) -> None:
         self._state, self._skipper, self._message = state, skipper, message
         self._body = state.message(message)
         self._size = len(self._body)
@@ -53,12 +53,12 @@ class Single:
         self._version = int(state.version[message])
         self._parts: dict[tuple[BodyPlan, int, int], _Parts] = {}
 
-    def read(self, plan: BodyPlan, level: Level, start: int, shape: Shape) -> int:
+    def read(self, plan: BodyPlan, level: BlockTable, start: int, shape: Shape) -> int:
         """Note the body whose block is at ``start``; return where it ends."""
         self._state.weigh(1, plan.body.content_length)
         return self._read(plan, level, start, shape, self._parts_of(plan, level, shape))
 
-    def entries(self, entry: BodyPlan, level: Level, start: int, count: int, shape: Shape) -> int:
+    def entries(self, entry: BodyPlan, level: BlockTable, start: int, count: int, shape: Shape) -> int:
         """Note so many entries one behind another; return where they end."""
         parts = self._parts_of(entry, level, shape)
         offset = start
@@ -72,7 +72,7 @@ class Single:
                     self._count_empty(1)
         return offset
 
-    def _read(self, plan: BodyPlan, level: Level, start: int, shape: Shape, parts: _Parts) -> int:
+    def _read(self, plan: BodyPlan, level: BlockTable, start: int, shape: Shape, parts: _Parts) -> int:
         offset = start + shape.block_length
         if offset > self._size:
             raise Fault(TruncatedMessage, "truncated", f"{self._size - start} bytes are left", start)
@@ -107,7 +107,7 @@ class Single:
             self._state.stopped[self._message] = True
             return offset
 
-    def _group(self, group: GroupPlan, level: Level, offset: int) -> tuple[int, int]:
+    def _group(self, group: GroupPlan, level: BlockTable, offset: int) -> tuple[int, int]:
         block_length, count, start, groups, data = group.single.read(self._body, offset)
         if not count:
             return 0, start
@@ -120,7 +120,7 @@ class Single:
         level.run(self._message, self._base + start, block_length, count)
         return count, start + block_length * count
 
-    def _parts_of(self, plan: BodyPlan, level: Level, shape: Shape) -> _Parts:
+    def _parts_of(self, plan: BodyPlan, level: BlockTable, shape: Shape) -> _Parts:
         key = (plan, shape.groups, shape.data)
         parts = self._parts.get(key)
         if parts is None:

@@ -18,7 +18,7 @@ class TooMuchAtOnce(Exception):
     """Each message is within its limits, but all of them together take too much memory: walk fewer."""
 
 
-class State:
+class WalkState:
     """One element for each message."""
 
     def __init__(self, bodies: Bodies, version: Longs, header: int, *, empty_entries: int) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 
 from connectors.wire.sbe.columnar.dense import Entries, dense, dense_parts, read_dense
 from connectors.wire.sbe.columnar.headers import NOT_SAID
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, Level
+from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from connectors.wire.sbe.columnar.octets import ALL, CLAMP, Bools, Longs, Places, where
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
 from connectors.wire.sbe.columnar.single import FEW, Shape, Single
-from connectors.wire.sbe.columnar.state import State
+from connectors.wire.sbe.columnar.state import WalkState
 from connectors.wire.sbe.skip import Skipper
 from connectors.wire.sbe.values import Fault
 
@@ -53,10 +53,10 @@ class Shapes(NamedTuple):
 class Walk:
     """Walks the messages of a state. Where several are named, each is named once."""
 
-    def __init__(self, state: State, skipper: Skipper) -> None:
+    def __init__(self, state: WalkState, skipper: Skipper) -> None:
         self._state, self._skipper = state, skipper
 
-    def messages(self, plan: BodyPlan, level: Level, shapes: Shapes) -> None:
+    def messages(self, plan: BodyPlan, level: BlockTable, shapes: Shapes) -> None:
         """Walk through all messages, the cursors being at their root blocks."""
         which = np.arange(len(self._state.version))
         if len(which) >= FEW or len(self._state.octets) > _LARGE * len(which):
@@ -65,7 +65,7 @@ class Walk:
         for message in which.tolist():
             self._alone(message, plan, level, None, shapes.one(message))
 
-    def _alone(self, message: int, body: BodyPlan, level: Level, entries: int | None, shape: Shape) -> None:
+    def _alone(self, message: int, body: BodyPlan, level: BlockTable, entries: int | None, shape: Shape) -> None:
         """Walk through so many entries of one message, or its one root body."""
         one, state = Single(self._state, self._skipper, message), self._state
         start = int(state.cursor[message] - state.begin[message])
@@ -78,7 +78,7 @@ class Walk:
         except Fault:
             state.give_up(message)
 
-    def _bodies(self, plan: BodyPlan, level: Level, which: Longs, shapes: Shapes) -> None:
+    def _bodies(self, plan: BodyPlan, level: BlockTable, which: Longs, shapes: Shapes) -> None:
         """Note one body of each message, its block where the message's cursor is; move the cursors behind it."""
         state = self._state
         start = state.cursor[which]
@@ -128,7 +128,7 @@ class Walk:
             present &= (said == NOT_SAID) | (said > self._known(which, parts[:number]))
         return where(present & ~state.bad[which])
 
-    def _group(self, group: GroupPlan, level: Level, which: Longs) -> Longs:
+    def _group(self, group: GroupPlan, level: BlockTable, which: Longs) -> Longs:
         """Note the entries of the group whose dimensions come next; return how many each message has."""
         state, counts = self._state, np.zeros(len(which), np.int64)
         at, cursor = self._readable(which, group.dimensions.size)
@@ -163,7 +163,7 @@ class Walk:
                 flat &= state.version[which] < oldest
         return flat
 
-    def _flat_entries(self, level: Level, which: Longs, count: Longs, block_length: Longs) -> None:
+    def _flat_entries(self, level: BlockTable, which: Longs, count: Longs, block_length: Longs) -> None:
         state = self._state
         empty = block_length == 0
         if empty.any():
@@ -175,7 +175,7 @@ class Walk:
         level.runs(which, cursor, block_length, count)
         state.cursor[which] = cursor + block_length * count
 
-    def _entries(self, group: GroupPlan, level: Level, which: Longs, count: Longs, shapes: Shapes) -> None:
+    def _entries(self, group: GroupPlan, level: BlockTable, which: Longs, count: Longs, shapes: Shapes) -> None:
         """Note entries that have parts of their own: the first of all messages, then the second, and so on."""
         state, done = self._state, 0
         if not group.counts_parts:
@@ -195,7 +195,9 @@ class Walk:
         for index, message in enumerate(which.tolist()):
             self._alone(message, group.entry, level, int(count[index]) - done, shapes.one(index))
 
-    def _dense_entries(self, group: GroupPlan, level: Level, which: Longs, count: Longs, block_length: Longs) -> Places:
+    def _dense_entries(
+        self, group: GroupPlan, level: BlockTable, which: Longs, count: Longs, block_length: Longs
+    ) -> Places:
         """Note the entries of messages that have many small ones; return the places of the other messages."""
         state, others = self._state, np.ones(len(which), np.bool_)
         for index in dense(count, state.end[which] - state.cursor[which]).tolist():

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from connectors.wire.sbe.compare.layouts import wire_fields
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.model import Body, Data, Field, Group
 
 
@@ -24,7 +24,7 @@ class Age(NamedTuple):
         return self.deprecated is not None and self.deprecated < self.since
 
 
-def compare_ages(ledger: Ledger, spot: Spot, old: Age, new: Age, *, value: bool = False) -> None:
+def compare_ages(ledger: Ledger, spot: Location, old: Age, new: Age, *, value: bool = False) -> None:
     """Compare the ages of an element that both have.
 
     Args:
@@ -37,7 +37,7 @@ def compare_ages(ledger: Ledger, spot: Spot, old: Age, new: Age, *, value: bool 
     compare_deprecation(ledger, spot, old, new)
 
 
-def compare_deprecation(ledger: Ledger, spot: Spot, old: Age, new: Age) -> None:
+def compare_deprecation(ledger: Ledger, spot: Location, old: Age, new: Age) -> None:
     """Compare from when an element that both have is deprecated."""
     if old.deprecated is None and new.deprecated is not None:
         ledger.add("R103", spot, new=_deprecation(new))
@@ -51,13 +51,13 @@ def _deprecation(age: Age) -> str | None:
     return None if age.deprecated is None else f"deprecated {age.deprecated}"
 
 
-def check_new_age(ledger: Ledger, spot: Spot, new: Age) -> None:
+def check_new_age(ledger: Ledger, spot: Location, new: Age) -> None:
     """Note when a new element is deprecated before it exists."""
     if new.is_contradictory:
         ledger.add("R105", spot, new=f"since {new.since}, deprecated {new.deprecated}")
 
 
-def compare_order(ledger: Ledger, spot: Spot, old: Body | None, new: Body) -> None:
+def compare_order(ledger: Ledger, spot: Location, old: Body | None, new: Body) -> None:
     """Note where members of a body are newer than what stands behind them, unless they were before."""
     lists = zip(_lists(new), ((), (), ()) if old is None else _lists(old), strict=True)
     for kind, (members, former) in enumerate(lists):
@@ -71,7 +71,7 @@ def compare_order(ledger: Ledger, spot: Spot, old: Body | None, new: Body) -> No
                 ledger.add("R102", spot.at(member.name, kind, place), new=said)
 
 
-def check_new_body(ledger: Ledger, spot: Spot, body: Body) -> None:
+def check_new_body(ledger: Ledger, spot: Location, body: Body) -> None:
     """Check the versions inside a new message or group."""
     compare_order(ledger, spot, None, body)
     lists: tuple[Sequence[Field | Group | Data], ...] = (body.fields, body.groups, body.data)

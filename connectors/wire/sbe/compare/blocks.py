@@ -13,7 +13,7 @@ from typing import NamedTuple
 from connectors.wire.sbe.compare.ages import Age, check_new_age
 from connectors.wire.sbe.compare.fields import compare_fields
 from connectors.wire.sbe.compare.layouts import kind, meaning, wire_fields
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
 from connectors.wire.sbe.compare.texts import field_text
 from connectors.wire.sbe.model import Body, Field, Presence
@@ -22,8 +22,8 @@ from connectors.wire.sbe.model import Body, Field, Presence
 class Stray(NamedTuple):
     """A field with bytes that came to a block or left it."""
 
-    block: Spot
-    spot: Spot
+    block: Location
+    spot: Location
     field: Field
     tell: Callable[[], None]
     """Notes it as a finding of its own."""
@@ -56,7 +56,7 @@ def _is_moved(gone: Stray, come: Stray) -> bool:
     return same_name and gone.block != come.block and kind(gone.field.encoding) == kind(come.field.encoding)
 
 
-def compare_blocks(ledger: Ledger, spot: Spot, old: Body, new: Body, strays: Strays) -> None:
+def compare_blocks(ledger: Ledger, spot: Location, old: Body, new: Body, strays: Strays) -> None:
     """Compare the fields of two bodies and their block lengths."""
     blocks = pair_blocks(old.fields, new.fields)
     moved = _tell_exchanged(ledger, spot, [pair for pair in blocks.pairs if _is_at_other_place(*pair)])
@@ -75,7 +75,7 @@ def compare_blocks(ledger: Ledger, spot: Spot, old: Body, new: Body, strays: Str
     _compare_lengths(ledger, spot, old, new, blocks)
 
 
-def _field_spot(spot: Spot, field: Field) -> Spot:
+def _field_spot(spot: Location, field: Field) -> Location:
     return spot.at(field.name, 0, field.offset)
 
 
@@ -83,7 +83,7 @@ def _is_at_other_place(old: Field, new: Field) -> bool:
     return Presence.CONSTANT not in {old.presence, new.presence} and old.offset != new.offset
 
 
-def _tell_exchanged(ledger: Ledger, spot: Spot, moved: list[tuple[Field, Field]]) -> list[tuple[Field, Field]]:
+def _tell_exchanged(ledger: Ledger, spot: Location, moved: list[tuple[Field, Field]]) -> list[tuple[Field, Field]]:
     """Note pairs of fields that took each other's place; return those that moved otherwise."""
     left = list(moved)
     for pair in moved:
@@ -125,7 +125,7 @@ def _gap_before(old: Body, field: Field) -> int:
     return field.offset - max(ends, default=0)
 
 
-def _remove(ledger: Ledger, spot: Spot, field: Field, strays: Strays) -> None:
+def _remove(ledger: Ledger, spot: Location, field: Field, strays: Strays) -> None:
     at, text = _field_spot(spot, field), field_text(field)
     if field.presence is Presence.CONSTANT:
         ledger.add("R26/removed", at, old=text)
@@ -146,7 +146,7 @@ def _row_of(ledger: Ledger, field: Field, old: Body, *, is_cause: bool) -> str |
     return None if is_cause else "R23"
 
 
-def _add(ledger: Ledger, spot: Spot, field: Field, row: str | None, strays: Strays) -> None:
+def _add(ledger: Ledger, spot: Location, field: Field, row: str | None, strays: Strays) -> None:
     at = _field_spot(spot, field)
     check_new_age(ledger, at, Age(field.since_version, field.deprecated))
 
@@ -160,7 +160,7 @@ def _add(ledger: Ledger, spot: Spot, field: Field, row: str | None, strays: Stra
         strays.come.append(Stray(spot, at, field, tell))
 
 
-def _compare_lengths(ledger: Ledger, spot: Spot, old: Body, new: Body, blocks: Blocks[Field]) -> None:
+def _compare_lengths(ledger: Ledger, spot: Location, old: Body, new: Body, blocks: Blocks[Field]) -> None:
     """Compare the lengths of blocks whose old fields are all where they were; other changes say it themselves."""
     kept = [
         (each.offset, each.size, right.offset, right.size) for each, right in blocks.pairs if each.size or right.size

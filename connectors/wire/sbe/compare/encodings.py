@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from connectors.wire.sbe.compare.ages import Age, check_new_age, compare_ages, compare_deprecation
 from connectors.wire.sbe.compare.layouts import kind, meaning, shape
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.named_values import compare_enums, compare_sets
 from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
 from connectors.wire.sbe.compare.texts import composite_text, encoding_text
@@ -13,7 +13,7 @@ from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Member, 
 
 
 def compare_encodings(
-    ledger: Ledger, spot: Spot, old: Encoding, new: Encoding, *, label: str, nullable: bool = False
+    ledger: Ledger, spot: Location, old: Encoding, new: Encoding, *, label: str, nullable: bool = False
 ) -> None:
     """Compare the encodings that an element has on either side.
 
@@ -37,13 +37,13 @@ def compare_encodings(
             ledger.add("R27", spot, old=encoding_text(old), new=encoding_text(new))
 
 
-def compare_type_names(ledger: Ledger, spot: Spot, old: Encoding, new: Encoding) -> None:
+def compare_type_names(ledger: Ledger, spot: Location, old: Encoding, new: Encoding) -> None:
     """Compare what the types of an element are called, where they are equal otherwise."""
     if old.name != new.name and meaning(old) == meaning(new):
         ledger.add("R41", spot, old=old.name, new=new.name)
 
 
-def _compare_remarks(ledger: Ledger, spot: Spot, old: Encoding, new: Encoding) -> None:
+def _compare_remarks(ledger: Ledger, spot: Location, old: Encoding, new: Encoding) -> None:
     if old.name != new.name:
         return
     said, says = old.remarks, new.remarks
@@ -52,7 +52,7 @@ def _compare_remarks(ledger: Ledger, spot: Spot, old: Encoding, new: Encoding) -
     compare_deprecation(ledger, spot, Age(old.since_version, said.deprecated), Age(new.since_version, says.deprecated))
 
 
-def _compare_composites(ledger: Ledger, spot: Spot, old: Composite, new: Composite, *, nullable: bool) -> None:
+def _compare_composites(ledger: Ledger, spot: Location, old: Composite, new: Composite, *, nullable: bool) -> None:
     blocks = pair_blocks(old.members, new.members)
     added = [member for member in blocks.added if member.presence is not Presence.CONSTANT]
     if old.size != new.size or not _keeps_layout(blocks):
@@ -89,7 +89,7 @@ def _first(composite: Composite) -> Member | None:
     return next((member for member in composite.members if member.presence is not Presence.CONSTANT), None)
 
 
-def _compare_constant_members(ledger: Ledger, spot: Spot, blocks: Blocks[Member]) -> None:
+def _compare_constant_members(ledger: Ledger, spot: Location, blocks: Blocks[Member]) -> None:
     for member in blocks.removed:
         if member.presence is Presence.CONSTANT:
             ledger.add("R95/removed", spot.at(member.name), old=member.constant)
@@ -98,7 +98,7 @@ def _compare_constant_members(ledger: Ledger, spot: Spot, blocks: Blocks[Member]
             ledger.add("R95/added", spot.at(member.name), new=member.constant)
 
 
-def _compare_members(ledger: Ledger, spot: Spot, old: Member, new: Member, *, nullable: bool) -> None:
+def _compare_members(ledger: Ledger, spot: Location, old: Member, new: Member, *, nullable: bool) -> None:
     compare_ages(ledger, spot, Age(old.since_version, old.deprecated), Age(new.since_version, new.deprecated))
     if old.description != new.description:
         ledger.add("R40", spot, old=old.description, new=new.description)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from connectors.wire.sbe.compare.ages import Age, compare_ages
 from connectors.wire.sbe.compare.encodings import compare_encodings, compare_type_names
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.texts import field_text
 from connectors.wire.sbe.compare.values import compare_constants, compare_presence
 from connectors.wire.sbe.model import Data, Field, Group, Message, Presence
 
 
-def compare_fields(ledger: Ledger, spot: Spot, old: Field, new: Field) -> None:
+def compare_fields(ledger: Ledger, spot: Location, old: Field, new: Field) -> None:
     """Compare two fields that are the same by name or by place."""
     if (old.name, old.id) != (new.name, new.id):
         ledger.add("R39", spot, old=f"{old.name}, id {old.id}", new=f"{new.name}, id {new.id}")
@@ -26,7 +26,7 @@ def compare_fields(ledger: Ledger, spot: Spot, old: Field, new: Field) -> None:
         _compare_wire_fields(ledger, spot, old, new)
 
 
-def _compare_wire_fields(ledger: Ledger, spot: Spot, old: Field, new: Field) -> None:
+def _compare_wire_fields(ledger: Ledger, spot: Location, old: Field, new: Field) -> None:
     compare_presence(ledger, spot, old.presence, new.presence)
     if (old.epoch, old.time_unit) != (new.epoch, new.time_unit):
         ledger.add("R33", spot, old=_clock(old), new=_clock(new))
@@ -37,7 +37,7 @@ def _compare_wire_fields(ledger: Ledger, spot: Spot, old: Field, new: Field) -> 
 
 
 def compare_remarks(
-    ledger: Ledger, spot: Spot, old: Message | Field | Group | Data, new: Message | Field | Group | Data
+    ledger: Ledger, spot: Location, old: Message | Field | Group | Data, new: Message | Field | Group | Data
 ) -> None:
     """Compare what is said about an element that both have."""
     before, after = _remarks(old), _remarks(new)

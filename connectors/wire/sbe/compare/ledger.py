@@ -13,7 +13,7 @@ from connectors.wire.sbe.compare.rules import RULES
 from connectors.wire.sbe.model import Schema
 
 
-class Spot(NamedTuple):
+class Location(NamedTuple):
     """Where a finding belongs."""
 
     path: str
@@ -28,20 +28,20 @@ class Spot(NamedTuple):
         """The element's own name."""
         return self.path.rpartition(".")[2]
 
-    def at(self, name: str, *place: int) -> Spot:
+    def at(self, name: str, *place: int) -> Location:
         """Return the spot of a part."""
         return self._replace(path=f"{self.path}.{name}", place=(*self.place, *place))
 
-    def among(self, *place: int) -> Spot:
+    def among(self, *place: int) -> Location:
         """Return this spot as that of a list of its parts."""
         return self._replace(place=(*self.place, *place))
 
-    def encoding(self, label: str) -> Spot:
+    def encoding(self, label: str) -> Location:
         """Return the spot of an encoding that the element here uses."""
         return self._replace(path=label, user=self.user or self.path)
 
 
-WHOLE = Spot("schema", (0,))
+WHOLE = Location("schema", (0,))
 
 
 @dataclass
@@ -58,9 +58,9 @@ class Ledger:
     framed: bool
 
     def __post_init__(self) -> None:
-        self._found: list[tuple[Spot, Finding]] = []
+        self._found: list[tuple[Location, Finding]] = []
 
-    def add(self, row: str, spot: Spot, *, old: object = None, new: object = None, **said: object) -> None:
+    def add(self, row: str, spot: Location, *, old: object = None, new: object = None, **said: object) -> None:
         """Note a finding under one row of the rules.
 
         Args:

@@ -12,7 +12,7 @@ from connectors.wire.sbe.compare.ages import (
 from connectors.wire.sbe.compare.blocks import Strays, compare_blocks
 from connectors.wire.sbe.compare.fields import compare_remarks
 from connectors.wire.sbe.compare.findings import Severity
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import pair_messages
 from connectors.wire.sbe.compare.parts import compare_data, compare_groups
 from connectors.wire.sbe.model import Body, Message
@@ -32,8 +32,8 @@ def compare_messages(ledger: Ledger) -> None:
         _add(ledger, message)
 
 
-def _spot(message: Message, place: int) -> Spot:
-    return Spot(message.name, (1, place), message.name)
+def _spot(message: Message, place: int) -> Location:
+    return Location(message.name, (1, place), message.name)
 
 
 def _text(message: Message) -> str:
@@ -71,7 +71,7 @@ def _compare_pair(ledger: Ledger, old: Message, new: Message) -> None:
     compare_deprecation(ledger, spot, *ages)
 
 
-def _compare_bodies(ledger: Ledger, spot: Spot, old: Body, new: Body, strays: Strays) -> None:
+def _compare_bodies(ledger: Ledger, spot: Location, old: Body, new: Body, strays: Strays) -> None:
     compare_order(ledger, spot, old, new)
     compare_blocks(ledger, spot, old, new, strays)
     for at, before, after in compare_groups(ledger, spot, old, new):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from connectors.wire.sbe.compare.ages import Age, check_new_age, compare_ages
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.model import Enum, Primitive, Set
 
 
@@ -29,7 +29,7 @@ def _names(encoding: Enum | Set, names: Mapping[int, str]) -> _Names:
     return _Names(names, encoding.versions, encoding.deprecated_values, encoding.descriptions)
 
 
-def compare_enums(ledger: Ledger, spot: Spot, old: Enum, new: Enum) -> None:
+def compare_enums(ledger: Ledger, spot: Location, old: Enum, new: Enum) -> None:
     """Compare two enums that a field, or a member, has on either side."""
     if old.encoding.primitive is not new.encoding.primitive:
         ledger.add("R80", spot, old=old.encoding.primitive.value, new=new.encoding.primitive.value)
@@ -46,7 +46,7 @@ def compare_enums(ledger: Ledger, spot: Spot, old: Enum, new: Enum) -> None:
     _compare_both(ledger, spot, names)
 
 
-def _compare_value(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], raw: int, *, text: str) -> None:
+def _compare_value(ledger: Ledger, spot: Location, names: tuple[_Names, _Names], raw: int, *, text: str) -> None:
     """Compare what one number is called. Names that moved to another number have their own rule."""
     old, new = names
     if (met := _met(old, new, raw)) is None:
@@ -63,14 +63,14 @@ def _compare_value(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], raw
         ledger.add(f"R83{deprecated}", spot.at(str(before)), old=f"{before} = {text}")
 
 
-def _add_value(ledger: Ledger, spot: Spot, age: Age, text: str) -> None:
+def _add_value(ledger: Ledger, spot: Location, age: Age, text: str) -> None:
     ledger.add("R81", spot, new=text)
     if not ledger.is_proper(age.since):
         ledger.add("R82", spot, new=f"since {age.since}")
     check_new_age(ledger, spot, age)
 
 
-def compare_sets(ledger: Ledger, spot: Spot, old: Set, new: Set) -> None:
+def compare_sets(ledger: Ledger, spot: Location, old: Set, new: Set) -> None:
     """Compare two sets that a field, or a member, has on either side."""
     if old.encoding.primitive is not new.encoding.primitive:
         ledger.add("R88", spot, old=old.encoding.primitive.value, new=new.encoding.primitive.value)
@@ -83,7 +83,7 @@ def compare_sets(ledger: Ledger, spot: Spot, old: Set, new: Set) -> None:
     _compare_both(ledger, spot, names)
 
 
-def _compare_choice(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names], bit: int) -> None:
+def _compare_choice(ledger: Ledger, spot: Location, names: tuple[_Names, _Names], bit: int) -> None:
     old, new = names
     if (met := _met(old, new, bit)) is None:
         return
@@ -120,7 +120,7 @@ def _moved(old: _Names, new: _Names) -> Iterator[tuple[str, int, int]]:
             yield name, before, after
 
 
-def _compare_both(ledger: Ledger, spot: Spot, names: tuple[_Names, _Names]) -> None:
+def _compare_both(ledger: Ledger, spot: Location, names: tuple[_Names, _Names]) -> None:
     """Compare versions and descriptions of what both sides have under one number."""
     old, new = names
     for raw, name in new.names.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from connectors.wire.sbe.compare.ages import Age, check_new_age, check_new_body, compare_ages
 from connectors.wire.sbe.compare.fields import compare_remarks
 from connectors.wire.sbe.compare.layouts import data_layout, group_layout
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import Parts, pair_parts
 from connectors.wire.sbe.compare.skipping import can_skip_data, can_skip_group
 from connectors.wire.sbe.compare.structures import compare_data_layouts, compare_dimensions
@@ -15,7 +15,7 @@ from connectors.wire.sbe.compare.texts import data_text, group_text
 from connectors.wire.sbe.model import Body, Data, Group, Message
 
 
-def compare_groups(ledger: Ledger, spot: Spot, old: Body, new: Body) -> list[tuple[Spot, Group, Group]]:
+def compare_groups(ledger: Ledger, spot: Location, old: Body, new: Body) -> list[tuple[Location, Group, Group]]:
     """Compare the groups of a level, and the dimensions of each; return those that both have."""
     parts = pair_parts(old.groups, new.groups, group_layout)
     root = isinstance(old, Message)
@@ -54,7 +54,7 @@ def _inside(ledger: Ledger, row: str, *, can_skip: bool) -> str:
     return f"{row}/counted" if can_skip else f"{row}/unskippable"
 
 
-def compare_data(ledger: Ledger, spot: Spot, old: Body, new: Body) -> None:
+def compare_data(ledger: Ledger, spot: Location, old: Body, new: Body) -> None:
     """Compare the data of a level."""
     parts = pair_parts(old.data, new.data, data_layout)
     root = isinstance(old, Message)
@@ -99,7 +99,7 @@ def _removal(
     return "/last" if is_passed else "/unskippable"
 
 
-def _add(ledger: Ledger, spot: Spot, part: Group | Data, row: str, text: str) -> None:
+def _add(ledger: Ledger, spot: Location, part: Group | Data, row: str, text: str) -> None:
     """Note a new part, and that older messages cannot be told to lack it."""
     age = Age(part.since_version, part.deprecated)
     check_new_age(ledger, spot, age)
@@ -113,7 +113,7 @@ def _add(ledger: Ledger, spot: Spot, part: Group | Data, row: str, text: str) ->
         ledger.add(f"{missing}/inserted" if row in {"R53", "R68"} else missing, spot, new=text)
 
 
-def _compare_same(ledger: Ledger, rule: str, spot: Spot, old: Group | Data, new: Group | Data) -> None:
+def _compare_same(ledger: Ledger, rule: str, spot: Location, old: Group | Data, new: Group | Data) -> None:
     compare_remarks(ledger, spot, old, new)
     compare_ages(ledger, spot, Age(old.since_version, old.deprecated), Age(new.since_version, new.deprecated))
     if (old.name, old.id) != (new.name, new.id):

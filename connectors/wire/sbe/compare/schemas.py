@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from connectors.wire.sbe.compare.findings import Comparison, Profile
 from connectors.wire.sbe.compare.layouts import same, structure_layout
-from connectors.wire.sbe.compare.ledger import WHOLE, Ledger, Spot
+from connectors.wire.sbe.compare.ledger import WHOLE, Ledger, Location
 from connectors.wire.sbe.compare.messages import compare_messages
 from connectors.wire.sbe.compare.skipping import profile_of
 from connectors.wire.sbe.compare.texts import structure_text
@@ -82,7 +82,7 @@ def _compare_unused(ledger: Ledger) -> None:
     for index, name in enumerate(names):
         before, after = old.get(name), new.get(name)
         if before is None or after is None or not same(before, after):
-            spot = Spot(name, (_BEHIND_MESSAGES, index))
+            spot = Location(name, (_BEHIND_MESSAGES, index))
             texts = [None if each is None else type(each).__name__.lower() for each in (before, after)]
             ledger.add("R97", spot, old=texts[0], new=texts[1])
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from connectors.wire.sbe.compare.layouts import charset_name, data_layout, structure_layout
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.texts import length_text, range_text, structure_text
 from connectors.wire.sbe.compare.values import Limits, charset_case, is_narrowed
 from connectors.wire.sbe.model import Data, Role, Structure
 
 
-def compare_dimensions(ledger: Ledger, spot: Spot, old: Structure, new: Structure) -> None:
+def compare_dimensions(ledger: Ledger, spot: Location, old: Structure, new: Structure) -> None:
     """Compare the dimensions of a group: layout, name, how many entries there may be."""
     if structure_layout(old, named=False) != structure_layout(new, named=False):
         ledger.add("R57", spot, old=structure_text(old), new=structure_text(new))
@@ -19,7 +19,7 @@ def compare_dimensions(ledger: Ledger, spot: Spot, old: Structure, new: Structur
     _compare_limits(ledger, "R59", spot, old.roles["numInGroup"], new.roles["numInGroup"])
 
 
-def compare_data_layouts(ledger: Ledger, spot: Spot, old: Data, new: Data) -> None:
+def compare_data_layouts(ledger: Ledger, spot: Location, old: Data, new: Data) -> None:
     """Compare the composites of data: length, how long it may be, text or bytes."""
     if data_layout(old) != data_layout(new):
         ledger.add("R71", spot, old=length_text(old), new=length_text(new))
@@ -34,7 +34,7 @@ def _content(data: Data) -> tuple[object, ...]:
     return data.length, data.data_offset, data.charset
 
 
-def _compare_charsets(ledger: Ledger, spot: Spot, old: str | None, new: str | None) -> None:
+def _compare_charsets(ledger: Ledger, spot: Location, old: str | None, new: str | None) -> None:
     if old is None or new is None:
         if old != new:
             ledger.add("R72/plain", spot, old=old or "bytes", new=new or "bytes")
@@ -42,7 +42,7 @@ def _compare_charsets(ledger: Ledger, spot: Spot, old: str | None, new: str | No
         ledger.add(f"R72{charset_case(old, new)}", spot, old=old, new=new)
 
 
-def _compare_limits(ledger: Ledger, rule: str, spot: Spot, old: Role, new: Role) -> None:
+def _compare_limits(ledger: Ledger, rule: str, spot: Location, old: Role, new: Role) -> None:
     before, after = Limits(old.minimum, old.maximum), Limits(new.minimum, new.maximum)
     texts = {"old": range_text(*before), "new": range_text(*after)}
     if is_narrowed(before, after):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from connectors.wire.sbe.compare.layouts import charset, charset_name, same
-from connectors.wire.sbe.compare.ledger import Ledger, Spot
+from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.texts import range_text
 from connectors.wire.sbe.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
 
 _ASCII, _UTF_8 = "ascii", "utf-8"
 
 
-def compare_values(ledger: Ledger, spot: Spot, old: Scalar | Array, new: Scalar | Array, *, nullable: bool) -> None:
+def compare_values(ledger: Ledger, spot: Location, old: Scalar | Array, new: Scalar | Array, *, nullable: bool) -> None:
     """Compare numbers or texts of the same shape.
 
     Args:
@@ -46,7 +46,7 @@ def is_narrowed(old: Limits, new: Limits) -> bool:
     return new.minimum > old.minimum or new.maximum < old.maximum
 
 
-def _compare_ranges(ledger: Ledger, spot: Spot, old: Scalar, new: Scalar) -> None:
+def _compare_ranges(ledger: Ledger, spot: Location, old: Scalar, new: Scalar) -> None:
     limits, others = Limits(old.minimum, old.maximum), Limits(new.minimum, new.maximum)
     if is_narrowed(limits, others):
         ledger.add("R35", spot, old=range_text(*limits), new=range_text(*others))
@@ -54,13 +54,13 @@ def _compare_ranges(ledger: Ledger, spot: Spot, old: Scalar, new: Scalar) -> Non
         ledger.add("R36", spot, old=range_text(*limits), new=range_text(*others))
 
 
-def compare_presence(ledger: Ledger, spot: Spot, old: Presence, new: Presence) -> None:
+def compare_presence(ledger: Ledger, spot: Location, old: Presence, new: Presence) -> None:
     """Compare whether a value with bytes may be null."""
     if old is not new:
         ledger.add("R29" if new is Presence.OPTIONAL else "R30", spot, old=old.value, new=new.value)
 
 
-def compare_constants(ledger: Ledger, spot: Spot, old: Field | Member, new: Field | Member) -> None:
+def compare_constants(ledger: Ledger, spot: Location, old: Field | Member, new: Field | Member) -> None:
     """Compare two constants of one name. A constant of an enum is its number: names are compared with the enum."""
     if _constant(old) != _constant(new):
         ledger.add("R32", spot, old=old.constant, new=new.constant)

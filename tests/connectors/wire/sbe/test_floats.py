@@ -7,7 +7,7 @@ import pytest
 from conf.errors import InvalidValue
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.review import review_values
+from connectors.wire.sbe.value_checks import review_values
 from tests.support.sbe import frame, message_of
 
 LIMITED = message_of(

@@ -1,0 +1,43 @@
+"""Surveys a cut by its change rows, for decoders that do not fold: finds the frame that is to blame."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from conf.errors import NullKey
+from connectors.base import CutStatistics
+from transforms.changes import complete, struct_type
+
+
+def statistics_of_changes(changes: DataFrame) -> CutStatistics:
+    """Return how many changes a cut has, and of which frame comes the first row with ``error`` or a NULL in the key.
+
+    What else is to be known is found by folding. Runs one Spark job, which decodes every frame and collects one line.
+    """
+    listed = complete(changes)
+    wrong = _wrong(listed)
+    bad = F.min(F.when(wrong.isNotNull(), F.struct("frame_seq", wrong.alias("error"))))
+    line = listed.agg(F.count_if(F.col("error").isNull()).alias("changes"), bad.alias("bad")).first()
+    assert line is not None
+    found = line.bad and line.bad.error
+    return CutStatistics(
+        bad_position=line.bad and line.bad.frame_seq,
+        bad_class=found and found.error_class,
+        bad_reason=found and found.reason,
+        changes=line.changes,
+        bounds={},
+        wide_ranges=0,
+        counters={},
+    )
+
+
+def _wrong(changes: DataFrame) -> Column:
+    """Return the row's error; one that a key is NULL where the decoder did not see it."""
+    key = struct_type(changes, "key")
+    nulls = [F.col("key").isNull(), *(F.col("key").getField(name).isNull() for name in key.names)]
+    null_key = F.struct(F.lit(NullKey.error_class).alias("error_class"), F.lit("a key is NULL").alias("reason"))
+    return F.coalesce(F.col("error"), F.when(reduce(or_, nulls), null_key))

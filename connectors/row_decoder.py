@@ -1,0 +1,77 @@
+"""What decoders have in common that fold nothing, and whose rows are changed one by one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from conf.errors import of_decoder
+from conf.model import Table
+from connectors.arrow_rows import ArrowRows, Step
+from connectors.base import Cut, CutStatistics
+from connectors.cut_statistics import statistics_of_changes
+
+
+@dataclass(frozen=True)
+class EachFrame:
+    """A step by which frames are decoded that do not depend on one another. One at which it fails becomes an error row.
+
+    Picklable, as the step is.
+
+    Args:
+        step: Takes frames, ``frame_seq`` among their columns, and gives change rows.
+        type: Of the change rows.
+    """
+
+    step: Step
+    type: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the change rows of batches of frames."""
+        for batch in batches:
+            yield from self._changes(batch)
+
+    def _changes(self, frames: pa.RecordBatch) -> list[pa.RecordBatch]:
+        try:
+            return list(self.step(iter([frames])))
+        except Exception as error:
+            if frames.num_rows > 1:
+                return [changes for at in range(frames.num_rows) for changes in self._changes(frames.slice(at, 1))]
+            return [self._failed(frames["frame_seq"][0].as_py(), error)]
+
+    def _failed(self, position: int, error: Exception) -> pa.RecordBatch:
+        error_class, reason = of_decoder(error)
+        told = {"error_class": error_class, "reason": reason}
+        return pa.RecordBatch.from_pylist([{"frame_seq": position, "error": told}], self.type)
+
+
+class UnfoldedDecoder(ABC):
+    """Most of a `connectors.base.Decoder`. Each frame that carries changes is an update, or of a snapshot."""
+
+    @abstractmethod
+    def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+        """See `connectors.base.Decoder.changes`."""
+
+    def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> CutStatistics:
+        """Decode every frame once. Runs one Spark job; collects one line."""
+        return statistics_of_changes(self.changes(frames, context, cut, table).dataframe())
+
+    def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
+        """There is nothing to be told of a cut."""
+        return False
+
+    def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+        """Return the same as `changes`: updates are apart already."""
+        return self.changes(frames, context, cut, table)
+
+    def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
+        raise AssertionError("no range of rows is removed")
+
+    def tombstone_horizon(self, context: Any, cut: Cut, table: Table) -> str | None:
+        """Frames land in the order of the source: no delete is waited for."""
+        return None

@@ -1,0 +1,98 @@
+"""Turns landed notifications into rows that are added, in Arrow: what the feed's decoder runs in Spark.
+
+Either what was said on a channel, or, as a log, what was changed in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from conf.errors import InvalidValue, WireError
+from connectors.sqlitecloud.change_rows import ERROR, error_rows
+from connectors.sqlitecloud.frame_access import notified_text
+from connectors.sqlitecloud.payload import Change, ChannelMessage, Key, TableUpdate, json_text, read_notification
+
+MESSAGE: Final = pa.struct([("sender", pa.string()), ("payload", pa.string())])
+"""Columns of a table of messages: the session that sent it, "0" for the server; and what it said, NULL for nothing."""
+
+LOGGED: Final = pa.struct([(name, pa.string()) for name in ("sender", "op", "key", "old_key", "columns")])
+"""Columns of a log: the session that wrote; insert, update or delete; and in JSON the key, the one that an update took
+its row from if that is another, and the columns that were sent, NULL of a delete."""
+
+_KEY: Final = pa.struct([("_position", pa.int64()), ("_ordinal", pa.int32())])
+
+Cells: TypeAlias = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class AddedRows:
+    """How notifications become rows that are added. Picklable.
+
+    Args:
+        row: Columns of the rows.
+        read: Returns the rows of a notification's text. Raises WireError.
+    """
+
+    row: pa.StructType
+    read: Callable[[bytes], Sequence[Cells]]
+    type: pa.Schema = field(init=False)
+    """Of the change rows."""
+
+    def __post_init__(self) -> None:
+        own = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", _KEY)]
+        object.__setattr__(self, "type", pa.schema([*own, ("row", self.row), ("error", ERROR)]))
+
+    def changes(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield an insert for each row, and one row with ``error`` for each frame that has none."""
+        told: list[dict[str, Any]] = []
+        unread = {}
+        for position, body in zip(positions, bodies, strict=True):
+            try:
+                rows = self.read(notified_text(body))
+            except WireError as error:
+                unread[position] = error
+            else:
+                told += (_insert(position, ordinal, row) for ordinal, row in enumerate(rows))
+        yield pa.RecordBatch.from_pylist(told, schema=self.type)
+        if unread:
+            yield error_rows(list(unread), list(unread.values()), self.type)
+
+
+def _insert(position: int, ordinal: int, row: Cells) -> dict[str, Any]:
+    key = {"_position": position, "_ordinal": ordinal}
+    return {"frame_seq": position, "ordinal": ordinal, "op": "insert", "key": key, "row": row}
+
+
+def _said(text: bytes) -> Sequence[Cells]:
+    message = read_notification(text)
+    if not isinstance(message, ChannelMessage):
+        raise InvalidValue("a table's notification is no message", reason="unknown_kind")
+    return [{"sender": message.sender, "payload": message.text}]
+
+
+def _changed(text: bytes) -> Sequence[Cells]:
+    update = read_notification(text)
+    if not isinstance(update, TableUpdate):
+        raise InvalidValue("a message is no table's notification", reason="unknown_kind")
+    return [_logged(update, change) for change in update.changes]
+
+
+def _logged(update: TableUpdate, change: Change) -> Cells:
+    def named(key: Key) -> str:
+        return json_text(dict(zip(update.keys, key, strict=True)))
+
+    return {
+        "sender": update.sender,
+        "op": change.op,
+        "key": named(change.key),
+        "old_key": None if change.old_key is None else named(change.old_key),
+        "columns": None if change.op == "delete" else json_text(change.columns),
+    }
+
+
+MESSAGES: Final = AddedRows(MESSAGE, _said)
+LOG: Final = AddedRows(LOGGED, _changed)

@@ -1,0 +1,183 @@
+"""Watches one table of a database by a session of its own, so that silver can be held against the source.
+
+The table is read between two messages on a channel of our own. What is notified between them overlays its rows: only
+with it, they are the table at one moment, which is the first update. Every later notification is an update.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
+from connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
+from connectors.sqlitecloud.address import connection_settings
+from connectors.sqlitecloud.client import Client, connect
+from connectors.sqlitecloud.messages import Notification, Rowset
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.reference import SqliteCloudReferenceReader
+from connectors.sqlitecloud.statements import quote_identifier
+from connectors.update_queue import UpdateQueue
+
+_COLUMNS: Final = 'SELECT name, type, "notnull" != 0, pk, hidden FROM pragma_table_xinfo(?)'
+_TOLD: Final = ("name", "type", "not_null", "pk", "hidden")
+_PATIENCE: Final = 600.0
+"""Seconds in which the rows of the table begin to come, and go on."""
+
+
+class SqliteCloudSourceSubscription:
+    """A `connectors.base.SourceSubscription`. Connects as its ``with`` block begins; the rows come while it runs.
+
+    Needs a channel of its own, so the privilege to make one.
+    """
+
+    def __init__(self, feed: Feed, table: str) -> None:
+        settings, options = feed.tables[table], feed.options
+        assert isinstance(settings, SqliteCloudTable)
+        assert isinstance(options, SqliteCloudOptions)
+        self._feed, self._options, self._table = feed, options, settings
+        self._stream = settings.stream(table)
+        self._reader = SqliteCloudReferenceReader(self._stream, settings, options)
+        self._channel = f"silverfold-{uuid4()}"
+        self._found = UpdateQueue()
+        self._listening: Future[None] = Future()
+        self._overlay: list[ReferenceChange] | None = None
+        self._said: dict[str, asyncio.Event] = {}
+        self._position = 0
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a row."""
+        return self._reader.keys
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns."""
+        return self._reader.columns
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._watching = self._loop.create_task(self._watch())
+        self._thread = threading.Thread(target=self._run, name=f"watch-{self._stream}", daemon=True)
+        self._thread.start()
+        try:
+            self._listening.result()
+        except SilverfoldError:
+            self._thread.join()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._watching.cancel)
+        self._thread.join()
+
+    def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
+        """Return the whole updates since the last call; see `connectors.base.SourceSubscription.take`."""
+        return self._found.take(seconds)
+
+    def _run(self) -> None:
+        error: SilverfoldError = SourceUnavailable("the watch has ended")
+        try:
+            self._loop.run_until_complete(self._watching)
+        except WireError as found:
+            error = RemoteProtocolError(str(found), stream=self._stream)
+        except SilverfoldError as found:
+            error = found
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._loop.close()
+            self._found.end(error)
+            if not self._listening.done():
+                self._listening.set_exception(error)
+
+    async def _watch(self) -> None:
+        settings, options = connection_settings(self._feed, os.environ), self._options
+        opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
+        async with await opening as db:
+            await self._describe(db)
+            await db.listen_as(options.listen, self._stream)
+            await db.create_channel(self._channel, if_not_exists=True)
+            await db.listen(self._channel)
+            self._listening.set_result(None)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._hear(db))
+                    tasks.create_task(self._read(db))
+            except* SilverfoldError as several:
+                raise several.exceptions[0] from None
+            finally:
+                with suppress(SilverfoldError):
+                    await db.remove_channel(self._channel)
+
+    async def _describe(self, db: Client) -> None:
+        found = await db.exec(_COLUMNS, self._stream)
+        rows = found.rows if isinstance(found, Rowset) else []
+        columns: list[dict[str, Any]] = [dict(zip(_TOLD, row, strict=True)) for row in rows]
+        own = sorted((column for column in columns if column["pk"]), key=lambda column: int(column["pk"]))
+        keys = self._table.keys or [column["name"] for column in own]
+        if not columns or not keys:
+            raise SourceRefused(code="no-key", text="there is no such table, or it has no key", stream=self._stream)
+        told = json.dumps({"table": self._stream, "columns": columns, "keys": list(keys)})
+        self._reader.control(ControlFrame(0, 1, self._stream, told.encode()))
+
+    async def _hear(self, db: Client) -> None:
+        async with aclosing(db.notifications()) as notifications:
+            async for notification in notifications:
+                if (word := self._own_word(notification)) is not None:
+                    self._said[word].set()
+                    if word == "low":
+                        self._overlay = []
+                    continue
+                changes = self._changes(notification.frame)
+                if self._overlay is not None:
+                    self._overlay += changes
+                elif "high" in self._said:
+                    self._found.put(ReferenceUpdate(False, changes))
+
+    async def _read(self, db: Client) -> None:
+        """Read the table until what was notified meanwhile can be laid over it; then hand both over."""
+        names = ", ".join(map(quote_identifier, self.columns))
+        while True:
+            await self._say(db, "low")
+            sql = f"SELECT {names} FROM {quote_identifier(self._stream)}"
+            async with aclosing(db.parts(sql, patience=_PATIENCE)) as parts:
+                frames = [(0, part.frame) async for part in parts]
+            rows = list(self._reader.changes(1, frames))
+            await self._say(db, "high")
+            overlay, self._overlay = self._overlay or [], None
+            if not any(self._is_partial_move(change) for change in overlay):
+                return self._found.put(ReferenceUpdate(True, [*rows, *overlay]))
+            del self._said["high"]
+
+    def _is_partial_move(self, change: ReferenceChange) -> bool:
+        """Tell whether a row moved that may have moved in the snapshot already, without what nobody sent."""
+        return change.op == "update" and change.old_key is not None and set(change.row) != set(self.columns)
+
+    async def _say(self, db: Client, word: str) -> None:
+        self._said[word] = asyncio.Event()
+        await db.notify(self._channel, word)
+        await self._said[word].wait()
+
+    def _own_word(self, notification: Notification) -> str | None:
+        """Return what was said on our own channel; None for anything else."""
+        if self._channel.encode() not in notification.text:
+            return None
+        said = json.loads(notification.text)
+        is_own = said.get("channel") == self._channel and said.get("payload") in self._said
+        return str(said["payload"]) if is_own else None
+
+    def _changes(self, frame: bytes) -> Sequence[ReferenceChange]:
+        self._position += 1
+        return list(self._reader.changes(1, [(self._position, frame)]))

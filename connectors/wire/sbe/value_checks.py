@@ -1,0 +1,213 @@
+"""Looks through decoded values for what the schema does not expect. Costs time only where it is asked for.
+
+The same finding for many entries of a group is told once: elements are named without their index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from connectors.wire.sbe.blocks import null_test
+from connectors.wire.sbe.model import (
+    Array,
+    Body,
+    Composite,
+    Encoding,
+    Enum,
+    Field,
+    Message,
+    Presence,
+    Primitive,
+    Scalar,
+    Set,
+)
+from connectors.wire.sbe.primitives import FLOATS, held
+from connectors.wire.sbe.semantic_checks import Odd, odd_composite, odd_time
+from connectors.wire.sbe.values import Finding, SetValue
+
+_REPLACED = "\ufffd"
+"""What stands for bytes that were no text."""
+
+
+class _Leaf(NamedTuple):
+    element: str
+    encoding: Encoding
+    presence: Presence
+    deprecated: int | None
+    value: Any
+    field: Field
+
+
+def review_values(message: Message, values: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Return what is odd about the values of a decoded message; they stay as they are.
+
+    Reasons: ``null-in-required``, ``out-of-range`` (below minValue or above maxValue, a character that does not
+    print), ``charset`` (bytes that are no text), ``unknown-value`` (of an enum), ``unknown-bits`` (of a set),
+    ``month-year``, ``time-of-day``, ``time-zone`` (composites that mean these), ``deprecated``.
+    """
+    found: dict[tuple[str, str], Finding] = {}
+    for element, version in _deprecated(message, values, message.name):
+        found[("deprecated", element)] = _since(element, version)
+    for leaf in _leaves(message, values, message.name):
+        for reason, detail in _odd(leaf):
+            found.setdefault((reason, leaf.element), Finding(reason, leaf.element, detail))
+    return tuple(found.values())
+
+
+def newer_values(message: Message, values: Mapping[str, Any], version: int) -> Iterator[tuple[str, str]]:
+    """Yield element and detail of each enum value and set bit that the acting version does not have yet."""
+    for leaf in _leaves(message, values, message.name):
+        if isinstance(leaf.encoding, Enum | Set):
+            for name, since in _versions(leaf.encoding, leaf.value, leaf.encoding.versions):
+                if since > version:
+                    yield leaf.element, f"{name} exists since version {since}, the message is of version {version}"
+
+
+def deprecated_values(message: Message, values: Mapping[str, Any], version: int) -> Iterator[str]:
+    """Yield the path of each enum value and set bit that is deprecated in the acting version; some of them twice."""
+    for leaf in _leaves(message, values, message.name):
+        if isinstance(leaf.encoding, Enum | Set):
+            for name, since in _versions(leaf.encoding, leaf.value, leaf.encoding.deprecated_values):
+                if since <= version:
+                    yield f"{leaf.element}.{name}"
+
+
+def needlessly_deprecated(message: Message, values: Mapping[str, Any], version: int) -> Iterator[str]:
+    """Yield the path of what is deprecated in the acting version and a writer could do without; some of them twice.
+
+    So the message itself, entries of groups, data, values of optional fields, enum values and set bits. A required
+    field has to be written.
+    """
+    yield from (path for path, since in _deprecated(message, values, message.name) if since <= version)
+    for leaf in _leaves(message, values, message.name):
+        needless = leaf.presence is Presence.OPTIONAL and not _is_null(leaf.encoding, leaf.value)
+        if needless and leaf.deprecated is not None and leaf.deprecated <= version:
+            yield leaf.element
+    yield from deprecated_values(message, values, version)
+
+
+def _deprecated(body: Body, values: Mapping[str, Any], path: str) -> Iterator[tuple[str, int]]:
+    """Yield the deprecated bodies and data that have values, and since when they are."""
+    if body.deprecated is not None:
+        yield path, body.deprecated
+    for data in body.data:
+        if data.deprecated is not None and values.get(data.name):
+            yield f"{path}.{data.name}", data.deprecated
+    for group in body.groups:
+        for entry in values.get(group.name, ()):
+            yield from _deprecated(group, entry, f"{path}.{group.name}")
+
+
+def _since(element: str, version: int) -> Finding:
+    return Finding("deprecated", element, f"deprecated since version {version}")
+
+
+def _leaves(body: Body, values: Mapping[str, Any], path: str) -> Iterator[_Leaf]:
+    for field in body.fields:
+        if field.name in values:
+            element = f"{path}.{field.name}"
+            leaf = _Leaf(element, field.encoding, field.presence, field.deprecated, values[field.name], field)
+            yield from _inside(leaf)
+    for group in body.groups:
+        for entry in values.get(group.name, ()):
+            yield from _leaves(group, entry, f"{path}.{group.name}")
+
+
+def _inside(leaf: _Leaf) -> Iterator[_Leaf]:
+    """Yield a value, and those inside a composite; of one that is null, no others are looked at."""
+    yield leaf
+    if not isinstance(leaf.encoding, Composite) or _is_null(leaf.encoding, leaf.value):
+        return
+    for member in leaf.encoding.members:
+        if member.name in leaf.value:
+            element, value = f"{leaf.element}.{member.name}", leaf.value[member.name]
+            yield from _inside(_Leaf(element, member.encoding, member.presence, member.deprecated, value, leaf.field))
+
+
+def _is_null(encoding: Encoding, value: Any) -> bool:
+    """Tell whether a value was read as null; of a composite, its first member on the wire decides."""
+    if not isinstance(encoding, Composite):
+        return value is None
+    wire = [member for member in encoding.members if member.presence is not Presence.CONSTANT]
+    return bool(wire) and wire[0].name in value and _is_null(wire[0].encoding, value[wire[0].name])
+
+
+def _odd(leaf: _Leaf) -> Iterator[Odd]:
+    if leaf.deprecated is not None:
+        yield "deprecated", _since(leaf.element, leaf.deprecated).detail
+    if leaf.presence is Presence.CONSTANT:
+        return
+    match leaf.encoding:
+        case Scalar(primitive=Primitive.CHAR) | Array(element=Scalar(primitive=Primitive.CHAR)):
+            yield from _odd_text(leaf.encoding, leaf.value, leaf.presence)
+        case Scalar():
+            yield from _odd_number(leaf.encoding, leaf.value, leaf.presence)
+            yield from odd_time(leaf.field, leaf.value)
+        case Array():
+            yield from _odd_list(leaf.encoding, leaf.value, leaf.presence)
+        case Composite() if not _is_null(leaf.encoding, leaf.value):
+            yield from odd_composite(leaf.encoding, leaf.value, leaf.field.semantic_type)
+        case Enum() | Set():
+            yield from _odd_name(leaf.encoding, leaf.value, leaf.presence)
+
+
+def _odd_name(encoding: Enum | Set, value: Any, presence: Presence) -> Iterator[Odd]:
+    if isinstance(encoding, Set):
+        if value.unknown:
+            yield "unknown-bits", f"{value.unknown:#x} are no choices of {encoding.name}"
+    elif value is None:
+        if presence is Presence.REQUIRED:
+            yield "null-in-required", f"the null value {encoding.null}"
+    elif value not in encoding.values.values():
+        yield "unknown-value", f"{value!r} is not a value of {encoding.name}"
+    for name, version in _versions(encoding, value, encoding.deprecated_values):
+        yield "deprecated", f"{name} is deprecated since version {version}"
+
+
+def _odd_number(scalar: Scalar, value: Any, presence: Presence) -> Iterator[Odd]:
+    if value is None:
+        return
+    if scalar.primitive not in FLOATS and null_test(scalar)(value):
+        if presence is Presence.REQUIRED:
+            yield "null-in-required", f"the null value {scalar.null}"
+    elif value == value and not _within(value, scalar):  # noqa: PLR0124 (NaN is a value)
+        yield "out-of-range", f"{value!r} is not from {scalar.minimum} to {scalar.maximum}"
+
+
+def _odd_list(array: Array, numbers: Iterable[Any] | None, presence: Presence) -> Iterator[Odd]:
+    """Judge an array of numbers; one of uint8 is opaque, so only all of its bytes together can be null."""
+    if numbers is None:
+        return
+    if array.element.primitive is not Primitive.UINT8:
+        for number in numbers:
+            yield from _odd_number(array.element, number, presence)
+    elif presence is Presence.REQUIRED and all(number == array.element.null for number in numbers):
+        yield "null-in-required", f"all bytes have the null value {array.element.null}"
+
+
+def _odd_text(encoding: Scalar | Array, text: Any, presence: Presence) -> Iterator[Odd]:
+    """Judge text: all characters of ASCII must print; other charsets are right if they could be read."""
+    if isinstance(text, bytes) or (isinstance(text, str) and _REPLACED in text):
+        yield "charset", "bytes that are not text"
+    elif text == "" and isinstance(encoding, Scalar):
+        if presence is Presence.REQUIRED:
+            yield "null-in-required", f"the null value {encoding.null}"
+    elif text is not None and encoding.charset is None:
+        scalar = encoding if isinstance(encoding, Scalar) else encoding.element
+        low, high = (scalar.minimum, scalar.maximum) if encoding is scalar else (0x20, 0x7E)
+        if not all(low <= ord(character) <= high for character in text):
+            yield "out-of-range", f"{text!r} has characters that are not from {low:#x} to {high:#x}"
+
+
+def _within(value: float, scalar: Scalar) -> bool:
+    return held(scalar.minimum, scalar.primitive) <= value <= held(scalar.maximum, scalar.primitive)
+
+
+def _versions(encoding: Enum | Set, value: Any, versions: Mapping[int, int]) -> Iterator[tuple[str, int]]:
+    """Yield the names in the value that have a version."""
+    known = encoding.values if isinstance(encoding, Enum) else encoding.choices
+    present = set(value.names) if isinstance(value, SetValue) else {value}
+    for raw, version in versions.items():
+        if known[raw] in present:
+            yield known[raw], version

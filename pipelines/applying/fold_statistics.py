@@ -1,0 +1,81 @@
+"""What is counted of a folded cut before it is written: one Spark job, which folds, and one line of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from transforms.changes import struct_type
+from transforms.consistency import OP_HISTORY, unexplained
+from transforms.fold import CHANGES, COMES_FROM, MOVES, SELECTED
+from transforms.sql import quoted
+
+_WHOLE_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+class FoldStatistics(NamedTuple):
+    """Bounded facts about a cut's folded changes."""
+
+    unreadable: int
+    """Rows that come of frames that cannot be decoded, or have a NULL in their key."""
+    doubled: int
+    """Keys that several rows of a snapshot have."""
+    changes: int
+    moves: int
+    """Changes that move a row to another key. They are followed in another way of folding."""
+    partial: int
+    """Folded rows that are partial updates."""
+    onto_nothing: Mapping[str, int]
+    """By name, how many changes are unexplained because nothing was there before the cut; empty unless that is so."""
+    bounds: Mapping[str, tuple[int, int]]
+    """Smallest and largest value of each key column that is a whole number, of keys moved from too."""
+
+
+def statistics_of(folded: DataFrame, *, onto_nothing: bool) -> FoldStatistics:
+    """Return the facts about change rows folded with ``letter`` and ``counts``. Runs one Spark job.
+
+    Args:
+        onto_nothing: No row counts that was there before the cut.
+    """
+    counts = unexplained(F.col(OP_HISTORY), F.lit(False)) if onto_nothing else {}
+    ordered = [field.name for field in struct_type(folded, "key") if isinstance(field.dataType, _WHOLE_NUMBERS)]
+    line = folded.agg(
+        F.count_if(_is_unreadable(folded)).alias("unreadable"),
+        F.count_if(F.col(SELECTED) > 1).alias("doubled"),
+        F.coalesce(F.sum(CHANGES), F.lit(0)).alias(CHANGES),
+        F.coalesce(F.sum(MOVES), F.lit(0)).alias(MOVES),
+        F.count_if(F.col("present").isNotNull()).alias("partial"),
+        F.array(*(F.sum(count) for count in counts.values())).cast("array<long>").alias("onto_nothing"),
+        F.array(*(_bounds(name) for name in ordered)).cast("array<array<long>>").alias("bounds"),
+    ).first()
+    assert line is not None
+    return FoldStatistics(
+        **{name: line[name] for name in ("unreadable", "doubled", "changes", "moves", "partial")},
+        onto_nothing={name: count for name, count in zip(counts, line.onto_nothing, strict=True) if count},
+        bounds={name: (ends[0], ends[1]) for name, ends in zip(ordered, line.bounds, strict=True) if None not in ends},
+    )
+
+
+def counted(rows: DataFrame, counts: Mapping[str, Column]) -> dict[str, int]:
+    """Return aggregates of the rows, by name; none that is 0. Runs one Spark job, unless there are none."""
+    if not counts:
+        return {}
+    line = rows.agg(F.array(*(F.coalesce(count.cast("long"), F.lit(0)) for count in counts.values())).alias("all"))
+    found: list[Any] = line.collect()[0]["all"]
+    return {name: count for name, count in zip(counts, found, strict=True) if count}
+
+
+def _is_unreadable(folded: DataFrame) -> Column:
+    nulls = (F.col(f"key.{quoted(name)}").isNull() for name in struct_type(folded, "key").names)
+    return reduce(or_, nulls, F.col("error").isNotNull() | F.col("key").isNull())
+
+
+def _bounds(name: str) -> Column:
+    key, left = F.col(f"key.{quoted(name)}"), F.col(f"{COMES_FROM}.{quoted(name)}")
+    return F.array(F.min(F.least(key, left["col1"])), F.max(F.greatest(key, left["col2"])))
