@@ -2,25 +2,27 @@
 
 The contract is `connectors.base`. A connector is a frozen object with
 
-- ``Options`` and ``TableOptions``: the models of its own settings, strict;
-- ``receiver(feed)``: a `Receiver`. Its ``run`` is one connection, an *epoch*: it lands every frame as received, tells
-  each frame's stream, kind and boundary, and acknowledges at the source only after `FrameSink.flush`;
+- ``Options`` and ``TableOptions``: the strict models of its own settings;
+- ``receiver(feed)``: a `Receiver`. Its ``run`` is one connection, an *epoch*: it lands every frame as received, with
+  the frame's stream, kind and boundary, and acknowledges at the source only after `FrameSink.flush`;
 - ``decoder(feed)``: a `Decoder`. It turns the frames of one cut into change rows (`transforms.changes`), in Spark;
-- ``plain(feed, table)``: a `ReferenceReader`. It turns the same frames, update after update, into plain changes in pure
-  Python, and shares nothing with the decoder but the wire codec: ``silverfold verify`` holds silver against them;
-- ``watch(feed, table)``: a `SourceSubscription`. It subscribes for itself: ``verify --against-source`` holds silver against that;
-- what the engine plans by: ``continuity``, ``net``, ``has_snapshots``, which ``stream`` feeds a table, and what silver
-  ``keeps`` of it: the rows that stand, every change, or every row that came.
+- ``reference(feed, table)``: a `ReferenceReader`. It turns the same frames, update by update, into changes in pure
+  Python, and shares only the wire codec with the decoder: ``silverfold verify`` compares silver with them;
+- ``subscribe(feed, table)``: a `SourceSubscription`, independent of the receiver: ``verify --against-source`` compares
+  silver with it;
+- the properties the engine plans by: ``continuity``, ``folds``, ``has_snapshots``, the ``stream`` that feeds a table,
+  and its ``table_kind``: current rows, every change, or every received row.
 
-What a connector may rely on: frames reach its decoder as they were landed, whole updates only, with the control
-frames that landed before them; what it yields is applied once. What it must keep: bytes that cannot be read become a
-`CutStatistics` with a bad position or a row with ``error``, never an exception; nothing received is dropped.
+A connector may rely on this: frames reach its decoder as they were landed, in complete updates only, with the control
+frames that landed before them; the changes it yields are applied once. In return, undecodable bytes become a
+`CutStatistics` with a bad position or a row with ``error``, never an exception; no received frame is dropped.
 
 To add a connector:
 
 1. A folder ``connectors/<name>/``: ``PROTOCOL.md`` (each fact with its certainty), ``messages.py`` and ``protocol.py``
-   (pure: bytes in, events out, no socket), ``receiver.py``, ``decode.py``, ``plain.py``, ``server.py`` (an in-process
-   source that speaks the protocol truly), ``options.py``, ``connector.py`` with the connector object.
+   (pure: bytes in, events out, no socket), ``receiver.py``, ``decode.py``, ``reference.py``, ``server.py`` (an
+   in-process source that implements the protocol faithfully), ``options.py``, ``connector.py`` with the connector
+   object.
 2. One line in `connectors.registry`.
 3. A folder ``tests/golden/<name>/`` with byte vectors.
 

@@ -1,7 +1,7 @@
-"""Rows in Arrow batches, and the steps by which decoders make others of them: in Spark, or here for a few.
+"""Rows in Arrow batches, and the steps that decoders apply to them: in Spark, or in this process for small cuts.
 
-A decoder's step is one function over batches. A cut of a few frames is decoded by it in this process: a Spark job
-with a Python worker costs more than the work. What comes of it is handed to Spark as rows of the plan itself.
+A decoder's step is one function over batches. A cut of a few frames is decoded in this process: a Spark job with a
+Python worker would cost more than the work itself. The result is handed to Spark as rows of the plan itself.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from transforms.changes import from_arrow
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Picklable; one call for each partition, whose batches it is given."""
+"""Picklable; called once for each partition, with its batches."""
 
 
 class ArrowRows(ABC):
-    """Some rows, and what may be done with them on the way to change rows."""
+    """Rows, and the operations on them on the way to change rows."""
 
     @property
     @abstractmethod
     def parts(self) -> int:
-        """Into how many parts rows are best divided for `together`."""
+        """Preferred number of parts for `together`."""
 
     @property
     @abstractmethod
     def count(self) -> int | None:
-        """How many rows there are; None where only a Spark job would tell."""
+        """Number of rows; None if only a Spark job could find it."""
 
     @property
     @abstractmethod
     def size(self) -> int | None:
-        """How many bytes the rows take in memory; None as of `count`."""
+        """Size of the rows in memory, in bytes; None like `count`."""
 
     @abstractmethod
     def where(self, column: str, value: str) -> ArrowRows:
-        """Return the rows whose column has the value."""
+        """Return the rows whose column equals the value."""
 
     @abstractmethod
     def after(self, column: str, value: int) -> ArrowRows:
-        """Return the rows whose column has a greater value."""
+        """Return the rows whose column is greater than the value."""
 
     @abstractmethod
     def run(self, step: Step, kind: pa.Schema, *columns: str) -> ArrowRows:
-        """Return what a step makes of these columns of the rows; of all where none is named.
+        """Return the result of a step over the given columns of the rows; over all columns if none is named.
 
         Args:
-            kind: Schema of what the step yields.
+            kind: Schema of the step's result.
         """
 
     @abstractmethod
     def together(self, part: str, *order: str) -> ArrowRows:
-        """Return the rows so that each partition holds whole parts, in some order.
+        """Return the rows partitioned so that no part is split, each partition sorted.
 
         Args:
             part: Column that numbers the parts from 0.
@@ -69,11 +69,11 @@ class ArrowRows(ABC):
 
     @abstractmethod
     def dataframe(self) -> DataFrame:
-        """Return the rows for Spark to work on. Runs no job."""
+        """Return the rows as a DataFrame. Runs no job."""
 
     @abstractmethod
     def collect(self) -> list[Mapping[str, Any]]:
-        """Return the rows, which are few."""
+        """Return the rows as a list; for few rows only."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class InSpark(ArrowRows):
 
 @dataclass(frozen=True)
 class InProcess(ArrowRows):
-    """Rows of this process: every step is done at once, in one part."""
+    """Rows in this process: every step runs at once, in one part."""
 
     session: SparkSession
     rows: pa.Table
@@ -157,7 +157,7 @@ class InProcess(ArrowRows):
         taken = self.rows.select(list(columns)) if columns else self.rows
         try:
             made = list(step(iter(taken.combine_chunks().to_batches())))
-        except Exception as error:  # as from a Python worker of Spark: a fault of one table's step ends no build
+        except Exception as error:  # as from a Python worker of Spark: a failed step of one table ends no build
             raise PythonException(type(error).__name__) from error
         return InProcess(self.session, pa.Table.from_batches(made, kind))
 

@@ -1,8 +1,9 @@
-"""What a connector is: the types that cross between a source, bronze and the engine.
+"""Connector contract: the types exchanged between a source, bronze and the engine.
 
 A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder` turns the landed
-frames of one `Cut` into change rows (`transforms.changes`). A `ReferenceReader` reads the same frames by another way, and a
-`SourceSubscription` asks the source itself: what silver is verified by. `connectors.registry` finds a `Connector` by name.
+frames of one `Cut` into change rows (`transforms.changes`). Silver is verified against a `ReferenceReader`, an
+independent reader of the same frames, and a `SourceSubscription`, which queries the source itself.
+`connectors.registry` finds a `Connector` by name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # receivers must not import Spark
 
 
 class Kind(StrEnum):
-    """What a frame is for: bronze column ``kind``."""
+    """Purpose of a frame: bronze column ``kind``."""
 
     CONTROL = "control"
     SNAPSHOT = "snapshot"
@@ -46,19 +47,19 @@ class Boundary(StrEnum):
 
 
 class TableKind(StrEnum):
-    """What a silver table keeps of its stream."""
+    """How a silver table represents its stream."""
 
     STATE = "state"
-    """The rows that stand, each once: changes are merged into them."""
+    """Current rows, each once: changes are merged into them."""
     CHANGELOG = "changes"
-    """Every change, as a log that is only ever added to."""
+    """Every change, as an append-only log."""
     APPEND = "rows"
-    """Every row that came, as it came: only ever added to. Such a stream has no snapshots, and says nothing but rows.
-    Its decoder gives inserts with an ``ordinal``. Position and ordinal are ``key``, and `ReferenceReader.keys`."""
+    """Every received row, append-only. Such a stream has no snapshots and carries only rows. Its decoder yields inserts
+    with an ``ordinal``. Position and ordinal form the ``key``, and `ReferenceReader.keys`."""
 
 
 class Frame(NamedTuple):
-    """One message as received, and what the receiver knows of it without decoding the body."""
+    """One message as received, with what the receiver knows of it without decoding the body."""
 
     body: bytes
     kind: Kind
@@ -68,9 +69,9 @@ class Frame(NamedTuple):
 
 
 def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
-    """Return a frame the receiver writes itself: ``name`` is what happened, details must be JSON values.
+    """Return a frame written by the receiver itself: ``name`` is the event, ``details`` must be JSON values.
 
-    One with ``level="warning"`` is logged as a warning, and shows in status while it is its stream's newest mark.
+    A mark with ``level="warning"`` is logged as a warning. Status shows it while it is the newest mark of its stream.
     """
     said = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
     return Frame(said.encode(), Kind.MARK, Boundary.NONE, stream)
@@ -78,12 +79,14 @@ def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
 
 @dataclass(frozen=True)
 class Resume:
-    """Where an epoch begins.
+    """Starting point of an epoch.
 
     Args:
         epoch: Number of this connection, from 1.
-        source_positions: Last ``source_position`` landed per stream, and had by each silver table (``silver/<table>``).
-        last_control: Body of the last control frame that landed for the feed itself, not for a stream; likewise. None for none.
+        source_positions: Last ``source_position`` landed per stream, and reached by each silver table
+            (``silver/<table>``).
+        last_control: Body of the last feed-level control frame (one without a stream) that landed; None if there is
+            none.
     """
 
     epoch: int
@@ -92,19 +95,19 @@ class Resume:
 
 
 class FrameSink(Protocol):
-    """Where a receiver puts frames. Implemented by `pipelines.sink`."""
+    """Destination of a receiver's frames. Implemented by `pipelines.sink`."""
 
     def take(self, frames: Sequence[Frame]) -> None:
-        """Take frames, in order, without waiting for room: what a receiver holds when it is stopped."""
+        """Take frames, in order, without waiting for room: the frames a receiver holds when it is stopped."""
 
     async def land(self, frames: Sequence[Frame]) -> None:
         """Take frames, in order. All are taken before the first await: a cancelled caller loses none.
 
-        Waits while too many bytes are uncommitted, which is what slows the socket down.
+        Waits while too many bytes are uncommitted: this is the back-pressure on the socket.
         """
 
     async def flush(self) -> int:
-        """Commit everything landed so far; return the last frame_seq. Acknowledge at the source after this."""
+        """Commit all frames landed so far; return the last frame_seq. Acknowledge at the source only after this."""
 
 
 class Receiver(Protocol):
@@ -113,8 +116,9 @@ class Receiver(Protocol):
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
         """Run one epoch: connect, subscribe, land every frame until the connection ends.
 
-        Returns when it ended in order: None when the source ended it, else why. Raises SourceUnavailable or
-        RemoteProtocolError when it broke: the caller waits and begins a new epoch. Others end the run. Safe to cancel.
+        Returns after an orderly end: None when the source ended the connection, else the reason. Raises
+        SourceUnavailable or RemoteProtocolError when the connection broke: the caller waits and begins a new epoch.
+        Other errors end the run. Safe to cancel.
         """
 
 
@@ -132,7 +136,7 @@ class Feed:
 
 
 class ControlFrame(NamedTuple):
-    """A landed control frame, as a decoder's context needs it."""
+    """A landed control frame, as passed to `Decoder.context`."""
 
     frame_seq: int
     epoch: int
@@ -142,19 +146,20 @@ class ControlFrame(NamedTuple):
 
 @dataclass(frozen=True)
 class Cut:
-    """What one MERGE applies to one silver table: whole updates, ending at the end of an update.
+    """Input of one MERGE into one silver table: complete updates, ending at the end of an update.
 
     Args:
-        stream: The stream that feeds the table (`Connector.stream`).
+        stream: Stream that feeds the table (`Connector.stream`).
         epoch: Epoch of the last update.
         after: Position the table had reached before; -1 for none.
         last: Position the table will have reached.
-        spans: Inclusive ranges of positions, ascending. Frames of the stream inside them are applied, others not.
-        begins, ends: Positions of the first and the last frame of each update, ascending. The first is its identity.
-        replaces: The cut begins with a snapshot: rows it does not leave in existence are deleted.
-        snapshot_end: Position of that snapshot's end; what the cut holds up to there is one moment. None without a snapshot.
+        spans: Inclusive ranges of positions, ascending. Only frames of the stream inside them are applied.
+        begins, ends: Positions of the first and the last frame of each update, ascending. The first identifies it.
+        replaces: The cut begins with a snapshot: rows that do not exist at its end are deleted.
+        snapshot_end: Position of that snapshot's end; all changes up to it belong to one moment. None without a
+            snapshot.
         left_out: Positions of frames inside the spans that are not to be decoded, ascending.
-        received: Microseconds since 1970 at which the last frame was received; None where nobody knows.
+        received: Receive time of the last frame, in microseconds since 1970; None if unknown.
     """
 
     stream: str
@@ -171,167 +176,174 @@ class Cut:
 
 
 class CutStatistics(NamedTuple):
-    """Bounded facts about a cut, found by one pass over its frames before anything is written."""
+    """Bounded facts about a cut, found in one pass over its frames before anything is written."""
 
     bad_position: int | None
     """frame_seq of the first frame that cannot be decoded; None when all can."""
     bad_class: str | None
     bad_reason: str | None
     changes: int
-    """Values of rows added or modified, and rows removed: how much work the cut is, not an exact row count."""
+    """Values of rows added or modified, plus rows removed: a measure of work, not an exact row count."""
     bounds: Mapping[str, tuple[int, int]]
-    """Smallest and largest value touched of key columns, for file pruning; none of a column where that is unknown."""
+    """Smallest and largest value touched per key column, for file pruning; a column with unknown bounds is absent."""
     wide_ranges: int
-    """Removed key ranges too wide to be listed key by key."""
+    """Removed key ranges that are too wide to be listed key by key."""
     counters: Mapping[str, int]
-    """Counts worth telling, by name: ``truncated_nanoseconds`` and the like."""
+    """Counts worth reporting, by name: ``truncated_nanoseconds`` and the like."""
 
 
 NO_STATISTICS: Final = CutStatistics(None, None, None, 0, {}, 0, {})
-"""Stands for the statistics of a cut that needs none: it replaces all, or folding tells as much."""
+"""Statistics of a cut that needs none: it replaces all rows, or folding finds the same."""
 
 
 class Decoder(Protocol):
-    """Turns landed frames into change rows, by steps over Arrow batches (`connectors.arrow_rows`)."""
+    """Turns landed frames into change rows, in steps over Arrow batches (`connectors.arrow_rows`)."""
 
     def context(self, control: Iterable[ControlFrame]) -> Any:
-        """Return what later frames need to be read: small, picklable, connector's own. Runs on the driver."""
+        """Return the state needed to read later frames: small, picklable, private to the connector.
+
+        Runs on the driver.
+        """
 
     def row_type(self, context: Any, cut: Cut, table: Table) -> StructType:
-        """Return the source's columns of the table at the end of the cut."""
+        """Return the table's source columns at the end of the cut."""
 
     def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> CutStatistics:
-        """Look through the cut once. Runs one Spark job at most; writes nothing; never raises on bad bytes."""
+        """Scan the cut once. Runs one Spark job at most; writes nothing; never raises on bad bytes."""
 
     def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
-        """Tell whether the statistics may find notes. If not, a replacing cut is surveyed only once it has failed."""
+        """Return whether the statistics may have counters. If not, they are computed for a replacing cut only after
+        it has failed.
+        """
 
     def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
         """Return change rows (`transforms.changes`). Bad bytes become rows with ``error``, never exceptions."""
 
     def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Return change rows whose updates are kept apart, whatever `changes` folds: what a history is made of.
+        """Return change rows with separate updates, whether or not `changes` folds them: the input of a history.
 
-        ``frame_seq`` tells the update; where `changes` folds (`Connector.folds`) it is the update's end, `Cut.ends`, and
-        there is at most one change per key and update. Only rows of the snapshot that settles at `Cut.snapshot_end` are
-        ``snapshot``.
+        ``frame_seq`` identifies the update. Where `changes` folds (`Connector.folds`) it is the update's end,
+        `Cut.ends`, and there is at most one change per key and update. Only rows of the snapshot that ends at
+        `Cut.snapshot_end` have ``snapshot`` set.
         """
 
     def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Return the wide ranges of the statistics, which neither `changes` nor `versions` list.
+        """Return the wide ranges counted by the statistics; neither `changes` nor `versions` lists their keys.
 
-        Columns: ``first_key``, ``last_key``, ``frame_seq``, and ``moment``: where the update ends.
+        Columns: ``first_key``, ``last_key``, ``frame_seq``, and ``moment``, the end of the update.
         """
 
     def tombstone_horizon(self, context: Any, cut: Cut, table: Table) -> str | None:
-        """Of a `Connector.source_ordered` source: tell of which deletes nothing older can come after the cut's beginning.
+        """Return which tombstones can be dropped: no older change can arrive after the beginning of the cut.
 
-        A condition in SQL on ``t._position`` (`transforms.tombstones.write_tombstones`); None when the source vouches for nothing.
+        Only for a `Connector.source_ordered` source. A SQL condition on ``t._position``
+        (`transforms.tombstones.write_tombstones`); None when the source guarantees nothing.
         """
 
 
 class ReferenceChange(NamedTuple):
-    """One change in plain Python: what `silverfold verify` folds, row by row."""
+    """One change as Python values: the input of the row-by-row fold in `silverfold verify`."""
 
     op: Literal["insert", "update", "delete"]
     position: int
-    """frame_seq of the last frame that took part in it; 0 where nothing landed."""
+    """frame_seq of the last frame that contributed to it; 0 if nothing landed."""
     key: tuple[Any, ...]
     """Values of `ReferenceReader.keys`."""
     row: Mapping[str, Any] = MappingProxyType({})
-    """The columns that were sent, each value as Arrow gives silver's to Python; nothing for a delete."""
+    """The columns that were sent, with values as Arrow converts silver's to Python; empty for a delete."""
     last_key: tuple[Any, ...] | None = None
-    """Of a deleted range the last key, whose first is ``key``, both inclusive; None where one row is meant."""
+    """Last key of a deleted range whose first key is ``key``, both inclusive; None for a single row."""
     old_key: tuple[Any, ...] | None = None
-    """Of an update the key from which it takes the row to ``key``; None where the row stays."""
+    """Previous key of an updated row that moves to ``key``; None if the row does not move."""
     sequence: str | None = None
-    """Of a `Connector.source_ordered` source: where the change belongs in the source's own order."""
+    """Place of the change in the source's own order; only for a `Connector.source_ordered` source."""
 
 
 class ReferenceUpdate(NamedTuple):
-    """One whole update of a source, in order of effect."""
+    """One complete update of a source, in order of effect."""
 
     snapshot: bool
-    """Its rows are all there are: what stood before is gone."""
+    """Its rows are the complete table: earlier rows are gone."""
     changes: Sequence[ReferenceChange]
 
 
 class ReferenceReader(Protocol):
-    """Reads one stream's landed frames in landing order, in plain Python: no Spark, nothing of what a build runs.
+    """Reads the landed frames of one stream in landing order, without Spark and without code that a build runs.
 
-    Only the wire codec may be shared with the connector's `Decoder`: each is there to find the other's mistakes.
+    It shares only the wire codec with the connector's `Decoder`: each exists to find the other's mistakes.
     """
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the columns by which the source names a row; where it tells them, none before a control frame."""
+        """Names of the key columns. Empty before the first control frame if the source reports them there."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The source's columns, as the last control frame of the stream tells; none before it."""
+        """The source's columns, as reported by the stream's last control frame; empty before it."""
 
     def control(self, frame: ControlFrame) -> None:
-        """Take a control frame, of this or any stream."""
+        """Take a control frame of this or any other stream."""
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
-        """Return the changes of one whole update, in order of effect.
+        """Return the changes of one complete update, in order of effect.
 
         Args:
             frames: Position and body of each of its frames, the first and the last included.
-            within: Others may come too. A change that cannot be read is an error, whatever its key.
+            within: Keys of interest; changes of other keys may be returned too. A change that cannot be read is an
+                error, whatever its key.
 
         Raises:
-            WireError, ProtocolError: A frame cannot be read; maybe only as the changes are iterated over.
+            WireError, ProtocolError: A frame cannot be read; possibly raised only during iteration.
         """
 
 
 class SourceSubscription(Protocol):
-    """A subscription of its own to one table of the source, beside the receiver's: a snapshot, then updates."""
+    """A separate subscription to one table of the source, independent of the receiver's: a snapshot, then updates."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """As `ReferenceReader.keys`."""
+        """See `ReferenceReader.keys`."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The source's columns; none before the first update."""
+        """The source's columns; empty before the first update."""
 
     def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the whole updates that have come since the last call, in order; wait for the first, at most so long.
+        """Return the complete updates received since the last call, in order; wait at most ``seconds`` for the first.
 
         Raises:
-            SourceRefused, SourceUnavailable, ProtocolError: There will be no more.
+            SourceRefused, SourceUnavailable, ProtocolError: No more updates will follow.
         """
 
 
 class Problem(NamedTuple):
-    """A setting that is wrong though the models allow it."""
+    """A wrong setting that the models allow."""
 
     key: str
-    """Dotted, from the top of the feed's file."""
+    """Dotted path, from the top of the feed's file."""
     found: object
     allowed: str
 
 
 class SourceChange(NamedTuple):
-    """What became of a source's schema since a control frame of it landed."""
+    """Difference between a source's schema and the one of a landed control frame."""
 
     summary: str
-    """In one line, such as from which version to which."""
+    """One line, such as from which version to which."""
     changes: Sequence[str]
-    """Each in one line."""
+    """One line each."""
     breaks: bool
-    """What landed before would be misread."""
+    """Frames that landed before would be misread."""
 
 
 class Connector(Protocol):
-    """One per folder, one line in the registry."""
+    """Entry point of a connector: one per folder, one line in the registry."""
 
     @property
     def name(self) -> str:
-        """What a feed's ``connector`` setting says."""
+        """Value of a feed's ``connector`` setting."""
 
     @property
     def Options(self) -> type[BaseModel]:  # noqa: N802 - it is a class
@@ -343,55 +355,55 @@ class Connector(Protocol):
 
     @property
     def continuity(self) -> Literal["resync", "resume"]:
-        """After a lost connection: needs a snapshot, or resumes by position."""
+        """Whether the feed needs a snapshot after a lost connection, or resumes by position."""
 
     @property
     def folds(self) -> bool:
-        """`Decoder.changes` yields at most one change per key: it has folded already. `Decoder.versions` has not."""
+        """`Decoder.changes` yields at most one change per key, already folded. `Decoder.versions` does not fold."""
 
     @property
     def has_partial_updates(self) -> bool:
-        """Updates may carry some of a row's columns only."""
+        """Updates may carry only some of a row's columns."""
 
     @property
     def source_ordered(self) -> bool:
-        """The order of changes is their ``sequence``, not the order in which they landed.
+        """Changes are ordered by their ``sequence``, not by the order in which they landed.
 
-        A partial update completes a later one only inside one cut. A table with snapshots keeps no history.
+        A partial update completes a later one only within one cut. A table with snapshots cannot have a history.
         """
 
     def has_snapshots(self, table: Table) -> bool:
-        """Tell whether the table's stream ever carries snapshots. One without applies on across epochs."""
+        """Return whether the table's stream ever carries snapshots. Without any, changes apply across epochs."""
 
     def table_kind(self, table: Table) -> TableKind:
-        """Return what silver keeps of the table's stream."""
+        """Return how silver represents the table's stream."""
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the stream that feeds a silver table, as frames name it. Several tables may have one."""
+        """Return the stream that feeds a silver table, as named in frames. Several tables may share one."""
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return what else says which rows a table has, by name: built under another value, it is to be rebuilt."""
+        """Return further settings, by name, that determine a table's rows; a changed value requires a rebuild."""
 
     def problems(self, feed: Feed) -> Iterable[Problem]:
-        """Yield what is wrong with settings that are valid one by one: the address, what spans tables."""
+        """Yield mistakes in settings that are valid one by one, such as the address or conflicts between tables."""
 
     def schema_change(self, feed: Feed, last_control: bytes) -> SourceChange | None:
-        """Return how the settings' schema differs from the one that landed (`Resume.last_control`); None if it does not."""
+        """Return how the settings' schema differs from the landed one (`Resume.last_control`); None if it does not."""
 
     def listens_at(self, feed: Feed) -> Address | None:
-        """Return where a feed's receiver listens, at which no other one can; None if it connects instead."""
+        """Return the address a feed's receiver listens on, exclusively; None if it connects instead."""
 
     def receiver(self, feed: Feed) -> Receiver:
-        """Return a receiver for the feed. Opens nothing yet."""
+        """Return a receiver for the feed. Opens nothing."""
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
-        """Return a reader of the landed frames of one table's stream."""
+        """Return a reader for the landed frames of one table's stream."""
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
-        """Subscribe to a table whose stream has snapshots, as its settings say, until the block ends.
+        """Subscribe to a table whose stream has snapshots, as configured, until the block ends.
 
         Raises:
             SourceUnavailable: The source cannot be reached.

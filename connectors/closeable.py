@@ -1,4 +1,4 @@
-"""What has a close is closed as its ``with`` block ends."""
+"""Context-manager base: calls ``close()`` on exit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 
 
 class Closeable(ABC):
-    """Base of what begins when it is made, and closes itself as a context manager."""
+    """Base of objects that start on construction and close when their ``with`` block ends."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it."""
+        """Release the resource."""
 
     def __enter__(self) -> Self:
         return self

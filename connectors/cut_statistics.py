@@ -1,4 +1,4 @@
-"""Surveys a cut by its change rows, for decoders that do not fold: finds the frame that is to blame."""
+"""Statistics of a cut from its change rows, for decoders that do not fold: find the frame at fault."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from transforms.changes import complete, struct_type
 
 
 def statistics_of_changes(changes: DataFrame) -> CutStatistics:
-    """Return how many changes a cut has, and of which frame comes the first row with ``error`` or a NULL in the key.
+    """Return the number of changes, and the first frame with a row that has an ``error`` or a NULL in its key.
 
-    What else is to be known is found by folding. Runs one Spark job, which decodes every frame and collects one line.
+    Folding finds the rest. Runs one Spark job, which decodes every frame and collects one row.
     """
     listed = complete(changes)
     wrong = _wrong(listed)
@@ -36,7 +36,7 @@ def statistics_of_changes(changes: DataFrame) -> CutStatistics:
 
 
 def _wrong(changes: DataFrame) -> Column:
-    """Return the row's error; one that a key is NULL where the decoder did not see it."""
+    """Return the row's error, or a null-key error if the decoder did not report one."""
     key = struct_type(changes, "key")
     nulls = [F.col("key").isNull(), *(F.col("key").getField(name).isNull() for name in key.names)]
     null_key = F.struct(F.lit(NullKey.error_class).alias("error_class"), F.lit("a key is NULL").alias("reason"))

@@ -1,4 +1,4 @@
-"""Spans of keys: many rows are verified a span at a time, so that memory need not hold them all."""
+"""Spans of keys: large tables are verified one span at a time, to bound memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class NotBySpans(Exception):
-    """Rows cannot be taken a span at a time: their keys have no order, or one moved from a span to another."""
+    """Rows cannot be processed by spans: their keys have no order, or a row moved from one span to another."""
 
 
 def sortable(key: Iterable[Any]) -> Key:
-    """Return a key in a form that sorts: null before any value, NaN, which is one value here, after all."""
+    """Return a sortable form of a key: null before any value, NaN (one value here) after all."""
     return tuple(
         (0, 0) if value is None else (1, value) if value == value else (2, 0)  # noqa: PLR0124 - only NaN differs from itself
         for value in key
@@ -24,18 +24,18 @@ def sortable(key: Iterable[Any]) -> Key:
 
 @dataclass(frozen=True)
 class KeySpan:
-    """The keys from ``first`` on, up to and not including ``end``, as `sortable` orders them.
+    """Keys from ``first`` up to but not including ``end``, in the order of `sortable`.
 
     Args:
-        first: None: from the very first on.
-        end: None: to the very last.
+        first: None for no lower bound.
+        end: None for no upper bound.
     """
 
     first: Key | None = None
     end: Key | None = None
 
     def holds(self, key: Key) -> bool:
-        """Tell whether a key is in the span. Raises NotBySpans."""
+        """Return whether the key is in the span. Raises NotBySpans."""
         order = sortable(key)
         try:
             return (self._first is None or self._first <= order) and (self._end is None or order < self._end)
@@ -55,9 +55,9 @@ EVERY_KEY: Final = KeySpan()
 
 
 def spans(sample: Iterable[Key], parts: int) -> list[KeySpan]:
-    """Cut all keys into at most so many spans, in order, each with about as many of a sample. Raises NotBySpans.
+    """Split all keys into at most ``parts`` ordered spans, each with a similar share of ``sample``. Raises NotBySpans.
 
-    A key with a null or NaN inside is no border: readers may compare with it in a way of their own.
+    Keys containing a null or NaN are never bounds: readers may compare them differently.
     """
     try:
         ordered = sorted(key for key in sample if all(rank == 1 for rank, _ in sortable(key)))

@@ -1,4 +1,4 @@
-"""Keeps sources changing at a steady rate, for a while: what simulators are driven by."""
+"""Drives simulators: changes sources at a steady rate, for a given time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 
 
 class Changeable(Protocol):
-    """Something that changes, one update after the other."""
+    """A source that changes, one update at a time."""
 
     def change(self) -> int:
-        """Make one update; return how many changes it has."""
+        """Make one update; return its number of changes."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast and how long: changes per second and source, and seconds (None: until stopped)."""
+    """Rate and duration: changes per second and source, and seconds (None: until stopped)."""
 
     changes_per_second: float
     seconds: float | None = None
@@ -31,16 +31,16 @@ def change_steadily(
     stopped_within: Callable[[float], bool],
     progress: Callable[[int], None] = lambda changes: None,
 ) -> int:
-    """Make updates at the pace, all alike; return the number of changes. Blocks until the time is over.
+    """Make updates at the given rate on every source; return the number of changes. Blocks until the time is over.
 
-    Where the machine is too slow for the pace, fewer updates are made in the time given.
+    If the machine is too slow for the rate, fewer updates are made in the given time.
 
     Args:
-        changers: Each is changed at the pace.
-        pace: Rate of each and duration.
-        clock: Seconds, from any moment on.
-        stopped_within: Waits so many seconds; True ends everything at once (`threading.Event.wait`).
-        progress: Told the number of changes of each update.
+        changers: Each is changed at the rate.
+        pace: Rate per source, and duration.
+        clock: Returns seconds since an arbitrary moment.
+        stopped_within: Waits the given seconds; True stops everything at once (`threading.Event.wait`).
+        progress: Called with the number of changes of each update.
     """
     start, made = clock(), 0
     due = [(0.0, number, changer) for number, changer in enumerate(changers)] if pace.changes_per_second > 0 else []

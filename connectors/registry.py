@@ -1,4 +1,4 @@
-"""Finds a connector by its name. Importing this module imports none of them.
+"""Finds a connector by name. Importing this module imports no connector.
 
 A fifth connector is one folder and one line here.
 """
@@ -22,20 +22,20 @@ CONNECTORS: Final = {
     "sqlitecloud": "connectors.sqlitecloud.connector",
     "sqlitecloud_webhooks": "connectors.sqlitecloud_webhooks.connector",
 }
-"""Name → module; its ``CONNECTOR`` is the connector."""
+"""Maps a connector's name to the module that defines its ``CONNECTOR``."""
 
 
 def find_connector(name: str) -> Connector:
-    """Return the connector of a name, imported now. KeyError when there is none."""
+    """Import and return the named connector. Raises KeyError if there is none."""
     connector: Connector = import_module(CONNECTORS[name]).CONNECTOR
     return connector
 
 
 def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
-    """Return a feed's connector and its settings, checked by that connector. Connects to nothing.
+    """Return a feed's connector and its settings, validated by that connector. Connects to nothing.
 
     Raises:
-        ConfigError: No feed has this name, or one of its settings is wrong. ``others`` has the further mistakes.
+        ConfigError: No feed has this name, or one of its settings is wrong; ``others`` has the further mistakes.
     """
     if name not in settings.feeds:
         known = ", ".join(sorted(settings.feeds)) or "none yet: each is a file feeds/<feed>.toml"
@@ -53,7 +53,7 @@ def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
 
 
 def _checked(name: str, raw: FeedSettings, connector: Connector) -> Feed:
-    """Validate options and tables by the connector's models; all mistakes are told at once."""
+    """Validate options and tables with the connector's models; report all mistakes at once."""
     mistakes: list[ConfigError] = []
     valid: dict[str, Any] = {}
     for prefix, model, given in _parts(raw, connector):
@@ -68,7 +68,7 @@ def _checked(name: str, raw: FeedSettings, connector: Connector) -> Feed:
 
 
 def _without_moments(connector: Connector, feed: Feed) -> Iterator[Problem]:
-    """Yield the tables of which no history can be kept: a snapshot has no place in a source's own order."""
+    """Yield the tables that cannot have a history: a snapshot has no place in a source's own order."""
     for name, table in feed.tables.items():
         if table.keeps_history and connector.source_ordered and connector.has_snapshots(table):
             allowed = "1: the order of its changes does not say where a snapshot belongs"

@@ -1,4 +1,4 @@
-"""What decoders have in common that fold nothing, and whose rows are changed one by one."""
+"""Common base of decoders that do not fold and whose rows change one at a time."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from connectors.cut_statistics import statistics_of_changes
 
 @dataclass(frozen=True)
 class EachFrame:
-    """A step by which frames are decoded that do not depend on one another. One at which it fails becomes an error row.
+    """A step that decodes independent frames. A frame on which it fails becomes an error row.
 
-    Picklable, as the step is.
+    Picklable, like the step.
 
     Args:
-        step: Takes frames, ``frame_seq`` among their columns, and gives change rows.
-        type: Of the change rows.
+        step: Maps frames, with a ``frame_seq`` column, to change rows.
+        type: Schema of the change rows.
     """
 
     step: Step
     type: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the change rows of batches of frames."""
+        """Yield the change rows for batches of frames."""
         for batch in batches:
             yield from self._changes(batch)
 
@@ -50,28 +50,28 @@ class EachFrame:
 
 
 class UnfoldedDecoder(ABC):
-    """Most of a `connectors.base.Decoder`. Each frame that carries changes is an update, or of a snapshot."""
+    """Partial `connectors.base.Decoder`. Each frame with changes is one update, or belongs to a snapshot."""
 
     @abstractmethod
     def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
         """See `connectors.base.Decoder.changes`."""
 
     def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> CutStatistics:
-        """Decode every frame once. Runs one Spark job; collects one line."""
+        """Decode every frame once. Runs one Spark job; collects one row."""
         return statistics_of_changes(self.changes(frames, context, cut, table).dataframe())
 
     def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
-        """There is nothing to be told of a cut."""
+        """Return False: there are no counters."""
         return False
 
     def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Return the same as `changes`: updates are apart already."""
+        """Return the same as `changes`: updates are already separate."""
         return self.changes(frames, context, cut, table)
 
     def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Rows are removed one by one: there is nothing to return, and no survey that says so."""
+        """Raise AssertionError: rows are removed one by one, so the statistics never report a range."""
         raise AssertionError("no range of rows is removed")
 
     def tombstone_horizon(self, context: Any, cut: Cut, table: Table) -> str | None:
-        """Frames land in the order of the source: no delete is waited for."""
+        """Return None: frames land in source order, so no tombstone is needed."""
         return None

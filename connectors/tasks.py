@@ -1,4 +1,4 @@
-"""Runs pieces of work beside each other, for as long as all of them go on."""
+"""Runs awaitables concurrently until one of them ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Awaitable
 async def until_first_ends(*parts: Awaitable[object]) -> None:
     """Run the parts until one of them ends, then cancel the others; all have ended on return. Safe to cancel.
 
-    Unlike in `asyncio.TaskGroup`, a part that ends in order ends the others as well, and an error comes out as it is.
+    Unlike in `asyncio.TaskGroup`, a part that returns ends the others as well, and an error is raised unwrapped.
 
     Raises:
-        BaseException: What the part raised that ended first; of several at once, the one named first.
+        BaseException: The error of the part that ended first; of several at once, the first in argument order.
     """
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:

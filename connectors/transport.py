@@ -1,7 +1,7 @@
-"""A TCP connection to a source, in plain text or TLS, for asyncio: read what has arrived, write what is small.
+"""A TCP connection to a source, in plain text or TLS, for asyncio: buffered reads, and writes without waiting.
 
-What has arrived is kept until it is read, up to a bound; beyond it the socket is left alone, and the sender waits.
-Nothing that has arrived is lost when a reader is cancelled: `Connection.arrived` hands it out.
+Received bytes are buffered up to a bound, `MOST_UNREAD`; beyond it reading pauses, and the sender waits. Cancelling a
+reader loses no received bytes: `Connection.arrived` returns them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from conf.text import check_host
 from connectors.base import Feed, Problem
 
 MOST_UNREAD: Final = 1 << 20
-"""Bytes that may have arrived and not been read before the socket is left alone. One more chunk may be on its way."""
+"""Bytes that may arrive unread before reading from the socket pauses. One more chunk may already be on its way."""
 
 MOST_UNSENT: Final = 1 << 20
-"""Bytes that may wait to be sent before the peer counts as one that does not read."""
+"""Bytes that may be buffered for sending before the peer counts as not reading."""
 
-# The peer is asked after half a minute of silence, and given up half a minute later: a quiet table is silent for long.
+# The first probe after 30 s of silence, the peer given up 30 s later: a quiet table is silent for long.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
@@ -43,13 +43,13 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def meets(self, other: Address) -> bool:
-        """Tell whether not both can be listened at: the port is one, and so is the host, or one stands for all."""
+        """Return whether the two addresses conflict: same port, and the same host or one of them means all hosts."""
         hosts = {"127.0.0.1" if each.host == "localhost" else each.host for each in (self, other)}
         return self.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_EVERYWHERE))
 
 
 def parse_address(text: str) -> Address:
-    """Return what ``host:port`` says; an IPv6 address stands in brackets. Raises ValueError that says what is wrong."""
+    """Parse ``host:port``, with an IPv6 host in brackets. Raises ValueError with the expected form."""
     host, colon, port = text.rpartition(":")
     if not colon or not host:
         raise ValueError("host:port, such as 127.0.0.1:7777")
@@ -71,17 +71,17 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     server_name: str | None = None,
 ) -> Connection:
-    """Return an open connection: keep-alive on, small writes not delayed.
+    """Return an open connection, with keep-alive and TCP_NODELAY.
 
     Args:
-        timeout: Seconds, the TLS handshake included.
-        silent_after: As of `Connection`.
-        tls: How to encrypt, and whom to trust; None for plain text.
-        server_name: The name that the certificate must have, with ``tls``; by default the address's host.
+        timeout: Seconds, including the TLS handshake.
+        silent_after: See `Connection`.
+        tls: Context for encryption and trust; None for plain text.
+        server_name: Name that the certificate must have, with ``tls``; by default the address's host.
 
     Raises:
-        SourceUnavailable: Nobody listens there, the name is not known, it takes too long, or it does not speak TLS.
-        UntrustedSource: The certificate is not one to trust.
+        SourceUnavailable: Nobody listens there, the name is unknown, the timeout expired, or the peer speaks no TLS.
+        UntrustedSource: The certificate is not trusted.
     """
     loop = asyncio.get_running_loop()
     name = (server_name or address.host) if tls else None
@@ -102,11 +102,11 @@ async def connect(
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
-    """Let a context show a certificate, with its key, which may be in the same file.
+    """Load a certificate and its key, which may be in the same file, into a context.
 
     Raises:
-        OSError: A file cannot be used, which ``filename`` names where it is known; also a key with a pass phrase, which
-            OpenSSL would ask the terminal for.
+        OSError: A file cannot be used; ``filename`` names it if known. Also for a key with a pass phrase, which OpenSSL
+            would prompt for on the terminal.
     """
 
     def refuse() -> str:
@@ -117,7 +117,7 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
 
 
 def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
-    """Yield what is wrong with a feed's address: what ``parse`` says in a ValueError."""
+    """Yield a Problem if ``parse`` raises ValueError for the feed's address, with its message."""
     try:
         parse(feed.address)
     except ValueError as error:
@@ -128,8 +128,8 @@ class Connection(asyncio.Protocol):
     """One connection, read by one task. Made by `connect`.
 
     Args:
-        silent_after: Seconds without a byte after which it counts as broken, while somebody waits for one; None for
-            never. A stopped process leaves its system to answer what keep-alive asks.
+        silent_after: Seconds without a byte after which a waiting reader takes it for broken; None for never.
+            Keep-alive is not enough: the system of a stopped process still answers its probes.
     """
 
     def __init__(self, silent_after: float | None = None) -> None:
@@ -142,20 +142,20 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._heard = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
-        """Is done once nothing more will arrive, which a connection that is not read may learn late."""
+        """Done once nothing more will arrive. While reading is paused, the end may be noticed late."""
         self._closed = loop.create_future()
         self._room = asyncio.Event()
         self._room.set()
 
     async def read(self, timeout: float | None = None) -> bytes:
-        """Return all that has arrived, as soon as there is any; empty when the peer has closed and all is read.
+        """Return all buffered bytes, waiting for the first; empty once the peer has closed and all is read.
 
         Args:
-            timeout: Seconds; None waits for ever.
+            timeout: Seconds; None waits forever.
 
         Raises:
             TimeoutError: Nothing arrived in time.
-            SourceUnavailable: The connection broke, or is silent. What had arrived before was returned before.
+            SourceUnavailable: The connection broke, or is silent. All bytes received before were returned first.
         """
         if not self._chunks and not self._ended:
             await self._next(timeout)
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             raise
 
     def arrived(self) -> bytes:
-        """Return what has arrived and not been read yet, without waiting."""
+        """Return the bytes that have arrived but were not read yet, without waiting."""
         arrived = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._unread > MOST_UNREAD and not self._ended:
             self._transport.resume_reading()
@@ -187,29 +187,29 @@ class Connection(asyncio.Protocol):
         return arrived
 
     def write(self, message: bytes) -> None:
-        """Send bytes, without waiting.
+        """Send bytes without waiting.
 
         Raises:
-            SourceUnavailable: The peer has not read what was sent before.
+            SourceUnavailable: The peer does not read: more than `MOST_UNSENT` bytes are buffered.
         """
         self._transport.write(message)
         if self._transport.get_write_buffer_size() > MOST_UNSENT:
             raise SourceUnavailable("the peer does not read what it is sent")
 
     async def send(self, message: bytes) -> None:
-        """Send bytes of any number, and wait until there is room for more.
+        """Send any number of bytes, and wait until there is room for more.
 
-        A connection that ends meanwhile ends the wait: reading tells why.
+        The wait also ends with the connection; `read` then reports why it ended.
         """
         self._transport.write(message)
         await self._room.wait()
 
     def abort(self) -> None:
-        """End the connection without waiting for its end. What has arrived can still be read."""
+        """End the connection without waiting for its end. Received bytes can still be read."""
         self._transport.abort()
 
     async def close(self) -> None:
-        """End the connection, whatever is on its way. Safe to repeat."""
+        """End the connection, dropping what is unsent. Safe to repeat."""
         self.abort()
         await asyncio.wait([self._closed])
 
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._ended = True
-        self._wake()  # first: who reads knows more of how it ended
+        self._wake()  # first: the reader knows more about how it ended
         if not self.ended.done():
             self.ended.set_result(None)
 

@@ -1,4 +1,4 @@
-"""Hands a watch's updates from the thread that finds them to the one that takes them."""
+"""Passes a subscription's updates from the thread that finds them to the one that consumes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.base import ReferenceUpdate
 
 
 class UpdateQueue:
-    """Updates that were found and not taken yet, in order, and why there will be no more. For any threads."""
+    """Updates found but not yet taken, in order, and the error that ended them. Thread-safe."""
 
     def __init__(self) -> None:
         self._come = threading.Condition()
@@ -19,22 +19,22 @@ class UpdateQueue:
         self._error: SilverfoldError | None = None
 
     def put(self, update: ReferenceUpdate) -> None:
-        """Hand an update over."""
+        """Append an update."""
         with self._come:
             self._updates.append(update)
             self._come.notify_all()
 
     def end(self, error: SilverfoldError) -> None:
-        """Say why nothing more will be put."""
+        """Set the error after which no update follows."""
         with self._come:
             self._error = error
             self._come.notify_all()
 
     def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return what was put since the last call; see `connectors.base.SourceSubscription.take`.
+        """Return the updates put since the last call; see `connectors.base.SourceSubscription.take`.
 
         Raises:
-            SilverfoldError: What `end` was told, once all that was put is taken.
+            SilverfoldError: The error passed to `end`, once all updates are taken.
         """
         with self._come:
             self._come.wait_for(lambda: self._updates or self._error, seconds)

@@ -1,1 +1,1 @@
-"""Wire formats that more than one connector speaks. Pure: no sockets, no Spark."""
+"""Wire formats shared by several connectors. Pure: no sockets, no Spark."""

@@ -1,13 +1,13 @@
-"""Framing: what stands around messages on a connection, in a packet or in a file.
+"""Framing: the bytes around messages on a connection, in a packet or in a file.
 
-A message of SBE does not carry its own length, so something else tells where it ends.
+An SBE message does not carry its own length; the framing tells where it ends.
 
-==================  ====================================================================================
-`settings.Framing`  one way of framing, as data: where the length is, what it counts, what comes before
-`known.FRAMINGS`    those of published feeds, by name
-`cutter`            bytes in, whole messages out
+==================  ==============================================================================================
+`settings.Framing`  one kind of framing, as data: where the length is, which bytes it counts, which headers precede
+`known.FRAMINGS`    the framings of published feeds, by name
+`cutter`            bytes in, complete messages out
 `writer`            the reverse
-==================  ====================================================================================
+==================  ==============================================================================================
 
-Nothing here opens a socket or a file, or knows a schema.
+Nothing here opens a socket or a file, or depends on a schema.
 """

@@ -1,7 +1,7 @@
-"""Cuts framed bytes into whole messages, as `connectors.wire.framing.settings` describes them.
+"""Cuts framed bytes into complete messages, as described by `connectors.wire.framing.settings`.
 
-A stream (connection, file) has one cutter. Where packets come one by one, each has a cutter of its own, so that what is
-wrong with one costs no other.
+A stream (connection, file) has one cutter. With datagrams, each packet has its own cutter, so that an error in one
+packet does not affect the others.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from connectors.wire.framing.settings import Framing
 from connectors.wire.sbe.model import Buffer, ByteOrder
 
 Measure: TypeAlias = Callable[[Buffer], int]
-"""Returns the length of the message that bytes begin with. TruncatedMessage, or InvalidValue ``count-range``, when it
-may go on behind them; any other WireError when no further bytes can make it a message."""
+"""Returns the length of the message at the beginning of a buffer. Raises TruncatedMessage, or InvalidValue
+``count-range``, if the message may continue beyond it; any other WireError if no further bytes can complete it."""
 
 _NOTHING: Mapping[str, int] = {}
 _MORE_MAY_HELP = frozenset({"short-frame", "truncated", "count-range"})
 
 
 class Frame(NamedTuple):
-    """One message and what stood around it."""
+    """One message with its framing."""
 
     body: bytes
     offset: int
-    """Of the message, in bytes from the start of the stream or packet."""
+    """Offset of the message, in bytes from the start of the stream or packet."""
     head: Mapping[str, int] = _NOTHING
-    """Numbers of the frame header, by name."""
+    """Numbers in the frame header, by name."""
     packet: Mapping[str, int] = _NOTHING
-    """Numbers of the packet header, by name."""
+    """Numbers in the packet header, by name."""
     before: int = 0
-    """Bytes of the frame that stand before the message."""
+    """Bytes of the frame before the message."""
 
 
 class FrameCutter:
-    """Turns arbitrary chunks of bytes into whole messages.
+    """Turns arbitrary chunks of bytes into complete messages.
 
-    Feed with `receive` and, at the end, `receive_eof`; pull with `next_frame` until it returns None. The two are apart
-    so that a bad frame never costs the good ones before it. What is wrong with a frame is final: the place in the
-    stream is lost. Offsets of errors are in bytes from the start of the stream.
+    Feed with `receive` and, at the end, `receive_eof`; pull with `next_frame` until it returns None. The two are
+    separate so that a bad frame never costs the good ones before it. An error is final: the position in the stream is
+    lost. Offsets of errors are in bytes from the start of the stream.
 
     Args:
-        smallest: Fewest bytes of a message: the size of its header.
-        is_inside: The frame header is the beginning of the message's own header, and is handed out with it.
-        byte_order: That of the messages, where the framing tells it too and is to be held against it.
-        measure: Finds the end of a message, for messages that are packed one behind another.
+        smallest: Minimum size of a message: the size of its header.
+        is_inside: The frame header is the beginning of the message's own header, and is returned as part of it.
+        byte_order: Byte order of the messages, checked against the framing where it has an encoding type.
+        measure: Finds the end of a message, for messages packed back to back.
     """
 
     def __init__(
@@ -79,30 +79,32 @@ class FrameCutter:
         self._error: WireError | None = None
 
     def receive(self, chunk: bytes) -> None:
-        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
+        """Take bytes as they arrived. Chunk boundaries have no meaning."""
         if chunk:
             self._parts.append(chunk)
             self._received += len(chunk)
 
     def receive_eof(self) -> None:
-        """Take note that no bytes follow."""
+        """Mark the end of the input."""
         self._ended = True
 
     def left(self) -> bytes:
-        """Return the bytes that were taken and not cut."""
+        """Return the bytes that were received but not cut yet."""
         return b"".join((self._chunk[self._at :], *self._parts))
 
     def next_frame(self) -> Frame | None:
-        """Return the next whole message; None when more bytes are needed, or when all were cut and none follow.
+        """Return the next complete message; None if more bytes are needed, or if all were cut and none follow.
+
+        After any of these errors, every later call raises the same error.
 
         Raises:
-            OversizedMessage: ``frame-too-large``: a message longer than the framing's largest is announced, told
-                from the announcement alone; or the input, being one message, got longer.
+            OversizedMessage: ``frame-too-large``: the frame header announces a message longer than the framing's
+                ``largest``; or the input, being one message, exceeds it. Raised before the message is complete.
             TruncatedMessage: ``short-frame``: a message shorter than its header is announced. ``truncated``: the
                 input ends inside a header or a message.
-            InvalidValue: ``frame-mark``: bytes that never change are others. ``encoding-type``: the frame header
-                says the message is encoded otherwise than the schema.
-            WireError: What ``measure`` says. After any of these, every later call raises the same.
+            InvalidValue: ``frame-mark``: the fixed bytes of a header differ. ``encoding-type``: the frame header
+                announces another encoding than the schema's.
+            WireError: Raised by ``measure``.
         """
         if self._error is not None:
             raise self._error.with_traceback(None)
@@ -132,7 +134,7 @@ class FrameCutter:
         return frame
 
     def _pass_padding(self) -> bool:
-        """Pass over what pads the last frame; False when more of it is to come."""
+        """Skip the padding of the last frame; return False if more of it is to come."""
         if self._padding and self._received:
             self._join()
             passed = min(self._padding, self._received)
@@ -141,7 +143,7 @@ class FrameCutter:
         return not self._padding or self._ended
 
     def _enter_packet(self) -> bool:
-        """Read packet headers until a frame is due; False when more bytes are needed, or none follow."""
+        """Read packet headers until a frame is due; return False if more bytes are needed, or none follow."""
         while self._packet is None:
             size = self._packet_reader.size
             if not self._received or self._lacks(size):
@@ -157,7 +159,7 @@ class FrameCutter:
         return True
 
     def _frames(self, packet: Mapping[str, int]) -> int | None:
-        """Return how many frames follow a packet header, None when all do."""
+        """Return the number of frames after a packet header; None if all remaining frames belong to it."""
         if self._framing.count is not None:
             return packet[self._framing.count]
         return 1 if self._framing.per_packet == "one" else None
@@ -181,7 +183,7 @@ class FrameCutter:
         return head
 
     def _message_size(self, head: Mapping[str, int]) -> int:
-        """Return the bytes of the message behind a frame header; what is out of all bounds is refused."""
+        """Return the size of the message after a frame header; raise if it is out of bounds."""
         assert self._framing.length is not None
         size = head[self._framing.length] - self._framing.length_counts
         if size > self._framing.largest:
@@ -223,11 +225,11 @@ class FrameCutter:
         return frame
 
     def _worth_looking(self) -> bool:
-        """Tell whether bytes came that the last look lacked, so that many small chunks cost no more than one."""
+        """Return whether the bytes missing at the last attempt are there, so that small chunks cost no extra work."""
         return self._received >= self._needed or self._ended
 
     def _lacks(self, size: int, *, may_end: bool = False) -> bool:
-        """Tell whether so many bytes are still to come; no bytes at all are an end where the input may end."""
+        """Return whether fewer than ``size`` bytes are there; with ``may_end`` the input may end before the first."""
         if self._received >= size:
             return False
         if self._ended and (self._received or not may_end):
@@ -257,7 +259,7 @@ class FrameCutter:
         return OversizedMessage(detail, offset=self._place, reason="frame-too-large")
 
     def _placed(self, error: WireError) -> WireError:
-        """Return an error with its place in the stream, not in the message."""
+        """Return the error with its offset in the stream instead of in the message."""
         offset = self._place + (error.offset or 0)
         return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)
 
@@ -269,10 +271,10 @@ def _expected_encoding(framing: Framing, byte_order: ByteOrder | None) -> tuple[
 
 
 def frames_of(cutter: FrameCutter, chunks: Iterable[bytes]) -> Iterator[Frame]:
-    """Yield the messages of a whole input: a file read in chunks, or one packet. Lazy; holds what is not cut yet.
+    """Yield the messages of a complete input: a file read in chunks, or one packet. Lazy; buffers only uncut bytes.
 
     Raises:
-        WireError: As `FrameCutter.next_frame` does, after all good messages before.
+        WireError: See `FrameCutter.next_frame`; raised after all good messages before it.
     """
     for chunk in chunks:
         cutter.receive(chunk)

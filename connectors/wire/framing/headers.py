@@ -1,4 +1,4 @@
-"""Reads headers of fixed size: their numbers by name, their marks checked."""
+"""Reads headers of fixed size: returns their numbers by name and checks their fixed bytes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from conf.errors import InvalidValue
 from connectors.wire.framing.settings import FixedHeader, Number
 
 CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""What `struct` calls unsigned whole numbers of so many bytes."""
+"""Maps a size in bytes to the `struct` code of an unsigned integer."""
 
 
 class HeaderReader:
-    """Reads one kind of header; ``read(chunk, at)`` returns its numbers by name, ``size`` bytes must be there."""
+    """Reads one kind of header. ``read(chunk, at)`` returns its numbers by name; ``size`` bytes must be there."""
 
     __slots__ = ("_marks", "_numbers", "size")
 
@@ -24,7 +24,7 @@ class HeaderReader:
         self._marks = tuple((mark.offset, bytes.fromhex(mark.bytes_hex)) for mark in header.marks)
 
     def read(self, chunk: bytes, at: int) -> dict[str, int]:
-        """Return the numbers. InvalidValue, ``frame-mark``, when bytes that never change are others."""
+        """Return the numbers. Raises InvalidValue, ``frame-mark``, if the fixed bytes differ."""
         for offset, expected in self._marks:
             found = chunk[at + offset : at + offset + len(expected)]
             if found != expected:
@@ -34,7 +34,7 @@ class HeaderReader:
 
 @cache
 def header_reader(header: FixedHeader) -> HeaderReader:
-    """Return the reader of a header, made once."""
+    """Return the cached reader of a header."""
     return HeaderReader(header)
 
 

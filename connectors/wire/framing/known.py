@@ -7,16 +7,16 @@ cme-ilink3            CME iLink 3: SOFH turned little-endian, with 16 bits of le
 cme-mdp3              CME MDP 3.0 over UDP: packet header with sequence and time, then sized messages
 cme-mdp3-feca         the same behind the bytes ``fe ca``
 b3                    B3 order entry: uint16 length of the frame, ``50 eb``
-b3-umdf               B3 market data over UDP: packet header, then frames of ``b3``
+b3-umdf               B3 market data over UDP: packet header, then frames as in ``b3``
 memx                  MEMX: session header, count, then messages with a big-endian uint16 length
 coinbase-market-data  Coinbase Derivatives over UDP: packet header with a count, then frames with their own length
-coinbase-orders       Coinbase Derivatives order entry: one header with the length of all, before each message
+coinbase-orders       Coinbase Derivatives order entry: one header with the total length before each message
 whole                 the input is one message (WebSocket frame, HTTP body, line of hex)
-packed                messages back to back, each as long as the schema knows it: not safe with newer senders
+packed                messages back to back, each as long as the schema implies: not safe with newer senders
 ===================== ========================================================================================
 
-Sizes and places are those of the venues' public documents. Coinbase's own schemas count the frame header to the message
-header: `connectors.wire.sbe.framed` sees it, and leaves it in the message.
+Sizes and offsets are from the venues' public documents. Coinbase's own schemas count the frame header as part of the
+message header: `connectors.wire.sbe.framed` detects this, and leaves it in the message.
 """
 
 from __future__ import annotations
@@ -125,4 +125,4 @@ FRAMINGS: Mapping[str, Framing] = {
     "whole": Framing(),
     "packed": Framing(unframed="packed"),
 }
-"""By the names that settings and the command line use."""
+"""By the names used in settings and on the command line."""

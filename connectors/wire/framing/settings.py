@@ -1,10 +1,10 @@
-"""Says how messages are framed, as data that settings can spell out.
+"""Describes how messages are framed, as data that settings can contain.
 
 ::
 
     stream or packet = packet* ;  packet = [packet header] frame* ;  frame = [frame header] message [padding]
 
-A mistake in such a description is a ValueError, as settings models expect it.
+A mistake in a description raises ValueError, as settings models expect.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Literal
 from connectors.wire.sbe.model import ByteOrder
 
 LARGEST = 16 * 1024 * 1024
-"""Longest message to accept, in bytes, where a framing does not say."""
+"""Default for the longest accepted message, in bytes."""
 
 _SIZES = frozenset({1, 2, 4, 8})
 
 
 @dataclass(frozen=True)
 class Number:
-    """A whole number in a header.
+    """An integer in a header.
 
     Args:
-        name: What it is told by beside each message.
+        name: Name under which each message reports it.
         offset: From the start of the header.
         size: 1, 2, 4 or 8 bytes.
         order: ``<`` little-endian, ``>`` big-endian.
@@ -40,7 +40,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Mark:
-    """Bytes of a header that are always the same.
+    """Fixed bytes in a header.
 
     Args:
         bytes_hex: In hex, such as ``feca``.
@@ -52,7 +52,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class FixedHeader:
-    """A header of fixed size; what is neither a number nor a mark is passed over."""
+    """A header of fixed size; bytes that belong to no number or mark are skipped."""
 
     size: int = 0
     numbers: tuple[Number, ...] = ()
@@ -71,13 +71,13 @@ class FixedHeader:
             raise ValueError(f"{what} at {offset} lies outside a header of {self.size} bytes")
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a number of this name."""
+        """Return whether there is a number of this name."""
         return any(number.name == name for number in self.numbers)
 
 
 @dataclass(frozen=True)
 class EncodingType:
-    """What a frame header says of the message's encoding (FIX SOFH).
+    """Encoding type of the message, in the frame header (FIX SOFH).
 
     Args:
         number: Name of the number in the frame header.
@@ -92,21 +92,21 @@ class EncodingType:
 
 @dataclass(frozen=True)
 class Framing:
-    """How messages follow each other.
+    """Framing of a sequence of messages.
 
     Args:
         frame: The header before each message.
-        length: Name of the number in it that is the length. Without one, nothing but ``unframed`` tells.
-        length_counts: Bytes the length counts beside the message: its own, those of the whole frame header; negative
-            when it leaves out the message's own header.
+        length: Name of the number in it that is the length. Without one, only ``unframed`` applies.
+        length_counts: Bytes that the length counts besides the message: its own, those of the whole frame header;
+            negative if it leaves out the message's own header.
         largest: Longest message to accept, in bytes.
-        padding: Frames take a multiple of so many bytes; what the length does not count of that is passed over.
-        encoding: Where the frame header tells the encoding.
+        padding: Frames take a multiple of this many bytes; padding that the length does not count is skipped.
+        encoding: The frame header's encoding type, if it has one.
         packet: The header before the frames of a packet.
         per_packet: How many frames follow it: one, as many as ``count`` says, or all until the input ends.
         count: Name of the number in the packet header that counts frames.
-        unframed: Without a length: the input is one message, or messages are packed one behind another and each tells
-            its own end, once it is decoded.
+        unframed: Without a length: the input is one message, or messages are packed back to back and the end of each is
+            found by decoding it.
     """
 
     frame: FixedHeader = FixedHeader()

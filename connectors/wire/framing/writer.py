@@ -1,4 +1,4 @@
-"""Frames messages, the reverse of `connectors.wire.framing.cutter`: for sources of our own, and tests."""
+"""Frames messages, the reverse of `connectors.wire.framing.cutter`: for our own sources, and for tests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from connectors.wire.framing.settings import FixedHeader, Framing, Number
 from connectors.wire.sbe.model import ByteOrder
 
 SEQUENCE = "sequence"
-"""The number of a header that the writer counts up, from 1: packets, or messages where it is in the frame header."""
+"""Name of the header number that the writer increments, from 1 on: per packet, or per message in the frame header."""
 
 
 class FrameWriter:
-    """Writes the messages of one stream. Numbers that it does not know are zero."""
+    """Writes the messages of one stream. Numbers it does not know are zero."""
 
     def __init__(self, framing: Framing, *, byte_order: ByteOrder = "<") -> None:
         self._framing = framing
@@ -27,10 +27,10 @@ class FrameWriter:
         self._packets = self._messages = 0
 
     def write(self, bodies: Sequence[bytes]) -> bytes:
-        """Return the messages as they stand in the stream, in as few packets as there may be.
+        """Return the framed messages, in as few packets as possible.
 
         Raises:
-            OversizedMessage: ``frame-too-large``: a message is longer than the framing allows, or its length holds.
+            OversizedMessage: ``frame-too-large``: a message exceeds the framing's ``largest``, or its length field.
         """
         framing = self._framing
         if not framing.packet.size or (framing.per_packet == "until-end" and self._packets):

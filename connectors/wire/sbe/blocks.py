@@ -1,8 +1,8 @@
-"""Reads blocks: the fixed-size part of a message, of a group's entry, or a composite.
+"""Reads blocks: the fixed-size part of a message or of a group's entry, or a composite.
 
-A block is compiled once per acting version to a Python function: one `struct` that skips the gaps, then one dict
-display with composites inside it. Absent fields have no key, nulls are None, constants come without bytes. The names
-of a schema reach the source as string literals only, all else as objects.
+A block is compiled to a Python function, once per acting version: one `struct` that skips the gaps, then one dict
+display with the composites nested in it. Absent fields have no key, nulls are None, constants need no bytes. Names from
+a schema appear in the source only as string literals; everything else is passed in as objects.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, codec, fixed_tex
 from connectors.wire.sbe.values import Fault, SetValue
 
 _MOST_TARGETS = 16
-"""Elements of an array that are unpacked one by one; those of longer ones all together."""
+"""Arrays up to this many elements are unpacked element by element; longer ones as one value."""
 
 Read: TypeAlias = Callable[[Buffer, int], dict[str, Any]]
 ReadAll: TypeAlias = Callable[[Buffer], list[dict[str, Any]]]
 
 
 class BlockOptions(NamedTuple):
-    """What the reader of a block depends on beside its fields."""
+    """What a block reader depends on besides its fields."""
 
     order: ByteOrder
     version: int
-    """Acting version: fields that are newer are absent."""
+    """Acting version: newer fields are absent."""
     text: TextMode = "strict"
 
 
 class _Leaf(NamedTuple):
-    """One value that `struct` unpacks; text has a reader that may fail."""
+    """One value unpacked by `struct`; text has a reader that may fail."""
 
     path: tuple[str, ...]
     offset: int
@@ -60,11 +60,11 @@ class _Leaf(NamedTuple):
 
 
 class BlockReader:
-    """Reads the fields that are present, given how much of the block there is.
+    """Reads the fields of a block that are present at one version and length.
 
     ``read(body, offset)`` returns the values of the block at ``offset``, which must have ``size`` bytes. ``read_all``
-    returns those of blocks of ``length`` bytes, one behind another; it is None when blocks take no bytes. Both raise
-    UnicodeError for invalid text: `fault` then tells where.
+    returns those of consecutive blocks of ``length`` bytes each; it is None if blocks take no bytes. Both raise
+    UnicodeError for invalid text: `fault` then locates it.
     """
 
     __slots__ = ("_leaves", "length", "read", "read_all", "size")
@@ -72,14 +72,14 @@ class BlockReader:
     def __init__(self, source: BlockSource, display: str, length: int) -> None:
         self._leaves = source.leaves
         self.size = max((leaf.offset + leaf.size for leaf in source.leaves), default=0)
-        """Bytes needed: the end of the last field."""
+        """Required bytes: the end of the last field."""
         self.length = max(length, self.size)
         self.read: Read
         self.read_all: ReadAll | None
         self.read, self.read_all = source.compile(display, self.length)
 
     def fault(self, body: Buffer, offset: int) -> Fault:
-        """Return what is wrong with the text of the block at ``offset``."""
+        """Return the fault for the invalid text in the block at ``offset``."""
         for leaf in self._leaves:
             start = offset + leaf.offset
             raw = bytes(body[start : start + leaf.size])
@@ -94,17 +94,17 @@ class BlockReader:
 
 
 def charset_fault(raw: Buffer, charset: str, offset: int) -> Fault:
-    """Return the fault for bytes that are not text."""
+    """Return the fault for bytes that cannot be decoded as text."""
     known = codec(charset) is not None
     told = f"bytes {bytes(raw[:32]).hex()} are not {charset}" if known else f"charset {charset} is not known"
     return Fault(InvalidValue, "charset", told, offset)
 
 
 class BlockPlan:
-    """The readers of one block at one acting version, by how much of the block is on the wire.
+    """The readers of one block at one acting version, by block length on the wire.
 
     Args:
-        length: Bytes of the block in the schema.
+        length: Length of the block in the schema, in bytes.
     """
 
     def __init__(self, parts: Sequence[Field | Member], options: BlockOptions, length: int) -> None:
@@ -129,7 +129,7 @@ class BlockPlan:
 
 
 def end_of(part: Field | Member, version: int) -> int:
-    """Return how many bytes of a block a part needs in messages of a version: a composite, up to what it had then."""
+    """Return the end of a part in its block, in bytes, at a version: newer members of a composite do not count."""
     if part.presence is Presence.CONSTANT:
         return 0
     if not isinstance(part.encoding, Composite):
@@ -139,22 +139,22 @@ def end_of(part: Field | Member, version: int) -> int:
 
 
 def ends_of(field: Field) -> tuple[tuple[int, int], ...]:
-    """Return from which versions a field needs how many bytes of a block, the oldest first: a composite may grow."""
+    """Return (version, end) pairs of a field, ascending: a composite may grow. Ends are in bytes from the block."""
     return tuple((age, end_of(field, age)) for age in sorted({0, *_ages(field.encoding)}))
 
 
 def _ages(encoding: Encoding) -> Iterator[int]:
-    """Yield from which versions a composite has its members, and those theirs."""
+    """Yield the sinceVersion of all members of a composite, nested ones included."""
     for member in encoding.members if isinstance(encoding, Composite) else ():
         yield member.since_version
         yield from _ages(member.encoding)
 
 
 class BlockSource:
-    """The Python source of a block's reader while it is put together, and the objects it refers to.
+    """Builds the Python source of a block's reader, and the objects it refers to.
 
     Args:
-        objects: Those of a function that reads more than this block; they get those of this block added.
+        objects: Objects of an enclosing function that reads more than this block; this block's are added to them.
     """
 
     def __init__(self, options: BlockOptions, objects: dict[str, Any] | None = None) -> None:
@@ -165,15 +165,15 @@ class BlockSource:
 
     @property
     def targets(self) -> str:
-        """The variables that one block is unpacked to; a display of it refers to them."""
+        """Variables that one block is unpacked to; a display of the block refers to them."""
         return "".join(f"{target}, " for leaf in self.leaves for target in leaf.targets)
 
     def layout(self, length: int) -> struct.Struct:
-        """Return what unpacks a block of ``length`` bytes, or with 0 as much of it as is needed."""
+        """Return the `struct` that unpacks a block of ``length`` bytes; with 0, only up to its last field."""
         return struct.Struct(self._options.order + _format(self.leaves, length))
 
     def compile(self, display: str, length: int) -> tuple[Read, ReadAll | None]:
-        """Return the functions for one block, and for many of ``length`` bytes."""
+        """Return the functions for one block, and for consecutive blocks of ``length`` bytes."""
         targets = self.targets
         self._objects |= {"unpack": self.layout(0).unpack_from, "unpack_all": self.layout(length).iter_unpack}
         unpacked = f"    ({targets}) = unpack(body, offset)\n" if targets else ""
@@ -186,7 +186,7 @@ class BlockSource:
     def display(
         self, parts: Sequence[Field | Member], *, base: int = 0, path: tuple[str, ...] = (), nullable: bool = False
     ) -> str:
-        """Return a dict display of the parts; with ``nullable`` the first one on the wire may be null."""
+        """Return a dict display of the parts; with ``nullable``, the first part on the wire may be null."""
         items = []
         for part in parts:
             constant = part.presence is Presence.CONSTANT
@@ -271,7 +271,7 @@ class BlockSource:
         return ", ".join(targets)
 
     def name_of(self, value: Any) -> str:
-        """Return the name by which the source may refer to an object."""
+        """Return the name by which the source can refer to an object."""
         name = f"k{len(self._objects)}"
         self._objects[name] = value
         return name
@@ -286,7 +286,7 @@ def _format(leaves: Sequence[_Leaf], length: int) -> str:
 
 
 def slot_code(encoding: Encoding) -> str:
-    """Return the `struct` code of an encoding: its primitive's, or plain bytes for what has parts."""
+    """Return the `struct` code of an encoding: its primitive's, or raw bytes for arrays and composites."""
     match encoding:
         case Scalar():
             return TRAITS[encoding.primitive].code
@@ -297,12 +297,12 @@ def slot_code(encoding: Encoding) -> str:
 
 
 def wire_null(scalar: Scalar) -> int | float:
-    """Return the null value as it is read back: a float as the primitive's bytes can hold it."""
+    """Return the null value as it is read back: a float rounded to the primitive's precision."""
     return held(scalar.null, scalar.primitive)
 
 
 def null_test(scalar: Scalar) -> Callable[[Any], bool]:
-    """Return the test for the null value of a number: any NaN, unless a float declares another value."""
+    """Return a predicate for a number's null value: any NaN, unless a float declares another null value."""
     null = wire_null(scalar)
     if isinstance(null, float) and math.isnan(null):
         return math.isnan
@@ -323,14 +323,14 @@ def _list_reader(array: Array, order: ByteOrder, *, optional: bool) -> Callable[
 
 
 class _Names(dict[int, "str | None"]):
-    """Wire value of an enum → its name, None for null; an unknown value stays what it is."""
+    """Maps an enum's wire value to its name, None for null; unknown values map to themselves."""
 
     def __missing__(self, raw: int) -> Any:
         return raw
 
 
 def _names(enum: Enum) -> _Names | tuple[Any, ...]:
-    """Return what has the name of each wire value; of one octet, each as an unsigned number."""
+    """Return the names by wire value; for a size of one byte, a tuple indexed by the unsigned byte."""
     names = _Names({**enum.values, enum.null: None})
     if enum.encoding.primitive is Primitive.CHAR:
         return tuple(names.get(raw, enum.unnamed(raw)) for raw in range(256))

@@ -1,6 +1,6 @@
 """Writes blocks: values by name into the fixed-size part of a message, an entry or a composite.
 
-The reverse of `connectors.wire.sbe.blocks`: fields go to their offsets, everything between them is zero.
+The reverse of `connectors.wire.sbe.blocks`: fields are written at their offsets, gaps are zero.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class _Slot(NamedTuple):
     put: Put
     optional: bool
     zero: Any
-    """Zero bytes, as `struct` wants them: for members of a null composite."""
+    """Zero, as `struct` expects it: for members of a null composite."""
 
 
 class BlockWriter:
-    """Writes the fields that exist at one version.
+    """Writes the fields that exist in one version.
 
     Args:
-        length: Bytes of the block.
-        nullable: The block is a composite that is null when its first member on the wire is.
-        lenient: Missing values are zero: for header members nobody gave.
+        length: Length of the block in bytes.
+        nullable: The block is a composite that is null if its first member on the wire is.
+        lenient: Missing values are zero: for optional header members.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BlockWriter:
         self._pack = struct.Struct(options.order + _format(wire, length)).pack
 
     def write(self, values: Mapping[str, Any], *, others: frozenset[str] = frozenset()) -> bytes:
-        """Return the block. ``others`` are names that ``values`` may hold for other parts of the message."""
+        """Return the block. ``others`` names other parts of the message, which ``values`` may contain."""
         for name in values:
             if name not in self._names and name not in others:
                 raise refuse("unknown-name", f"there is nothing called {name!r} here")
@@ -110,7 +110,7 @@ def _slot(part: Field | Member, options: PutOptions, *, nullable: bool) -> _Slot
 
 
 def _put(encoding: Encoding, options: PutOptions, *, optional: bool) -> tuple[Put, bool]:
-    """Return the function for an encoding, and whether it takes None."""
+    """Return the packer for an encoding, and whether it takes None."""
     match encoding:
         case Scalar():
             return scalar_put(encoding, options, optional=optional), optional

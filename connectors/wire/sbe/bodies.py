@@ -1,4 +1,4 @@
-"""Reads a message's body: block, groups and data, nested as the schema nests them, for one acting version."""
+"""Reads a message's body: block, groups and data, nested as in the schema, for one acting version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from connectors.wire.sbe.walk import Dimensions, DimensionsReader, LengthReader
 
 
 class Scan:
-    """One message being read: its bytes, what was found on the way, and how many empty entries may still come."""
+    """State of reading one message: its bytes, its findings, and how many more empty entries it may have."""
 
     __slots__ = ("body", "empty_entries_left", "findings", "skipper", "stopped")
 
@@ -23,17 +23,17 @@ class Scan:
         self.body = body
         self.empty_entries_left = empty_entries
         self.findings: dict[tuple[str, str], Finding] = {}
-        """By reason and element: the same for many entries is told once."""
+        """By reason and element: the same finding for many entries is reported once."""
         self.skipper = skipper
         self.stopped = False
-        """Unknown parts at the end of the message could not be passed: where it ends is not known."""
+        """Unknown parts at the end of the message could not be skipped: its end is unknown."""
 
     def note(self, reason: str, element: str, detail: str, offset: int | None) -> None:
-        """Keep a finding, unless the element has one like it."""
+        """Add a finding, unless the element already has one with this reason."""
         self.findings.setdefault((reason, element), Finding(reason, element, detail, offset))
 
     def count_empty(self, entries: int, offset: int) -> None:
-        """Count entries that take no bytes; `Fault` when they become too many for one message."""
+        """Count entries that take no bytes; raise `Fault` if they become too many for one message."""
         self.empty_entries_left -= entries
         if self.empty_entries_left < 0:
             detail = f"{entries} entries of no bytes are more than one message may have"
@@ -41,18 +41,18 @@ class Scan:
 
 
 class Counts(NamedTuple):
-    """How many groups and data the message says there are; None where it does not say."""
+    """Numbers of groups and data according to the message; None if it does not carry them."""
 
     groups: int | None
     data: int | None
 
 
 class BodyReader:
-    """Reads one message's or one entry's body.
+    """Reads the body of a message or of an entry.
 
     Args:
-        path: The element's name from the message down, for findings.
-        root: It is the message itself: nothing follows it.
+        path: Path of the element from the message down, for findings.
+        root: This is the body of the message itself: nothing follows it.
     """
 
     def __init__(self, body: Body, options: BlockOptions, *, path: str, root: bool = False) -> None:
@@ -65,10 +65,10 @@ class BodyReader:
         self._present_groups = tuple(reader for reader in groups if reader.since_version <= version)
         self._present_data = tuple(reader for reader in data if reader.since_version <= version)
         self.flat = not self._present_groups and not self._present_data
-        """Nothing follows the block, as far as the acting version tells."""
+        """Nothing follows the block at the acting version."""
 
     def block(self, scan: Scan, block_length: int, offset: int) -> BlockReader:
-        """Return the reader for blocks of this length on the wire; a block that ends early is noted."""
+        """Return the reader for blocks of this length on the wire; add a finding if it is too short."""
         full = self._plan.full
         if block_length >= full.size:
             return full
@@ -77,7 +77,7 @@ class BodyReader:
         return self._plan.reader(block_length)
 
     def read(self, scan: Scan, offset: int, block_length: int, counts: Counts | None) -> tuple[dict[str, Any], int]:
-        """Return the values of the body whose block is at ``offset``, and where it ends."""
+        """Return the values of the body whose block is at ``offset``, and the offset of its end."""
         left = len(scan.body) - offset
         if block_length > left:
             raise Fault(TruncatedMessage, "truncated", f"block needs {block_length} bytes, {left} are left", offset)
@@ -96,9 +96,10 @@ class BodyReader:
         return values, self._read_counted(scan, offset, values, counts)
 
     def _read_counted(self, scan: Scan, offset: int, values: dict[str, Any], counts: Counts) -> int:
-        """Read as many groups and data as the message says; skip those the schema does not know.
+        """Read as many groups and data as the message counts; skip those unknown to the schema.
 
-        What is newer than the message is not among them, wherever it stands: only of the rest the last may be missing.
+        Parts newer than the message's version are not counted, wherever they are in the schema. Of the others, only the
+        last may be missing.
         """
         groups = self._present_groups[: counts.groups]
         data = self._present_data[: counts.data]
@@ -110,7 +111,7 @@ class BodyReader:
         return self._skip(scan, offset, data=(counts.data or 0) - len(data), last=True)
 
     def _skip(self, scan: Scan, offset: int, *, groups: int = 0, data: int = 0, last: bool) -> int:
-        """Pass unknown parts. If that cannot be done, it matters only when known elements follow."""
+        """Skip unknown parts. If they cannot be skipped, raise only if known elements follow."""
         if scan.stopped or (groups <= 0 and data <= 0):
             return offset
         try:
@@ -133,7 +134,7 @@ class _GroupReader:
         self._entry = BodyReader(group, options, path=path)
 
     def read(self, scan: Scan, offset: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the entries of the group whose dimensions are at ``offset``, and where the group ends."""
+        """Return the entries of the group whose dimensions are at ``offset``, and the offset of its end."""
         try:
             dimensions = self._dimensions.read(scan.body, offset)
             flat = self._entry.flat and not dimensions.groups and not dimensions.data
@@ -159,7 +160,7 @@ class _GroupReader:
             raise self._text_fault(scan, reader, dimensions) from None
 
     def _text_fault(self, scan: Scan, reader: BlockReader, dimensions: Dimensions) -> Fault:
-        """Return what is wrong with the first entry whose text is invalid."""
+        """Return the fault of the first entry with invalid text."""
         for index in range(dimensions.entries):
             offset = dimensions.start + index * dimensions.block_length
             try:
@@ -196,7 +197,7 @@ class _DataReader:
         self._read: Callable[[Buffer], Any] = bytes if data.charset is None else text_reader(data.charset, options.text)
 
     def read(self, scan: Scan, offset: int) -> tuple[Any, int]:
-        """Return the text or bytes whose length is at ``offset``, and where they end."""
+        """Return the text or bytes whose length is at ``offset``, and the offset of their end."""
         try:
             start, end = self._length.read(scan.body, offset)
             return self._read(scan.body[start:end]), end

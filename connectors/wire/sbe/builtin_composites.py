@@ -1,6 +1,6 @@
-"""Resolves the three composites SBE itself reads: message header, group dimensions, length of data.
+"""Resolves the three composites that SBE itself reads: message header, group dimensions, length of data.
 
-Their members are found by name; offsets and types are whatever the schema says (SBE 1.0, sections 3.1 to 3.4).
+Their members are found by name; offsets and types are those of the schema (SBE 1.0, sections 3.1 to 3.4).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _HEADER = ("blockLength", "templateId", "schemaId", "version")
 _DIMENSIONS = ("blockLength", "numInGroup")
 _COUNTS = ("numGroups", "numVarDataFields")
 _WIDE_LIMIT = 2147483647
-"""A count or length of four bytes or more must declare a maxValue, at most this."""
+"""A count or length of four bytes or more must declare a maxValue not above this."""
 
 
 def resolve_header(encoding: Encoding, user: Element, report: Report) -> Structure | None:
-    """Return the message header's layout; E04 or E05 when it cannot be one."""
+    """Return the message header's layout; report E04 or E05 if the encoding cannot be one."""
     if not isinstance(encoding, Composite):
         report.error("E04", user, f"headerType {encoding.name} is not a composite")
         return None
@@ -45,7 +45,7 @@ def resolve_header(encoding: Encoding, user: Element, report: Report) -> Structu
 
 
 def resolve_dimensions(encoding: Encoding, user: Element, report: Report) -> Structure | None:
-    """Return the layout of group dimensions; E21 when it cannot be one."""
+    """Return the layout of group dimensions; report E21 if the encoding cannot be one."""
     if not isinstance(encoding, Composite):
         report.error("E21", user, f"dimensionType {encoding.name} is not a composite")
         return None
@@ -84,7 +84,7 @@ def _wrong_dimensions(encoding: Composite, roles: dict[str, Role]) -> list[str]:
 
 
 def resolve_data(encoding: Encoding, element: Element, report: Report) -> Data | None:
-    """Return the layout of a ``data`` element; E22 when its type cannot carry data."""
+    """Return the layout of a ``data`` element; report E22 if its type cannot carry data."""
     if not isinstance(encoding, Composite):
         report.error("E22", element, f"type {encoding.name} of data {element.name} is not a composite")
         return None
@@ -139,7 +139,7 @@ def _data_member(encoding: Composite) -> Member | None:
 
 
 def _roles(encoding: Composite, names: tuple[str, ...]) -> dict[str, Role]:
-    """Return the members of these names that are integers."""
+    """Return the integer members with these names."""
     roles = {}
     for member in encoding.members:
         scalar = member.encoding
@@ -149,7 +149,7 @@ def _roles(encoding: Composite, names: tuple[str, ...]) -> dict[str, Role]:
 
 
 def _ignore_lone_count(owner: str, roles: dict[str, Role], user: Element, report: Report) -> None:
-    """Take a count of groups or of data for an ordinary member where the other is missing."""
+    """Treat a count of groups or of data as an ordinary member if the other count is missing."""
     lone = [name for name in _COUNTS if name in roles]
     if len(lone) == 1:
         del roles[lone[0]]
@@ -157,13 +157,13 @@ def _ignore_lone_count(owner: str, roles: dict[str, Role], user: Element, report
 
 
 def _no_counts(encoding: Composite, roles: dict[str, Role]) -> list[str]:
-    """Return the members that are called counts of groups or data, and cannot be any."""
+    """Return the members that have the name of a count of groups or data, but cannot be one."""
     named = [member.name for member in encoding.members if member.name in _COUNTS]
     return [name for name in named if name not in roles or roles[name].primitive not in UNSIGNED]
 
 
 def _role(member: Member, scalar: Scalar) -> Role:
-    """Return what a reader needs of a structural member.
+    """Return the role of a structural member.
 
     A count may use all values of its bytes unless the schema limits it; a length may not be all ones, its null.
     """

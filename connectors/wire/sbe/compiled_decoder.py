@@ -1,9 +1,9 @@
-"""Reads a message that is just as the schema has it, by one function for the whole template.
+"""Fast path: one compiled function per template, for messages exactly as the schema defines them.
 
-Almost all messages are: blocks as long as the schema says, counts and lengths within their limits and within the bytes,
-text valid. The function gives up on anything else, and the readers of
-`connectors.wire.sbe.bodies` then find out what it is. It checks no ends on the way: reading behind the end fails, and
-the last part must end where the message does. Names of the schema reach its source as string literals only.
+Almost all messages are: block lengths as in the schema, counts and lengths within their limits and within the bytes,
+valid text. The function returns None for anything else; the readers of `connectors.wire.sbe.bodies` then diagnose the
+message. It checks no bounds on the way: reading past the end fails, and the last part must end where the message
+does. Names from the schema appear in its source only as string literals.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from connectors.wire.sbe.roles import RoleReader
 from connectors.wire.sbe.text import data_codec, text_reader
 
 Whole: TypeAlias = "Callable[[Buffer, int], dict[str, Any] | None]"
-"""From a message and the end of its root block to its values; None for a message of another form."""
+"""Maps a message and the end of its root block to its values; None if the message needs the slow path."""
 
 _DEEPEST = 12
-"""Groups in groups; Python has a limit of its own, further on."""
+"""Deepest nesting of groups; Python's own limit is higher."""
 _COUNTS = ("numGroups", "numVarDataFields")
 
 
 def whole_reader(message: Message, options: BlockOptions, header_size: int) -> Whole | None:
-    """Return the function for an acting version; None when the template has parts that it could not bound."""
+    """Return the function for an acting version; None if the template has parts that it cannot bound."""
     source = _WholeSource(options)
     try:
         source.root(message, header_size)
@@ -47,11 +47,11 @@ def whole(body, at):
 
 
 class _Unbounded(Exception):
-    """Entries or parts that may take no bytes, or that the message counts itself; or loops too deep for Python."""
+    """Entries or parts may take no bytes, the message itself counts its parts, or groups nest too deep for Python."""
 
 
 class _WholeSource:
-    """The lines of a function while they are put together, and the objects they refer to."""
+    """Builds the lines of a function, and the objects they refer to."""
 
     def __init__(self, options: BlockOptions) -> None:
         self._options = options
@@ -59,14 +59,14 @@ class _WholeSource:
         self._objects: dict[str, Any] = {"Failed": (struct.error, UnicodeError)}
 
     def compile(self) -> Whole:
-        """Return the function."""
+        """Return the compiled function."""
         lines = "\n".join(f"        {line}" for line in self._lines)
         exec(_FUNCTION.format(lines), self._objects)  # noqa: S102 (made from literals and our own names only)
         whole: Whole = self._objects["whole"]
         return whole
 
     def root(self, message: Message, header_size: int) -> None:
-        """Add what reads a message."""
+        """Add the lines that read a message."""
         self._row(message, 0, str(header_size))
 
     def _add(self, depth: int, line: str) -> None:
@@ -76,12 +76,12 @@ class _WholeSource:
         return BlockSource(self._options, self._objects).name_of(value)
 
     def _block(self, body: Body) -> tuple[BlockSource, str]:
-        """Return what reads a block, and the dict display of its values."""
+        """Return a block's source, and the dict display of its values."""
         source = BlockSource(self._options, self._objects)
         return source, source.display([field for field in body.fields if self._has(field)])
 
     def _row(self, body: Body, depth: int, at: str) -> None:
-        """Add what makes ``row{depth}`` of the block at ``at`` and of the parts that begin at the variable ``at``."""
+        """Add the lines that read ``row{depth}``: the block at ``at``, and the parts from the variable ``at`` on."""
         block, display = self._block(body)
         if block.targets:
             self._add(depth, f"{block.targets}= {self._name_of(block.layout(0).unpack_from)}(body, {at})")
@@ -99,7 +99,7 @@ class _WholeSource:
         return part.since_version <= self._options.version
 
     def _group(self, group: Group, depth: int) -> None:
-        """Add what reads a group: all entries at once when nothing follows their blocks, else in a loop."""
+        """Add the lines that read a group: all entries at once if nothing follows their blocks, else in a loop."""
         roles, inner = group.dimensions.roles, depth + 1
         if any(name in roles for name in _COUNTS) or not group.dimensions.size or depth == _DEEPEST:
             raise _Unbounded

@@ -1,4 +1,4 @@
-"""Resolves composites: members one after another, at the offsets they ask for (SBE 1.0, section 3.5)."""
+"""Resolves composites: consecutive members, at their declared offsets (SBE 1.0, section 3.5)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from connectors.wire.sbe.document import MAX_DEPTH, Element
 from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
 from connectors.wire.sbe.simple import presence_of, remarks_of
 
-if TYPE_CHECKING:  # the two make each other: members may be named encodings
+if TYPE_CHECKING:  # circular: members may be named encodings
     from connectors.wire.sbe.encodings import Encodings
 
 _MAX_PARTS = 4096
-"""Most values in one composite, nested ones included: composites that refer to composites grow by powers."""
+"""Most values in one composite, nested ones included: composites that refer to composites grow exponentially."""
 _MEMBERS = frozenset({"type", "enum", "set", "composite", "ref"})
 
 
@@ -46,7 +46,7 @@ def _depth(encoding: Encoding) -> int:
 
 
 def _members(element: Element, encodings: Encodings) -> list[Member]:
-    """Return the members one after another; each at the end of the last one or where it asks to be."""
+    """Return the members, each at its declared offset or at the end of the previous member."""
     report = encodings.report
     members: list[Member] = []
     names = set[str]()
@@ -70,7 +70,7 @@ def _members(element: Element, encodings: Encodings) -> list[Member]:
 
 
 def _offset(child: Element, encodings: Encodings, cursor: int) -> int:
-    """Return where a member asks to begin; a ref without an offset takes that of the definition."""
+    """Return a member's declared offset, else ``cursor``; a ref without an offset takes that of the definition."""
     offset = encodings.report.given(child, "offset")
     if offset is None and child.tag == "ref":
         definition = encodings.definition(child.get("type") or "")
@@ -102,17 +102,17 @@ def presence(encoding: Encoding) -> Presence:
 
 
 def constant(encoding: Encoding) -> int | float | str | None:
-    """Return the value of a constant encoding; None when it is not constant."""
+    """Return the value of a constant encoding; None if it is not constant."""
     return encoding.constant if isinstance(encoding, Scalar | Array) else None
 
 
 def wire_size(member: Member) -> int:
-    """Return the bytes a member takes in its composite: none when it is constant."""
+    """Return the size of a member in its composite: 0 if it is constant."""
     return 0 if member.presence is Presence.CONSTANT else member.encoding.size
 
 
 def is_variable(encoding: Encoding) -> bool:
-    """Tell whether an encoding has no fixed size: an array of length 0, or a composite that holds one."""
+    """Return whether an encoding has no fixed size: an array of length 0, or a composite that contains one."""
     if isinstance(encoding, Composite):
         return any(is_variable(member.encoding) for member in encoding.members)
     return isinstance(encoding, Array) and encoding.count == 0

@@ -1,8 +1,8 @@
-"""Decodes whole messages to values by name, each as far as its acting version and block lengths reach.
+"""Decodes complete messages to values by name, limited by their acting version and block lengths.
 
-Four results are kept apart (SBE 1.0, sections 2 and 5): a value; null, which is None; absent, which has no key; and
-empty, which is an empty list, text or set. Readers are compiled once for each template and each span of versions
-between which nothing changes.
+Four results are distinguished (SBE 1.0, sections 2 and 5): a value; null, which is None; absent, which has no key; and
+empty, which is an empty list, text or set. Readers are compiled once for each template and each range of versions
+without changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from connectors.wire.sbe.values import Fault, Finding
 from connectors.wire.sbe.walk import MAX_EMPTY_ENTRIES
 
 _MOST_PLAIN = 256
-"""Most headers to prepare for; senders use few, and forgers must not fill the memory."""
+"""Most header values with a compiled reader; senders use few, and forged ones must not fill the memory."""
 _new = tuple.__new__
 
 
@@ -36,9 +36,9 @@ class Decoded(NamedTuple):
     message: Message
     values: dict[str, Any]
     """By name, in the order of the schema. Numbers are int or float, text str, data without a charset bytes, enums
-    their name (or raw value when unlisted), sets `SetValue`, composites dicts, arrays and groups lists."""
+    their name (or raw value if unlisted), sets `SetValue`, composites dicts, arrays and groups lists."""
     consumed: int
-    """Bytes read, header included: where a message packed behind this one begins."""
+    """Bytes read, header included: the offset of a message packed behind this one."""
     warnings: tuple[Finding, ...]
 
 
@@ -46,9 +46,9 @@ class MessageReader:
     """Decodes the messages of one schema.
 
     Args:
-        text: What becomes of bytes that are not text in their charset.
-        strict: Bytes behind the end of a message that is not newer than the schema are an error, not a warning.
-        max_empty_entries: Most group entries that take no bytes at all to read from one message.
+        text: How to treat bytes that are not text in their charset.
+        strict: Trailing bytes after a message that is not newer than the schema are an error, not a warning.
+        max_empty_entries: Most group entries of no bytes to read from one message.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class MessageReader:
         self._said = self._header.said
         self._counts_parts = "numGroups" in schema.header.roles
         self._plain: dict[tuple[int, ...], tuple[Whole, int, Header, Message]] = {}
-        """By what the header says: how to read a message that is just as the schema has it, where its block ends."""
+        """Header values → compiled decoder, end of the root block, header, message. For messages without findings."""
 
     def read(self, body: Buffer) -> Decoded:
-        """Return the values of one whole message, its header first.
+        """Return the values of one complete message, including its header.
 
         Raises:
             TruncatedMessage: ``short-frame``, ``truncated``: the message ends too early.
-            UnknownTemplate: ``unknown-template``: the schema has no such message. Keep the bytes, go on with the next.
+            UnknownTemplate: ``unknown-template``: the schema has no such message. Keep the bytes and go on.
             InvalidValue: ``schema-id``, ``count-range``, ``length-max``, ``charset``, ``unskippable``; in strict
                 mode ``trailing-bytes``.
         """
@@ -90,7 +90,7 @@ class MessageReader:
         return _new(Decoded, (header, message, values, len(body), ()))
 
     def _read_parts(self, body: Buffer) -> Decoded:
-        """Read a message part by part, whatever it is."""
+        """Read any message, part by part."""
         header = self._header.read(body)
         template = self._template(header)
         scan = Scan(body, empty_entries=self._max_empty_entries, skipper=self._skipper)
@@ -114,7 +114,7 @@ class MessageReader:
         return Decoded(header, template.message, values, consumed, tuple(scan.findings.values()))
 
     def _keep_plain(self, header: Header, template: _Template) -> None:
-        """Prepare for more messages with this header: there was nothing to tell about the first."""
+        """Cache a compiled decoder for this header: the first message with it had no findings."""
         if header.extras or header.version < template.newest_value:
             return
         whole = template.whole(header.version, header.size)
@@ -142,7 +142,7 @@ class MessageReader:
 
 
 class _Template:
-    """The readers of one message, by acting version."""
+    """The readers of one message template, by acting version."""
 
     def __init__(self, message: Message, schema: Schema, text: TextMode) -> None:
         self.message = message
@@ -152,10 +152,10 @@ class _Template:
         self._readers: list[BodyReader | None] = [None] * (len(self._versions) + 1)
         self._wholes: dict[int, Whole | None] = {}
         self.newest_value = max(_value_versions(message), default=0)
-        """The version that last added a value to one of the message's enums or sets."""
+        """The newest sinceVersion of the values in the message's enums and sets."""
 
     def reader(self, version: int) -> BodyReader:
-        """Return the reader for an acting version; versions between the same two changes share one."""
+        """Return the reader for an acting version; versions with the same elements share one."""
         index = bisect_right(self._versions, version)
         reader = self._readers[index]
         if reader is None:
@@ -164,7 +164,7 @@ class _Template:
         return reader
 
     def whole(self, version: int, header_size: int) -> Whole | None:
-        """Return what reads messages of an acting version that are just as the schema has them, None if nothing can."""
+        """Return the compiled decoder for an acting version; None if the template cannot have one."""
         index = bisect_right(self._versions, version)
         if index not in self._wholes:
             self._wholes[index] = whole_reader(self.message, self._options(index), header_size)
@@ -176,7 +176,7 @@ class _Template:
 
 
 def decode(schema: Schema, body: Buffer, *, text: TextMode = "strict", strict: bool = False) -> Decoded:
-    """Return the values of one whole message; see `MessageReader`, which this keeps with the schema."""
+    """Return the values of one complete message; see `MessageReader`, which is cached in the schema."""
     key = ("message", text, strict)
     reader = schema.plans.get(key)
     if reader is None:
@@ -186,7 +186,7 @@ def decode(schema: Schema, body: Buffer, *, text: TextMode = "strict", strict: b
 
 
 def _versions(body: Body) -> Iterator[int]:
-    """Yield every version at which something of the body appears."""
+    """Yield the sinceVersion of every element of the body."""
     for field in body.fields:
         yield field.since_version
         yield from _member_versions(field.encoding)

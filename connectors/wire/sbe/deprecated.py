@@ -1,6 +1,6 @@
-"""Looks for deprecated values of enums and choices of sets in messages, at little cost.
+"""Finds deprecated enum values and set choices in messages, at little cost.
 
-A message is read no further than they can be found, and not at all once every one of its template has been.
+A message is read only as far as they can occur, and not at all once all those of its template have been seen.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from connectors.wire.sbe.value_checks import deprecated_values
 
 
 class DeprecatedValues:
-    """The deprecated values and choices that have not been seen so far, by template.
+    """The deprecated values and choices that have not been seen yet, by template.
 
     Args:
-        told: Paths of those that need not be looked for, such as ``Order.side.Sell``.
+        told: Paths of those already reported, such as ``Order.side.Sell``.
     """
 
     def __init__(self, schema: Schema, told: Collection[str]) -> None:
@@ -47,9 +47,9 @@ class DeprecatedValues:
         )
 
     def found(self, message: str, body: Buffer) -> list[str]:
-        """Return the paths of those that a message holds and no earlier one did, deprecated in its version.
+        """Return the paths that occur in a message for the first time, if deprecated in the message's version.
 
-        What cannot be read holds none.
+        A message that cannot be read has none.
         """
         left = self._left[message]
         if not left:
@@ -88,7 +88,7 @@ def _in_encoding(encoding: Encoding, path: str) -> Iterator[str]:
 
 
 def _root(message: Message) -> Message:
-    """Return a message without the fields that hold none, and nothing behind the last group that does."""
+    """Return a message without fields that cannot have any, and without the parts after the last group that can."""
     groups = message.groups
     while groups and not any(_in_body(groups[-1], "")):
         groups = groups[:-1]
@@ -96,7 +96,7 @@ def _root(message: Message) -> Message:
 
 
 def _entries(group: Group) -> Group:
-    """Return a group without the fields that hold none; what follows its blocks has to be passed."""
+    """Return a group without fields that cannot have any; its nested groups and data are still needed for skipping."""
     return replace(group, fields=_fields(group), groups=tuple(map(_entries, group.groups)))
 
 

@@ -1,9 +1,9 @@
-"""Reads a schema's XML into elements that know their file and line.
+"""Reads a schema's XML into elements with file and line.
 
-Elements are known by their local names: the namespaces and prefixes of published schemas differ. A document type that
-declares anything or names a file is refused, and so are entities; ``<!DOCTYPE xml>``, as some schemas have, is not. An
-``include`` of the XInclude namespace becomes the root of the file it names, which must lie in the folder of the first
-file or below it.
+Elements are identified by local name: the namespaces and prefixes of published schemas differ. A document type with
+declarations or an external file is refused, and so are entities; ``<!DOCTYPE xml>``, found in some schemas, is not. An
+``include`` of the XInclude namespace is replaced by the root of the file it names, which must be in the folder of the
+first file or below it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _XINCLUDE = "http://www.w3.org/2001/XInclude"
 MAX_DEPTH = 64
 """Deepest nesting of elements. Published schemas stay below ten."""
 MAX_INCLUDES = 256
-"""Most files one schema may include: files that include each other twice grow by powers."""
+"""Most files one schema may include: files that include each other twice grow exponentially."""
 
 
 @dataclass
 class Element:
-    """One element: attributes without a namespace, those of foreign namespaces, and where it stands."""
+    """An element: attributes without a namespace, attributes with a foreign one, and its position."""
 
     tag: str
     namespace: str
@@ -39,30 +39,30 @@ class Element:
     line: int
     attributes: dict[str, str]
     foreign: dict[str, str]
-    """By ``{namespace}name``."""
+    """Keys are ``{namespace}name``."""
     children: list[Element] = field(default_factory=list)
     text: str = ""
 
     def get(self, name: str) -> str | None:
-        """Return an attribute, surrounding white space removed; None when missing."""
+        """Return an attribute, stripped of white space; None if missing."""
         value = self.attributes.get(name)
         return None if value is None else value.strip()
 
     @property
     def name(self) -> str:
-        """The attribute ``name``, empty when missing."""
+        """The attribute ``name``, empty if missing."""
         return self.get("name") or ""
 
 
 def read_document(source: Path | bytes, *, file: str = "") -> Element:
-    """Return the root element of a schema, its includes replaced.
+    """Return the root element of a schema, with its includes replaced.
 
     Args:
-        source: A file, or its contents; contents cannot include further files.
-        file: The name for error messages; the path by default.
+        source: A file, or its contents; contents cannot include other files.
+        file: File name for error messages; by default the path.
 
     Raises:
-        SchemaError: E01. The XML is not well-formed, declares what it may not, or includes what it may not.
+        SchemaError: E01. The XML is not well-formed, or has a forbidden declaration or include.
     """
     if isinstance(source, bytes):
         root = _parse(source, file)
@@ -75,7 +75,7 @@ def read_document(source: Path | bytes, *, file: str = "") -> Element:
 
 
 def includes_files(contents: bytes, *, file: str) -> bool:
-    """Tell whether a schema is but a part of one. Raises SchemaError when it is not XML."""
+    """Return whether a schema includes other files. Raises SchemaError if it is not XML."""
     return _includes_any(_parse(contents, file))
 
 
@@ -84,7 +84,7 @@ def _includes_any(element: Element) -> bool:
 
 
 def whole_text(root: Element) -> bytes:
-    """Return what `read_document` returned as one document, in which comments are lost."""
+    """Serialize the result of `read_document` as one document, without comments."""
     whole: bytes = tostring(_written(root), "utf-8")
     return whole
 
@@ -102,14 +102,14 @@ def _written(element: Element) -> XmlElement:
 
 
 class _Includes:
-    """The files one schema includes: none outside the folder of the first, and not without end."""
+    """Resolves the includes of one schema: only inside the folder of the first file, and limited in number."""
 
     def __init__(self, within: Path | None) -> None:
         self._within = within
         self._left = MAX_INCLUDES
 
     def path(self, include: Element, opened: tuple[Path, ...]) -> Path:
-        """Return the file that an include names, given those that are open around it."""
+        """Return the path that an include names, given the stack of files being read."""
         href = include.get("href") or ""
         if include.get("parse") not in {None, "xml"} or include.get("xpointer") is not None or not href:
             raise _broken("an include must name a whole XML file by href", include.file, include.line)
@@ -127,7 +127,7 @@ class _Includes:
 
 
 def _include(element: Element, includes: _Includes, *opened: Path) -> None:
-    """Replace the includes below ``element``, which stands in the last of the files that are open."""
+    """Replace the includes below ``element``, which is in the last of the ``opened`` files."""
     for index, child in enumerate(element.children):
         if not _is_include(child):
             _include(child, includes, *opened)
@@ -159,13 +159,13 @@ def _parse(contents: bytes, file: str) -> Element:
         raise _broken(what, file, builder.line) from error
     except SAXException as error:
         raise _broken(f"not well-formed XML: {error.getMessage()}", file, builder.line) from error
-    except (LookupError, ValueError) as error:  # an encoding that Python does not know or expat cannot use
+    except (LookupError, ValueError) as error:  # an encoding unknown to Python or unusable for expat
         raise _broken(f"not readable XML: {error}", file, builder.line) from error
     return builder.document.children[0]
 
 
 def _check_document_type(name: str, system: str | None, public: str | None, has_subset: int) -> None:
-    """Take the place of defusedxml's handler, which refuses any document type."""
+    """Replace defusedxml's handler, which refuses any document type."""
     if system is not None or public is not None or has_subset:
         raise DTDForbidden(name, system, public)
 
@@ -175,7 +175,7 @@ def _broken(detail: str, file: str, line: int | None) -> SchemaError:
 
 
 class _Builder(handler.ContentHandler):
-    """Builds the tree, keeping the parser's place."""
+    """Builds the tree, with the parser's position."""
 
     def __init__(self, file: str) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Encodes messages from values by name, as the schema's version or an older one (the reverse of decode).
+"""Encodes messages from values by name, in the schema's version or an older one (the reverse of decode).
 
-Everything that is not a value is zero: gaps between fields, padding of blocks, bytes behind a text's end.
+Gaps between fields, padding of blocks and bytes after the end of a text are zero.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def encode(
     header: Mapping[str, Any] = _NOTHING,
     deprecated: Literal["allow", "warn", "refuse"] = "allow",
 ) -> bytes:
-    """Return a whole message, its header first.
+    """Return a complete message, including its header.
 
-    ``values`` are those that `decode` returns, by name. Optional fields may be missing or None: they become null.
-    Constants may be missing. Groups and data that are missing are empty.
+    ``values`` has the form of `decode`'s result, by name. Optional fields may be missing or None: they become null.
+    Constants may be missing. Missing groups and data are empty.
 
     Args:
         name: The message's name.
-        version: Write as this older version: everything newer is left out, and its values are not looked at.
-        tolerant: Also write what readers accept although the schema does not: enum values and set bits that are not
-            listed, values outside minValue and maxValue, null values in required fields.
-        header: Values for members of the header beside those SBE knows; zero by default.
-        deprecated: What becomes of a message with anything that `review.needlessly_deprecated` names: it is written,
-            written with a DeprecationWarning, or refused. Other than ``allow``, it takes as long as to decode it too.
+        version: Write as this older version: newer elements are left out, and their values ignored.
+        tolerant: Also write what readers accept although the schema does not: unlisted enum values and set bits, values
+            outside minValue and maxValue, null values in required fields.
+        header: Values for header members that SBE does not define; zero by default.
+        deprecated: Whether a message with anything that `value_checks.needlessly_deprecated` yields is written, written
+            with a DeprecationWarning, or refused. Other than ``allow``, this also decodes the message.
 
     Raises:
-        InvalidValue: A value cannot be written; ``element`` says which, ``reason`` why: ``missing``, ``type``,
+        InvalidValue: A value cannot be written; ``element`` is its path and ``reason`` one of ``missing``, ``type``,
             ``range``, ``constant``, ``unknown-name``, ``unknown-value``, ``null-in-required``, ``charset``,
             ``length-max``, ``count-range``, ``template-newer-than-version``, ``deprecated``.
         KeyError: The schema has no message of this name.
@@ -90,7 +90,7 @@ def write_header(
 
 
 class _MessageWriter:
-    """Writes one message as one version."""
+    """Writes one message in one version."""
 
     def __init__(self, schema: Schema, message: Message, options: PutOptions) -> None:
         self.body = _BodyWriter(message, options)
@@ -127,7 +127,7 @@ def _message_writer(schema: Schema, message: Message, *, version: int | None, to
 
 
 class _BodyWriter:
-    """Writes a message's or an entry's body."""
+    """Writes the body of a message or an entry."""
 
     def __init__(self, body: Body, options: PutOptions) -> None:
         self.block_length = _block_length(body, options.version)
@@ -147,7 +147,7 @@ class _BodyWriter:
 
 
 def _entries(values: Mapping[str, Any], name: str) -> Iterable[Any]:
-    """Return a group's entries, none when the group is missing."""
+    """Return a group's entries; none if the group is missing."""
     entries = values.get(name)
     if entries is None:
         return ()
@@ -159,7 +159,7 @@ def _entries(values: Mapping[str, Any], name: str) -> Iterable[Any]:
 
 
 def _block_length(body: Body, version: int) -> int:
-    """Return the length of a block as a version has it: the whole, or up to the end of what it has."""
+    """Return the length of a block in a version: the full block, or up to the end of that version's last field."""
     wire = [field for field in body.fields if field.presence is not Presence.CONSTANT]
     newest = max((max(field.since_version, ends_of(field)[-1][0]) for field in wire), default=0)
     if newest <= version:
@@ -200,7 +200,7 @@ class _GroupWriter:
 
 
 def _check_size(number: int, role: Role, reason: str, what: str) -> None:
-    """Refuse more than the role may hold; the value that its bytes keep for null is never written."""
+    """Raise if a number exceeds the role's limits; the null value of its primitive is never written."""
     highest = min(role.maximum, int(TRAITS[role.primitive].maximum))
     if not role.minimum <= number <= highest:
         raise refuse(reason, f"{number} {what}, allowed are {role.minimum} to {highest}")
@@ -217,7 +217,7 @@ class _DataWriter:
         self._length = struct.Struct(f"{options.order}{data.length.offset}x{code}{max(gap, 0)}x")
 
     def write(self, value: Any) -> bytes:
-        """Return length and bytes; None is written as empty, which is all that SBE has."""
+        """Return length and bytes; None is written as empty, since SBE has no null data."""
         try:
             raw = b"" if value is None else self._bytes(value)
             _check_size(len(raw), self._role, "length-max", "bytes")

@@ -1,6 +1,6 @@
-"""The encodings of a schema by name: defined in any order, resolved once, circles refused.
+"""The named encodings of a schema: defined in any order, resolved once, without cycles.
 
-What cannot be resolved is reported once and is None to its users.
+An encoding that cannot be resolved is reported once and is None to its users.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from connectors.wire.sbe.simple import plain_scalar, resolve_enum, resolve_set, 
 
 
 class Constant(NamedTuple):
-    """What a valueRef names."""
+    """The enum value that a valueRef names."""
 
     enum: Enum
     name: str
@@ -26,7 +26,7 @@ class Constant(NamedTuple):
 
     @property
     def value(self) -> int | str:
-        """The value of a simple type that refers to it: the number, or the character."""
+        """The value for a simple type that refers to it: the number, or the character."""
         return chr(self.raw) if self.enum.encoding.primitive is Primitive.CHAR else self.raw
 
 
@@ -35,7 +35,7 @@ class Encodings:
 
     Args:
         elements: The children of all ``types`` elements, in order.
-        report: Takes what is wrong with them.
+        report: Collects mistakes in them.
     """
 
     def __init__(self, elements: Iterable[Element], report: Report) -> None:
@@ -50,16 +50,16 @@ class Encodings:
             self._elements[element.name] = element
 
     def all(self) -> Mapping[str, Encoding]:
-        """Resolve every definition; return those that could be."""
+        """Resolve every definition; return the valid ones."""
         resolved = {name: self.named(name, element) for name, element in self._elements.items()}
         return {name: encoding for name, encoding in resolved.items() if encoding is not None}
 
     def definition(self, name: str) -> Element | None:
-        """Return the element that defines a name, None for primitives and unknown names."""
+        """Return the element that defines a name; None for primitives and unknown names."""
         return self._elements.get(name)
 
     def named(self, name: str, user: Element) -> Encoding | None:
-        """Return the encoding called ``name`` for ``user``; E07 when there is none, E08 when it holds itself."""
+        """Return the encoding called ``name`` for ``user``; report E07 if unknown, E08 if it contains itself."""
         if name in self._open:
             self.report.error("E08", user, f"{' → '.join([*self._open, name])} is a circle")
             return None
@@ -73,7 +73,7 @@ class Encodings:
         return self._resolved[name]
 
     def too_deep(self, what: str, user: Element, *names: str) -> None:
-        """Note that what is being resolved nests too deep; once only for encodings one of which holds the other."""
+        """Report that an encoding nests too deep; only once for encodings nested in each other."""
         found = {*self._open, *names}
         if not found & self._deep:
             self.report.error("E08", user, f"{what} is nested deeper than {MAX_DEPTH}")
@@ -96,7 +96,7 @@ class Encodings:
         return None
 
     def place(self, element: Element) -> Encoding | None:
-        """Return the encoding that an element defines, be it named or inside a composite."""
+        """Return the encoding that an element defines, whether named or inside a composite."""
         match element.tag:
             case "type":
                 return resolve_type(element, self)
@@ -108,7 +108,7 @@ class Encodings:
                 return resolve_composite(element, self)
 
     def constant(self, element: Element) -> Constant | None:
-        """Return what the element's valueRef names; E09 when that is nothing."""
+        """Return the enum value that the element's valueRef names; report E09 if there is none."""
         reference = element.get("valueRef") or ""
         enum_name, _, name = reference.partition(".")
         enum = self.named(enum_name, element) if enum_name in self._elements else None
@@ -118,7 +118,7 @@ class Encodings:
         return None
 
     def encoding_type(self, element: Element, allowed: frozenset[Primitive], code: str) -> Scalar | None:
-        """Return the scalar that an enum or set is written as."""
+        """Return the scalar in which an enum or set is encoded."""
         name = element.get("encodingType") or ""
         encoding = self.named(name, element)
         if encoding is None:
@@ -130,6 +130,6 @@ class Encodings:
 
 
 def _says_the_same(encoding: Encoding, plain: Scalar) -> bool:
-    """Tell whether a definition is the primitive itself; what it says in words does not matter."""
+    """Return whether a definition equals the primitive itself, descriptions aside."""
     parts = attrgetter("primitive", "presence", "null", "minimum", "maximum", "charset", "since_version")
     return isinstance(encoding, Scalar) and bool(parts(encoding) == parts(plain))

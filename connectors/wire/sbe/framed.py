@@ -10,10 +10,10 @@ from connectors.wire.sbe.model import Buffer, Schema
 
 
 def cutter_for(schema: Schema, framing: Framing) -> FrameCutter:
-    """Return a cutter that knows what the schema tells: the smallest message, the byte order, where messages end.
+    """Return a cutter with the schema's header size, byte order, and end of messages.
 
-    Messages that are packed one behind another end where the schema's last element does: senders with a newer schema
-    that added groups or data cannot be read so.
+    Packed messages end after the schema's last element: messages of senders with a newer schema that added groups or
+    data cannot be read this way.
     """
     return FrameCutter(
         framing,
@@ -25,7 +25,7 @@ def cutter_for(schema: Schema, framing: Framing) -> FrameCutter:
 
 
 def _is_inside(schema: Schema, framing: Framing) -> bool:
-    """Tell whether the schema's header begins with the frame header, as Coinbase's do: it has the length too."""
+    """Return whether the schema's header includes the frame header, length and all, as Coinbase's do."""
     roles = [schema.header.roles[name] for name in ROLES]
     begins = min((role.offset for role in roles if role.constant is None), default=0)
     return begins >= framing.frame.size and any(
@@ -37,9 +37,9 @@ def _is_inside(schema: Schema, framing: Framing) -> bool:
 
 
 def measure(schema: Schema, body: Buffer) -> int:
-    """Return how many bytes the message takes that stands at the beginning, as the schema knows it.
+    """Return the size of the message at the beginning of ``body``, according to the schema.
 
     Raises:
-        WireError: As `decode.MessageReader.read` says; text that is not valid is no error here.
+        WireError: See `decode.MessageReader.read`; invalid text is no error here.
     """
     return decode(schema, body, text="bytes").consumed

@@ -1,4 +1,4 @@
-"""Reads and writes message headers, as the schema lays them out."""
+"""Reads message headers, as laid out in the schema."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _NO_EXTRAS: Mapping[str, Any] = {}
 
 
 class Header(NamedTuple):
-    """What stands before the root block."""
+    """Message header: the bytes before the root block."""
 
     block_length: int
-    """Of the root block, without the header."""
+    """Length of the root block, without the header."""
     template_id: int
     schema_id: int
     version: int
-    """Acting version: the version of the schema the message was written with."""
+    """Acting version: the schema version the message was written with."""
     size: int
-    """Bytes of the header itself: offset of the root block."""
+    """Size of the header itself: offset of the root block."""
     extras: Mapping[str, Any] = _NO_EXTRAS
-    """Values of members beside the four, by name."""
+    """Values of members besides the four, by name."""
 
 
 class HeaderReader:
@@ -37,14 +37,14 @@ class HeaderReader:
     def __init__(self, schema: Schema) -> None:
         self._reader = RoleReader(schema.header, ROLES, schema.byte_order)
         self.said: Callable[[Buffer, int], tuple[int, ...]] = self._reader.read
-        """From a message, and 0, to the numbers of the four roles; struct.error when bytes are too few."""
+        """Maps a message and offset 0 to the values of the four roles; raises struct.error if bytes are missing."""
         self.size = schema.header.size
         others = [member for member in schema.header.composite.members if member.name not in ROLES]
         options = BlockOptions(schema.byte_order, schema.version, "replace")
         self._extras: BlockReader | None = BlockPlan(others, options, self.size).full if others else None
 
     def read(self, body: Buffer) -> Header:
-        """Return the header of a message; TruncatedMessage, ``short-frame``, when it is not whole."""
+        """Return the header of a message. Raises TruncatedMessage, ``short-frame``, if it is incomplete."""
         if len(body) < self.size:
             detail = f"frame of {len(body)} bytes is below the {self.size}-byte header"
             raise TruncatedMessage(detail, offset=len(body), reason="short-frame")

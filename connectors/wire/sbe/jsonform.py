@@ -4,8 +4,8 @@
 
     {"template": "Quote", "template_id": 11, "schema_id": 7, "version": 3, "length": 116, "fields": {…}}
 
-Null values are ``null``, absent elements have no key. Enums are their names, sets sorted names, composites objects,
-arrays and groups lists, bytes lower-case hex, NaN and infinities strings. Whole numbers are exact to 64 bits.
+Null values are ``null``, absent elements have no key. Enums are their names, sets sorted lists of names, composites
+objects, arrays and groups lists, bytes lower-case hex, NaN and infinities strings. Integers are exact to 64 bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from connectors.wire.sbe.values import SetValue
 
 
 def json_text(decoded: Decoded) -> str:
-    """Return a decoded message as one line of JSON, ``length`` being the bytes read, header included."""
+    """Return a decoded message as one line of JSON; ``length`` is the number of bytes read, header included."""
     header = decoded.header
     message = {
         "template": decoded.message.name,
@@ -31,12 +31,12 @@ def json_text(decoded: Decoded) -> str:
     }
     try:
         return _encode(message)
-    except ValueError:  # a float that JSON has no number for: rare, so it alone pays for the search
+    except ValueError:  # a float without a JSON number: rare, so only such messages pay for the search
         return _encode(_without_odd_floats(message))
 
 
 def _plain(value: Any) -> Any:
-    """Return what stands for a value that is not JSON's."""
+    """Return the JSON form of a value that is not JSON-serializable."""
     return value.names if isinstance(value, SetValue) else bytes(value).hex()
 
 

@@ -42,7 +42,7 @@ class Messages:
         self._dimensions: dict[str, Structure | None] = {}
 
     def all(self, elements: Sequence[Element]) -> list[Message]:
-        """Return the messages, in order; names and template ids are unique (E19)."""
+        """Return the messages, in order; report duplicate names and template ids as E19."""
         messages: dict[str, Message] = {}
         templates: dict[int, Message] = {}
         for element in elements:
@@ -101,7 +101,7 @@ class Messages:
         return self._dimensions[name]
 
     def _group_since(self, element: Element, parts: _Parts) -> int:
-        """Return a group's effective sinceVersion: without its own, the smallest of its members'."""
+        """Return a group's effective sinceVersion: its own, else the smallest of its members."""
         own = self._report.given(element, "sinceVersion")
         if own is not None:
             return own
@@ -218,7 +218,7 @@ class Messages:
         return own
 
     def _check_null(self, element: Element, encoding: Encoding) -> None:
-        """Note a null value that is also a value; of a type that is optional itself, that has been noted."""
+        """Warn about a null value inside the value range; for types that are optional themselves, `simple` does."""
         match encoding:
             case Scalar():
                 scalar, null = encoding, encoding.null
@@ -232,7 +232,7 @@ class Messages:
             self._report.warn("W16", element, f"the null value {null} of {element.name} is inside its range")
 
     def _constant(self, element: Element, encoding: Encoding) -> int | float | str | None:
-        """Return the value of a constant field: its own valueRef's, else its type's."""
+        """Return the value of a constant field: from its own valueRef, else from its type."""
         if element.get("valueRef") is not None:
             return self._referred(element, encoding)
         value = constant(encoding)
@@ -256,7 +256,7 @@ class Messages:
         return found.value
 
     def _meaning(self, element: Element) -> str | None:
-        """Return the semantic type of a field: its own, else its type's; E24 when the two differ."""
+        """Return the semantic type of a field: its own, else its type's; report E24 if the two differ."""
         own, definition = element.get("semanticType"), self._encodings.definition(element.get("type") or "")
         types = definition.get("semanticType") if definition is not None else None
         if own and types and own.lower() != types.lower():

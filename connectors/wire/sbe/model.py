@@ -1,7 +1,7 @@
-"""The resolved SBE schema: a tree of layouts with no names left to look up.
+"""The resolved SBE schema: a tree of layouts with all names resolved.
 
-`connectors.wire.sbe.schema` makes it from XML; decoders and encoders walk it. Offsets are in bytes from
-the start of the block or composite that holds the element. Everything is frozen and picklable.
+`connectors.wire.sbe.schema` builds it from XML; decoders and encoders walk it. Offsets are in bytes from the start of
+the enclosing block or composite. Everything is frozen and picklable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Primitive(StrEnum):
 
 
 class Presence(StrEnum):
-    """Whether a field has bytes, and whether it may be null."""
+    """Whether a field has bytes on the wire, and whether it may be null."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
@@ -39,15 +39,15 @@ class Presence(StrEnum):
 _T = TypeVar("_T", "Field", "Group", "Data")
 
 ByteOrder: TypeAlias = Literal["<", ">"]
-"""As `struct` and numpy write it."""
+"""In the notation of `struct` and numpy."""
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
-"""A message's bytes; a memoryview must be of bytes, one after another."""
+"""The bytes of a message; a memoryview must be a contiguous view of bytes."""
 
 
 @dataclass(frozen=True)
 class Remarks:
-    """What a definition says of itself beside its layout and its values."""
+    """Documentation attributes of a definition, apart from its layout and values."""
 
     description: str | None = None
     semantic_type: str | None = None
@@ -59,7 +59,7 @@ NO_REMARKS = Remarks()
 
 @dataclass(frozen=True)
 class Scalar:
-    """One primitive value. ``charset`` only for char."""
+    """One primitive value. Only a char has a ``charset``."""
 
     name: str
     primitive: Primitive
@@ -78,7 +78,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Array:
-    """A fixed array: of char, then it is text up to the first NUL; else a list of numbers."""
+    """A fixed-length array: text up to the first NUL if of char, else a list of numbers."""
 
     name: str
     element: Scalar
@@ -100,23 +100,23 @@ class Enum:
     size: int
     null: int
     values: Mapping[int, str]
-    """Raw value → name. A char's raw value is its code."""
+    """Raw value → name. The raw value of a char is its code."""
     versions: Mapping[int, int] = field(default_factory=dict)
-    """Raw value → sinceVersion, where it is not 0."""
+    """Raw value → sinceVersion, unless it is 0."""
     since_version: int = 0
     presence: Presence = Presence.REQUIRED
     deprecated_values: Mapping[int, int] = field(default_factory=dict)
     """Raw value → version in which it was deprecated."""
     descriptions: Mapping[int, str] = field(default_factory=dict)
-    """Raw value → its description, where it has one."""
+    """Raw value → description, if it has one."""
     remarks: Remarks = NO_REMARKS
 
     def raw(self, name: str) -> int:
-        """Return the raw value called ``name``, the last of several; KeyError when there is none."""
+        """Return the raw value called ``name``, the last of several; raises KeyError if there is none."""
         return {known: value for value, known in self.values.items()}[name]
 
     def unnamed(self, raw: int) -> int | str:
-        """Return what is read of a value without a name: a char's character, unless a name is that, else the number."""
+        """Return the decoded form of an unnamed value: a char's character unless that is a name, else the number."""
         is_char = self.encoding.primitive is Primitive.CHAR and chr(raw) not in self.values.values()
         return chr(raw) if is_char else raw
 
@@ -135,13 +135,13 @@ class Set:
     deprecated_values: Mapping[int, int] = field(default_factory=dict)
     """Bit number → version in which it was deprecated."""
     descriptions: Mapping[int, str] = field(default_factory=dict)
-    """Bit number → its description, where it has one."""
+    """Bit number → description, if it has one."""
     remarks: Remarks = NO_REMARKS
 
 
 @dataclass(frozen=True)
 class Member:
-    """A composite's member."""
+    """A member of a composite."""
 
     name: str
     offset: int
@@ -151,7 +151,7 @@ class Member:
     since_version: int = 0
     deprecated: int | None = None
     referred: bool = False
-    """It is a ref: its encoding is a named one, not one of its own."""
+    """The member is a ref: its encoding is a named one, not its own."""
     description: str | None = None
 
 
@@ -167,7 +167,7 @@ class Composite:
     remarks: Remarks = NO_REMARKS
 
     def member(self, name: str) -> Member:
-        """Return the member called ``name``; KeyError when there is none."""
+        """Return the member called ``name``; raises KeyError if there is none."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -189,7 +189,7 @@ class Field:
     presence: Presence
     constant: int | float | str | None = None
     since_version: int = 0
-    """Effective: the larger of its own and its type's."""
+    """Effective version: the larger of its own and its type's."""
     deprecated: int | None = None
     semantic_type: str | None = None
     """Its own, else its type's."""
@@ -214,7 +214,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Structure:
-    """A structural composite, its members found by name (SBE 1.0: message header, group dimensions)."""
+    """A structural composite with its members by name (SBE 1.0: message header, group dimensions)."""
 
     name: str
     size: int
@@ -231,7 +231,7 @@ class Data:
     length: Role
     data_offset: int
     charset: str | None
-    """None: the data are bytes, not text."""
+    """None if the data are bytes, not text."""
     since_version: int = 0
     deprecated: int | None = None
     type_name: str = ""
@@ -241,11 +241,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Body:
-    """What a message and a group have in common: a block, then groups, then data, in this order on the wire."""
+    """Common part of messages and groups: a block, then groups, then data, in this order on the wire."""
 
     name: str
     block_length: int
-    """Effective: the larger of the declared and the computed length."""
+    """Effective length: the larger of the declared and the computed length."""
     content_length: int
     fields: tuple[Field, ...]
     groups: tuple[Group, ...]
@@ -254,15 +254,15 @@ class Body:
     deprecated: int | None
 
     def field(self, name: str) -> Field:
-        """Return the field called ``name``; KeyError when there is none."""
+        """Return the field called ``name``; raises KeyError if there is none."""
         return _named(self.fields, name)
 
     def group(self, name: str) -> Group:
-        """Return the group called ``name``; KeyError when there is none."""
+        """Return the group called ``name``; raises KeyError if there is none."""
         return _named(self.groups, name)
 
     def data_field(self, name: str) -> Data:
-        """Return the data called ``name``; KeyError when there is none."""
+        """Return the data called ``name``; raises KeyError if there is none."""
         return _named(self.data, name)
 
 
@@ -288,10 +288,10 @@ class Message(Body):
 
 @dataclass(frozen=True)
 class Schema:
-    """A whole schema.
+    """A complete schema.
 
-    ``plans`` holds what readers and writers compile from the tree on first use, so that it lives as long as the
-    schema; it is not part of the schema's value and is not pickled.
+    ``plans`` caches what readers and writers compile from the tree on first use, for as long as the schema lives. It is
+    not part of the schema's value and is not pickled.
     """
 
     file: str
@@ -310,9 +310,9 @@ class Schema:
     description: str | None = None
     semantic_version: str | None = None
     default_dimensions: Structure | None = None
-    """The dimensions called ``groupSizeEncoding``, where there are any."""
+    """The dimensions called ``groupSizeEncoding``, if defined."""
     data_types: tuple[Data, ...] = ()
-    """What data of each type for data would look like, used or not."""
+    """The layout of a data element of each data type, used or not."""
     plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Turns values into what `struct` packs: one function per encoding, made once (the reverse of the fixes of blocks).
+"""Converts values to what `struct` packs: one function per encoding, built once (the reverse of `blocks`).
 
-Values that would be read back as something else are refused: out of range, null where none may be, not listed. With
-``tolerant`` everything goes that a reader takes and the bytes can hold.
+Values that would be read back differently are refused: out of range, null in required fields, unlisted. With
+``tolerant``, every value is written that a reader accepts and the bytes can hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PutOptions(NamedTuple):
 
     order: ByteOrder
     version: int
-    """Elements that are newer are left out."""
+    """Newer elements are left out."""
     tolerant: bool = False
 
 
@@ -36,7 +36,7 @@ def refuse(reason: str, detail: str) -> Fault:
 
 
 def scalar_put(scalar: Scalar, options: PutOptions, *, optional: bool, ranged: bool = True) -> Put:
-    """Return the function for one number or character. ``ranged`` False leaves the schema's limits unchecked."""
+    """Return the packer for a number or character. With ``ranged`` False, the schema's limits are not checked."""
     if scalar.primitive is Primitive.CHAR:
         return _char_put(scalar, options, optional=optional)
     convert = _real if scalar.primitive in FLOATS else _whole
@@ -58,7 +58,7 @@ def scalar_put(scalar: Scalar, options: PutOptions, *, optional: bool, ranged: b
 
 
 def _has_limits(scalar: Scalar) -> bool:
-    """Tell whether limits matter: the defaults of floats would refuse infinities and NaN, which are values."""
+    """Return whether limits apply: the default limits of floats would refuse infinities and NaN, which are values."""
     traits = TRAITS[scalar.primitive]
     return scalar.primitive not in FLOATS or (scalar.minimum, scalar.maximum) != (traits.minimum, traits.maximum)
 
@@ -111,7 +111,7 @@ def _char_put(scalar: Scalar, options: PutOptions, *, optional: bool) -> Put:
 
 
 def text_put(array: Array, options: PutOptions, *, optional: bool) -> Put:
-    """Return the function for a char array: text of at most its length, padded with NUL."""
+    """Return the packer for a char array: text of at most its length, padded with NUL."""
     encode = _text_put(array.charset or DEFAULT_CHARSET, array.count)
     null = bytes([int(array.element.null)])
 
@@ -141,7 +141,7 @@ def _text_put(charset: str, limit: int) -> Callable[[Any], bytes]:
 
 
 def encoded(value: Any, charset: str, name: str | None) -> bytes:
-    """Return text as bytes of its charset; bytes are taken as they are."""
+    """Encode text in its charset; bytes are returned as they are."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
@@ -155,7 +155,7 @@ def encoded(value: Any, charset: str, name: str | None) -> bytes:
 
 
 def list_put(array: Array, options: PutOptions, *, optional: bool) -> Put:
-    """Return the function for an array of numbers: as many as the schema says, null elements as None."""
+    """Return the packer for an array of numbers: exactly as many as in the schema, null elements as None."""
     ranged = array.element.primitive is not Primitive.UINT8
     put_one = scalar_put(array.element, options, optional=optional, ranged=ranged)
     pack = struct.Struct(f"{options.order}{array.count}{TRAITS[array.element.primitive].code}").pack
@@ -174,7 +174,7 @@ def list_put(array: Array, options: PutOptions, *, optional: bool) -> Put:
 
 
 def enum_put(enum: Enum, options: PutOptions, *, optional: bool) -> Put:
-    """Return the function for an enum: by name, or by raw value if it is listed or unlisted ones are tolerated."""
+    """Return the packer for an enum: takes a name, or a raw value if it is listed or ``tolerant`` is set."""
     by_name = {name: raw for raw, name in enum.values.items()}
     char = enum.encoding.primitive is Primitive.CHAR
 
@@ -201,7 +201,10 @@ def _raw_enum(value: Any, enum: Enum, options: PutOptions) -> int:
 
 
 def set_put(encoding: Set, options: PutOptions) -> Put:
-    """Return the function for a set: a `SetValue`, names, or the integer. Only a SetValue may have unknown bits."""
+    """Return the packer for a set: takes a `SetValue`, names, or the integer.
+
+    Only a SetValue may have unknown bits, unless ``tolerant`` is set.
+    """
     bits = {name: 1 << bit for bit, name in encoding.choices.items()}
     known = sum(1 << bit for bit in encoding.choices)
 

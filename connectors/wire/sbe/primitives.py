@@ -1,6 +1,6 @@
 """The eleven primitive types: widths, `struct` codes, default limits and nulls (SBE 1.0, section 2.4).
 
-The codes are also numpy's kinds, once a byte order stands before them.
+With a byte order in front, the codes are also numpy type codes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 
 class Traits(NamedTuple):
-    """What a primitive is by default. ``lowest`` and ``highest`` bound what its bytes can hold, NaN and infinities
-    aside; the others say what is meant."""
+    """Defaults of a primitive. ``lowest`` and ``highest`` bound what its bytes can hold, apart from NaN and infinities;
+    ``minimum`` and ``maximum`` are the default limits of the standard."""
 
     code: str
     size: int
@@ -61,14 +61,14 @@ INTEGERS = UNSIGNED | {Primitive.INT8, Primitive.INT16, Primitive.INT32, Primiti
 
 
 def integer(text: str) -> int | None:
-    """Return a decimal integer, or None when the text is not one."""
+    """Parse a decimal integer; None if the text is not one."""
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def raw_value(text: str, primitive: Primitive) -> int | float | None:
-    """Return what the text of a schema stands for: a number, or the code of one ASCII character.
+    """Parse a value from a schema's text: a number, or the code of one ASCII character.
 
-    None when the text is not a value of the primitive or its bytes cannot hold it.
+    None if the text is not a value of the primitive or does not fit its bytes.
     """
     if primitive is Primitive.CHAR:
         return ord(text) if len(text) == 1 and text.isascii() else None
@@ -79,7 +79,7 @@ def raw_value(text: str, primitive: Primitive) -> int | float | None:
 
 
 def fits(value: float, primitive: Primitive) -> bool:
-    """Tell whether the bytes of a primitive can hold a number, a float rounded."""
+    """Return whether the bytes of a primitive can hold a number; floats may be rounded."""
     if primitive not in FLOATS:
         return TRAITS[primitive].lowest <= value <= TRAITS[primitive].highest
     try:
@@ -90,7 +90,7 @@ def fits(value: float, primitive: Primitive) -> bool:
 
 
 def held(value: float, primitive: Primitive) -> int | float:
-    """Return a number that fits as it is read back: what the bytes of a float hold is not what a schema's text says."""
+    """Return a number as it is read back from the wire: a 4-byte float is rounded, unlike the schema's text."""
     if primitive is not Primitive.FLOAT:
         return value
     return float(_FLOAT.unpack(_FLOAT.pack(value))[0])

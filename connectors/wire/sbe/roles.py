@@ -1,4 +1,4 @@
-"""Reads and writes structural composites (message header, dimensions), wherever the schema puts their members."""
+"""Reads and writes structural composites (message header, dimensions), at any offsets of their members."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RoleWriter:
         self._pack = struct.Struct(order + _format(structure, self._names, structure.size)).pack
 
     def write(self, **values: int) -> bytes:
-        """Return the composite; values it has no member for are not written. `Fault` when one does not fit."""
+        """Return the composite; values without a member are ignored. Raises `Fault` if a value does not fit."""
         for name, role in self._roles.items():
             if role.constant not in {None, values[name]}:
                 detail = f"{name} is always {role.constant}, not {values[name]}"

@@ -1,7 +1,7 @@
 """Loads an SBE schema: XML → elements with lines → resolved layout tree.
 
-Everything wrong with the encodings is reported together; if they are right, everything wrong with the messages. The
-codes are those of `connectors.wire.sbe.report`; the rules of SBE 1.0 are tolerant where published schemas need it.
+Mistakes in the encodings are reported together; if there are none, those in the messages. The codes are those of
+`connectors.wire.sbe.report`; the rules of SBE 1.0 are relaxed where published schemas need it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from connectors.wire.sbe.vocabulary import check_vocabulary
 _ORDERS: dict[str, ByteOrder] = {"littleEndian": "<", "bigEndian": ">"}
 _DEFINITIONS = frozenset({"type", "composite", "enum", "set"})
 ACCEPTABLE = frozenset({"E14", "E24"})
-"""Codes of errors that can be taken as warnings."""
+"""Codes of errors that can be reported as warnings."""
 _STRICT = frozenset({"W01"})
 _UINT16 = 65535
 
@@ -31,18 +31,18 @@ _UINT16 = 65535
 def load_schema(
     source: Path | bytes | Element, *, file: str = "", accept: Collection[str] = (), strict: bool = False
 ) -> Schema:
-    """Return the schema with all names resolved; what is odd but works is in its ``warnings``.
+    """Return the schema with all names resolved; its ``warnings`` list what is odd but works.
 
     Args:
-        source: The XML file, its contents, or what `read_document` returned. Contents cannot include further files.
-        file: Its name in errors and warnings; the path by default. What was read already has its name.
-        accept: Codes of errors to take as warnings. ``E14`` is for schemas whose enums list their null value (it
+        source: The XML file, its contents, or the result of `read_document`. Contents cannot include other files.
+        file: File name in errors and warnings; by default the path. A parsed document already has its name.
+        accept: Codes of errors to report as warnings. ``E14`` is for schemas whose enums list their null value (it
             then reads as null), ``E24`` for contradicting semantic types. All others stay errors.
         strict: A name that is defined twice (W01), which the standard calls invalid, is an error.
 
     Raises:
         SchemaError: One or more rules are broken; ``errors`` has all of them, each with its code and line, and
-            ``warnings`` what was odd up to there.
+            ``warnings`` the warnings up to there.
     """
     report = Report(accept=ACCEPTABLE.intersection(accept), refuse=_STRICT if strict else frozenset())
     root = source if isinstance(source, Element) else read_document(source, file=file)
@@ -63,7 +63,7 @@ def load_schema(
 
 
 def with_byte_order(schema: Schema, byte_order: ByteOrder) -> Schema:
-    """Return the same schema for the other byte order; offsets and names do not change."""
+    """Return the same schema with another byte order; offsets and names do not change."""
     return replace(schema, byte_order=byte_order)
 
 
@@ -96,7 +96,7 @@ def _data_types(named: Mapping[str, Encoding], root: Element) -> Iterator[Data]:
 
 
 def _check_root(root: Element, report: Report) -> int:
-    """Check what stands on the root element; return the schema's version."""
+    """Check the attributes of the root element; return the schema's version."""
     if root.tag != "messageSchema":
         report.error("E01", root, f"the root is {root.tag}, not messageSchema")
         return 0
@@ -116,7 +116,7 @@ def _check_root(root: Element, report: Report) -> int:
 
 
 def _definitions(element: Element) -> Iterator[Element]:
-    """Yield the definitions of all ``types`` elements, included ones in their place."""
+    """Yield the definitions of all ``types`` elements, nested ``types`` in document order."""
     for child in element.children:
         if child.tag == "types":
             yield from _definitions(child)

@@ -1,7 +1,7 @@
-"""Judges values that stand for a month, a time of day or a time zone (SBE 1.0, sections 2.7 to 2.9).
+"""Checks values that represent a month, a time of day or a time zone (SBE 1.0, sections 2.7 to 2.9).
 
-A composite is known by the names of its members, which the standard reserves for these uses; a time of day by the
-semantic type of its field.
+A composite is recognized by its member names, which the standard reserves for these uses; a time of day by the semantic
+type of its field.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from connectors.wire.sbe.model import Composite, Enum, Field, Scalar
 
 _TIMES_OF_DAY = frozenset({"utctimeonly", "tztimeonly"})
 _UNITS = {"second": 0, "millisecond": 3, "microsecond": 6, "nanosecond": 9}
-"""Decimal places of a second, as the field attribute ``timeUnit`` names them."""
+"""Decimal places of a second, by value of the field attribute ``timeUnit``."""
 _DAY = 86_400
 
 Odd: TypeAlias = tuple[str, str]
@@ -21,7 +21,7 @@ Odd: TypeAlias = tuple[str, str]
 
 
 def odd_composite(composite: Composite, value: Mapping[str, Any], semantic_type: str | None) -> Iterator[Odd]:
-    """Yield reason and detail of what a composite cannot mean. ``semantic_type`` is that of its field."""
+    """Yield reason and detail of each invalid value in a composite. ``semantic_type`` is that of its field."""
     numbers = {member.name: _number(member.encoding, value.get(member.name)) for member in composite.members}
     if {"year", "month"} <= value.keys():
         yield from _odd_month(numbers["year"], numbers["month"])
@@ -32,7 +32,7 @@ def odd_composite(composite: Composite, value: Mapping[str, Any], semantic_type:
 
 
 def odd_time(field: Field, value: Any) -> Iterator[Odd]:
-    """Yield reason and detail when a plain integer that is a time of day is none."""
+    """Yield reason and detail if an integer field for a time of day has an invalid value."""
     if _is_time_of_day(field.semantic_type) and isinstance(field.encoding, Scalar):
         yield from _odd_time(_number(field.encoding, value), _UNITS.get(field.time_unit))
 
@@ -42,7 +42,7 @@ def _is_time_of_day(semantic_type: str | None) -> bool:
 
 
 def _number(encoding: Any, value: Any) -> int | None:
-    """Return the number of a member; None when it is null, or no number."""
+    """Return the number of a member; None if it is null or not a number."""
     if isinstance(encoding, Enum) and value in encoding.values.values():
         return encoding.raw(value)
     if not isinstance(value, int) or not isinstance(encoding, Scalar) or value == encoding.null:

@@ -1,4 +1,4 @@
-"""Resolves the encodings that are one value or a list of them: types, enums and sets (SBE 1.0, chapter 2)."""
+"""Resolves encodings of one value or a list of values: types, enums and sets (SBE 1.0, chapter 2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.wire.sbe.primitives import INTEGERS, TRAITS, UNSIGNED, integer, 
 from connectors.wire.sbe.report import Report
 from connectors.wire.sbe.text import DEFAULT_CHARSET, codec
 
-if TYPE_CHECKING:  # the two make each other: a type may refer to an enum by name
+if TYPE_CHECKING:  # circular: a type may refer to an enum by name
     from connectors.wire.sbe.encodings import Encodings
 
 _PRESENCES = {presence.value: presence for presence in Presence}
@@ -24,13 +24,13 @@ def plain_scalar(primitive: Primitive, *, name: str = "") -> Scalar:
 
 
 def remarks_of(element: Element, report: Report) -> Remarks:
-    """Return what a definition says of itself."""
+    """Return the documentation attributes of a definition."""
     deprecated = report.given(element, "deprecated")
     return Remarks(element.get("description"), element.get("semanticType"), deprecated)
 
 
 def presence_of(element: Element, report: Report) -> Presence | None:
-    """Return the presence an element declares, None when it declares none."""
+    """Return the presence an element declares; None if it declares none."""
     text = element.get("presence")
     if text is not None and text not in _PRESENCES:
         report.error("E11", element, f"presence {text!r} of {element.name} is not one of {', '.join(_PRESENCES)}")
@@ -38,7 +38,7 @@ def presence_of(element: Element, report: Report) -> Presence | None:
 
 
 def resolve_type(element: Element, encodings: Encodings) -> Scalar | Array | None:
-    """Return the layout of a ``type`` element: a scalar, or an array when its length is not 1."""
+    """Return the layout of a ``type`` element: a scalar, or an array if its length is not 1."""
     report = encodings.report
     primitive = _primitive(element, report)
     if primitive is None:

@@ -1,7 +1,7 @@
 """Skips groups and data that a newer sender added to a counted message (header and dimensions carry the counts).
 
-Nothing on the wire says how an unknown part is laid out. It is assumed to use the schema's default dimensions, and
-the one kind of length that all its data share; while it has no data, the one that its types for data share (the rule
+The wire does not tell the layout of an unknown part. It is assumed to use the schema's default dimensions, and the one
+length layout that all data of the schema share; in a schema without data, the one that its data types share (the rule
 of compatible schema extension, SBE 1.0, chapter 5).
 """
 
@@ -19,11 +19,11 @@ MAX_DEPTH = 32
 
 
 class Unskippable(Exception):
-    """The layout of an unknown part cannot be told from the schema."""
+    """The schema does not imply the layout of an unknown part."""
 
 
 class Skipper:
-    """Finds the end of unknown parts. Takes time in proportion to the bytes: each step passes at least one."""
+    """Finds the end of unknown parts. Takes linear time in the bytes: each step consumes at least one."""
 
     def __init__(self, schema: Schema) -> None:
         self._dimensions: DimensionsReader | None = None
@@ -39,10 +39,10 @@ class Skipper:
             self._length = LengthReader(replace(known, length=length), schema.byte_order)
 
     def skip(self, body: Buffer, offset: int, *, groups: int, data: int, depth: int = 0) -> int:
-        """Return where the part after so many groups and data begins.
+        """Return the offset after the given numbers of groups and data.
 
         Raises:
-            Unskippable: The schema has no default dimensions, none that count nested parts, or several lengths.
+            Unskippable: The schema has no default dimensions, none that count nested parts, or several length layouts.
             Fault: The parts do not fit the message.
         """
         for _ in range(groups):
@@ -69,7 +69,7 @@ class Skipper:
 
 
 def _layout(data: Data) -> tuple[int, Primitive, int]:
-    """Return how the length and the bytes lie; what lengths a kind of data allows says nothing about an unknown one."""
+    """Return the layout of length and bytes; length limits are left out, as they do not apply to unknown data."""
     return data.length.offset, data.length.primitive, data.data_offset
 
 

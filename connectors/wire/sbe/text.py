@@ -1,4 +1,4 @@
-"""Text on the wire: charsets by the names schemas use, and what becomes of bytes that are not valid text."""
+"""Text on the wire: charsets by the names that schemas use, and handling of bytes that are not valid text."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Literal, TypeAlias
 from connectors.wire.sbe.model import Buffer
 
 TextMode: TypeAlias = Literal["strict", "bytes", "replace"]
-"""Invalid text is an error, is left as bytes, or has the bad parts replaced by U+FFFD."""
+"""Invalid text is an error, stays bytes, or has its invalid parts replaced by U+FFFD."""
 
 DEFAULT_CHARSET = "US-ASCII"
-"""Of char and char arrays (SBE 1.0, section 2.5). Data without a charset are bytes."""
+"""Charset of char and char arrays (SBE 1.0, section 2.5). Data without a charset are bytes."""
 
 _MARK = "\ufeff"
 _LITTLE = {"utf-16": (codecs.BOM_UTF16_LE, "utf-16-le"), "utf-32": (codecs.BOM_UTF32_LE, "utf-32-le")}
-"""Charsets whose text may begin with a byte order mark: that of little-endian, and how text behind it is read."""
+"""Charsets with a byte order mark: the little-endian mark, and the codec for the text after it."""
 
 
 def codec(charset: str) -> str | None:
-    """Return Python's name of a charset, None when it has none. Without a mark, UTF-16 and UTF-32 are big-endian."""
+    """Return Python's name of a charset; None if unknown. Without a mark, UTF-16 and UTF-32 are big-endian."""
     name = charset.lower()
     try:
-        bytes(4).decode(name)  # empty bytes would not even look for it
+        bytes(4).decode(name)  # decoding empty bytes would not look up the codec
     except (LookupError, UnicodeError):
         return None
     return f"{codecs.lookup(name).name}-be" if _may_be_marked(name) else name
 
 
 def encoded_text(value: str, charset: str, name: str) -> bytes:
-    """Return text in a charset, ``name`` being its `codec`; a mark that is part of the text gets one before it."""
+    """Encode text in a charset whose `codec` is ``name``; text that begins with a mark gets another one before it."""
     marked = value.startswith(_MARK) and _may_be_marked(charset)
     return f"{_MARK}{value}".encode(name) if marked else value.encode(name)
 
@@ -40,9 +40,9 @@ def _may_be_marked(charset: str) -> bool:
 
 
 def text_reader(charset: str, mode: TextMode) -> Callable[[Buffer], str | bytes]:
-    """Return a function from bytes to text; in mode ``strict`` it raises UnicodeError for what is none.
+    """Return a function from bytes to text; in mode ``strict`` it raises UnicodeError for invalid text.
 
-    A byte order mark is obeyed, and no part of the text (RFC 2781, section 4.3; Unicode, section 3.10).
+    A byte order mark selects the byte order and is not part of the text (RFC 2781, section 4.3; Unicode, section 3.10).
     """
     name = codec(charset)
     if name is None:
@@ -88,13 +88,13 @@ def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | b
 
 
 def plain_codec(charset: str, mode: TextMode) -> str | None:
-    """Return Python's name of a charset if char arrays in it are read by nothing but that, up to the first NUL byte."""
+    """Return the codec that alone reads char arrays of a charset, up to the first NUL byte; None if there is none."""
     name = data_codec(charset, mode)
     return None if name is None or name.startswith(("utf-16", "utf-32")) else name
 
 
 def data_codec(charset: str, mode: TextMode) -> str | None:
-    """Return Python's name of a charset if bytes are read as text by nothing but that."""
+    """Return the codec that alone reads data of a charset as text; None if there is none."""
     name = codec(charset) if mode == "strict" else None
     return None if name is None or _may_be_marked(charset) else name
 

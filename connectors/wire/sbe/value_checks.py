@@ -1,6 +1,6 @@
-"""Looks through decoded values for what the schema does not expect. Costs time only where it is asked for.
+"""Checks decoded values for oddities, on request only.
 
-The same finding for many entries of a group is told once: elements are named without their index.
+The same finding for many entries of a group is reported once: element paths have no index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from connectors.wire.sbe.semantic_checks import Odd, odd_composite, odd_time
 from connectors.wire.sbe.values import Finding, SetValue
 
 _REPLACED = "\ufffd"
-"""What stands for bytes that were no text."""
+"""Replacement character for bytes that are not text."""
 
 
 class _Leaf(NamedTuple):
@@ -40,11 +40,11 @@ class _Leaf(NamedTuple):
 
 
 def review_values(message: Message, values: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return what is odd about the values of a decoded message; they stay as they are.
+    """Return the oddities of a decoded message's values; the values do not change.
 
-    Reasons: ``null-in-required``, ``out-of-range`` (below minValue or above maxValue, a character that does not
-    print), ``charset`` (bytes that are no text), ``unknown-value`` (of an enum), ``unknown-bits`` (of a set),
-    ``month-year``, ``time-of-day``, ``time-zone`` (composites that mean these), ``deprecated``.
+    Reasons: ``null-in-required``, ``out-of-range`` (below minValue or above maxValue, or an unprintable character),
+    ``charset`` (bytes that are not text), ``unknown-value`` (of an enum), ``unknown-bits`` (of a set), ``month-year``,
+    ``time-of-day``, ``time-zone`` (values with these meanings), ``deprecated``.
     """
     found: dict[tuple[str, str], Finding] = {}
     for element, version in _deprecated(message, values, message.name):
@@ -56,7 +56,7 @@ def review_values(message: Message, values: Mapping[str, Any]) -> tuple[Finding,
 
 
 def newer_values(message: Message, values: Mapping[str, Any], version: int) -> Iterator[tuple[str, str]]:
-    """Yield element and detail of each enum value and set bit that the acting version does not have yet."""
+    """Yield element and detail of each enum value and set bit that is newer than the acting version."""
     for leaf in _leaves(message, values, message.name):
         if isinstance(leaf.encoding, Enum | Set):
             for name, since in _versions(leaf.encoding, leaf.value, leaf.encoding.versions):
@@ -65,7 +65,7 @@ def newer_values(message: Message, values: Mapping[str, Any], version: int) -> I
 
 
 def deprecated_values(message: Message, values: Mapping[str, Any], version: int) -> Iterator[str]:
-    """Yield the path of each enum value and set bit that is deprecated in the acting version; some of them twice."""
+    """Yield the path of each enum value and set bit that is deprecated in the acting version; possibly repeated."""
     for leaf in _leaves(message, values, message.name):
         if isinstance(leaf.encoding, Enum | Set):
             for name, since in _versions(leaf.encoding, leaf.value, leaf.encoding.deprecated_values):
@@ -74,10 +74,10 @@ def deprecated_values(message: Message, values: Mapping[str, Any], version: int)
 
 
 def needlessly_deprecated(message: Message, values: Mapping[str, Any], version: int) -> Iterator[str]:
-    """Yield the path of what is deprecated in the acting version and a writer could do without; some of them twice.
+    """Yield the paths of elements deprecated in the acting version that the writer could omit; possibly repeated.
 
-    So the message itself, entries of groups, data, values of optional fields, enum values and set bits. A required
-    field has to be written.
+    These are the message itself, entries of groups, data, values of optional fields, enum values and set bits. A
+    required field cannot be omitted.
     """
     yield from (path for path, since in _deprecated(message, values, message.name) if since <= version)
     for leaf in _leaves(message, values, message.name):
@@ -88,7 +88,7 @@ def needlessly_deprecated(message: Message, values: Mapping[str, Any], version: 
 
 
 def _deprecated(body: Body, values: Mapping[str, Any], path: str) -> Iterator[tuple[str, int]]:
-    """Yield the deprecated bodies and data that have values, and since when they are."""
+    """Yield the deprecated bodies and data that have values, each with its version of deprecation."""
     if body.deprecated is not None:
         yield path, body.deprecated
     for data in body.data:
@@ -115,7 +115,7 @@ def _leaves(body: Body, values: Mapping[str, Any], path: str) -> Iterator[_Leaf]
 
 
 def _inside(leaf: _Leaf) -> Iterator[_Leaf]:
-    """Yield a value, and those inside a composite; of one that is null, no others are looked at."""
+    """Yield a value, and the members of a composite unless it is null."""
     yield leaf
     if not isinstance(leaf.encoding, Composite) or _is_null(leaf.encoding, leaf.value):
         return
@@ -126,7 +126,7 @@ def _inside(leaf: _Leaf) -> Iterator[_Leaf]:
 
 
 def _is_null(encoding: Encoding, value: Any) -> bool:
-    """Tell whether a value was read as null; of a composite, its first member on the wire decides."""
+    """Return whether a value was read as null; the first member on the wire decides for a composite."""
     if not isinstance(encoding, Composite):
         return value is None
     wire = [member for member in encoding.members if member.presence is not Presence.CONSTANT]
@@ -176,7 +176,7 @@ def _odd_number(scalar: Scalar, value: Any, presence: Presence) -> Iterator[Odd]
 
 
 def _odd_list(array: Array, numbers: Iterable[Any] | None, presence: Presence) -> Iterator[Odd]:
-    """Judge an array of numbers; one of uint8 is opaque, so only all of its bytes together can be null."""
+    """Check an array of numbers; uint8 arrays are opaque, so they are null only if all bytes are."""
     if numbers is None:
         return
     if array.element.primitive is not Primitive.UINT8:
@@ -187,7 +187,7 @@ def _odd_list(array: Array, numbers: Iterable[Any] | None, presence: Presence) -
 
 
 def _odd_text(encoding: Scalar | Array, text: Any, presence: Presence) -> Iterator[Odd]:
-    """Judge text: all characters of ASCII must print; other charsets are right if they could be read."""
+    """Check text: ASCII characters must be printable; text in other charsets is valid if it could be decoded."""
     if isinstance(text, bytes) or (isinstance(text, str) and _REPLACED in text):
         yield "charset", "bytes that are not text"
     elif text == "" and isinstance(encoding, Scalar):
@@ -205,7 +205,7 @@ def _within(value: float, scalar: Scalar) -> bool:
 
 
 def _versions(encoding: Enum | Set, value: Any, versions: Mapping[int, int]) -> Iterator[tuple[str, int]]:
-    """Yield the names in the value that have a version."""
+    """Yield the names in the value that are keys of ``versions``, with their versions."""
     known = encoding.values if isinstance(encoding, Enum) else encoding.choices
     present = set(value.names) if isinstance(value, SetValue) else {value}
     for raw, version in versions.items():

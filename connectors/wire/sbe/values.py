@@ -1,4 +1,4 @@
-"""Decoded values that are more than a number or a text, and what is found beside them or instead of them."""
+"""Set values, and the findings and faults of decoding and encoding."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from conf.errors import WireError
 
 
 class SetValue:
-    """A set: the integer as it was on the wire, and the names of its bits.
+    """A set: the integer as on the wire, and the names of its bits.
 
-    Bits without a name are kept in ``raw``, so a set is written again as it was read. Equal when ``raw`` is.
+    ``raw`` includes bits without a name, so a set is encoded as it was decoded. Equality compares ``raw``.
     """
 
     __slots__ = ("_choices", "raw")
@@ -22,12 +22,12 @@ class SetValue:
 
     @property
     def names(self) -> list[str]:
-        """The names of the set bits, sorted."""
+        """Names of the set bits, sorted."""
         return sorted(name for bit, name in self._choices.items() if self.raw >> bit & 1)
 
     @property
     def unknown(self) -> int:
-        """The set bits that have no name, as an integer."""
+        """Set bits that have no name, as an integer."""
         return self.raw & ~sum(1 << bit for bit in self._choices)
 
     def __contains__(self, name: object) -> bool:
@@ -47,18 +47,19 @@ class SetValue:
 
 
 class Finding(NamedTuple):
-    """Something odd about a message that could be decoded all the same."""
+    """An oddity of a message that could be decoded nevertheless."""
 
     reason: str
-    """``trailing-bytes``, ``short-block``, ``template-newer-than-version`` or ``value-newer-than-version``."""
+    """Such as ``trailing-bytes``, ``short-block``, ``unskippable``, ``template-newer-than-version`` or
+    ``value-newer-than-version`` from decoding, or a reason of `value_checks.review_values`."""
     element: str
-    """Where, such as ``Quote.legs.marks``."""
+    """Path of the element, such as ``Quote.legs.marks``."""
     detail: str
     offset: int | None = None
 
 
 class Fault(Exception):
-    """A WireError in the making: each level it passes adds its name in front."""
+    """A WireError under construction: each level it passes adds its name to the path."""
 
     def __init__(self, error: type[WireError], reason: str, detail: str, offset: int) -> None:
         self.error, self.reason, self.detail, self.offset = error, reason, detail, offset
@@ -66,6 +67,6 @@ class Fault(Exception):
         super().__init__(detail)
 
     def wire_error(self, message: str, *, placed: bool = True) -> WireError:
-        """Return the error, its element named from ``message`` down; without an offset unless ``placed``."""
+        """Return the error; its element is the path from ``message`` down. It has an offset only if ``placed``."""
         element = ".".join([message, *reversed(self.path)])
         return self.error(self.detail, offset=self.offset if placed else None, reason=self.reason, element=element)

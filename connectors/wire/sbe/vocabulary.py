@@ -1,7 +1,7 @@
-"""What a schema's elements may hold: attributes, children, and the checks that need no other element.
+"""Vocabulary of schema elements: attributes, children, and the checks that need no other element.
 
 The tables are those of SBE 1.0, chapter 4, with the additions of common tools (presence of enums and composites).
-`check_vocabulary` covers E23, E25, E26, W02, W11 and W13 for a whole document, so later steps read attributes freely.
+`check_vocabulary` covers E23, E25, E26, W02, W11 and W13 for a whole document; later steps rely on valid attributes.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _NUMERIC = frozenset(["id", "version", "length", "offset", "sinceVersion", "depr
 _NOT_IN_COMPOSITE = frozenset({"field", "group", "data"})
 _UINT16 = 65535
 _LARGEST = 2147483647
-"""Of a size or a place: beyond it, no message can be held in memory. Of an id: what the reference tool takes."""
+"""Limit of sizes and offsets: no larger message fits in memory. Also of ids: the limit of the reference tool."""
 _LIMITED = frozenset({"id", "length", "offset", "blockLength"})
 
 
 def check_vocabulary(root: Element, version: int, report: Report) -> None:
-    """Note every attribute and element that is missing, unknown or not of its form."""
+    """Report every attribute and element that is missing, unknown or malformed."""
     for element in _known(root, report):
         _check_attributes(element, _FORMS[element.tag], report)
         if element is not root:

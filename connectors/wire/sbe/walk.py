@@ -1,6 +1,6 @@
-"""Steps through a message part by part, without decoding it to values.
+"""Walks a message part by part, without decoding it to values.
 
-For connectors that read columns rather than rows: which fields are there, where a group's entries lie, one field of
+For connectors that read columns rather than rows: which fields are present, where a group's entries are, one field of
 all entries as an array, where data begin and end. Every count and length is checked against the bytes before use.
 Offsets are in bytes from the first byte of the message.
 """
@@ -35,24 +35,24 @@ from connectors.wire.sbe.roles import RoleReader
 from connectors.wire.sbe.values import Fault
 
 MAX_EMPTY_ENTRIES = 65_536
-"""Most entries that take no bytes at all to believe in one message: its size does not bound their number."""
+"""Most entries of no bytes to accept in one message: its size does not bound their number."""
 
 _COUNTS = ("numGroups", "numVarDataFields")
 _new = tuple.__new__
 
 
 class Dimensions(NamedTuple):
-    """Where a group's entries are."""
+    """Location of a group's entries."""
 
     block_length: int
-    """Bytes from one entry's block to what follows it, as the message says: the stride of a flat group."""
+    """Block length in the message: the size of an entry up to its nested parts, and the stride of a flat group."""
     entries: int
     start: int
     """Offset of the first entry."""
     groups: int | None = None
-    """Nested groups per entry, where the message says so."""
+    """Nested groups per entry, if the message carries the count."""
     data: int | None = None
-    """Data per entry, where the message says so."""
+    """Data per entry, if the message carries the count."""
 
 
 class DimensionsReader:
@@ -66,7 +66,7 @@ class DimensionsReader:
         self._minimum, self._maximum = structure.roles["numInGroup"].minimum, structure.roles["numInGroup"].maximum
 
     def read(self, body: Buffer, offset: int) -> Dimensions:
-        """Return the dimensions at ``offset``; `Fault` when they, or the blocks they announce, cannot be there."""
+        """Return the dimensions at ``offset``. Raises `Fault` if they, or the blocks they announce, do not fit."""
         start = offset + self._reader.size
         left = len(body) - start
         if left < 0:
@@ -87,7 +87,7 @@ class DimensionsReader:
 
 
 class LengthReader:
-    """Finds the bytes of one data element."""
+    """Locates the bytes of one data element."""
 
     def __init__(self, data: Data, order: ByteOrder) -> None:
         role = data.length
@@ -97,7 +97,7 @@ class LengthReader:
         self._data_offset = data.data_offset
 
     def read(self, body: Buffer, offset: int) -> tuple[int, int]:
-        """Return where the bytes begin and end; `Fault` when they cannot be there."""
+        """Return the offsets where the bytes begin and end. Raises `Fault` if they do not fit."""
         left = len(body) - offset
         if left < self._reader.size:
             detail = f"length needs {self._reader.size} bytes, {left} are left"
@@ -116,7 +116,7 @@ class LengthReader:
 def block_fields(body: Body, *, version: int, wire_block_length: int) -> tuple[Field, ...]:
     """Return the fields that a block of this version and length has, constants included (SBE 1.0, section 5).
 
-    A field is absent when it is newer than the acting version, or when the block ends before it does.
+    A field is absent if it is newer than the acting version, or ends beyond the block.
     """
     return tuple(
         field for field in body.fields if field.since_version <= version and end_of(field, version) <= wire_block_length
@@ -124,14 +124,14 @@ def block_fields(body: Body, *, version: int, wire_block_length: int) -> tuple[F
 
 
 def read_dimensions(schema: Schema, group: Group, body: Buffer, offset: int) -> Dimensions:
-    """Return where the entries of the group lie whose dimensions stand at ``offset``.
+    """Return the location of the entries of the group whose dimensions are at ``offset``.
 
     Do not call it for a group that is newer than the message's version: it has no dimensions there.
 
     Raises:
         TruncatedMessage: The dimensions do not fit.
-        InvalidValue: ``count-range``: more entries than the schema allows, than the bytes left can hold, or, in a flat
-            group, more than `MAX_EMPTY_ENTRIES` of no bytes.
+        InvalidValue: ``count-range``: more entries than the schema allows or than the remaining bytes can hold; or, in
+            a flat group, more than `MAX_EMPTY_ENTRIES` of no bytes.
     """
     key = ("dimensions", group.dimensions.name)
     reader = schema.plans.get(key)
@@ -149,7 +149,9 @@ def read_dimensions(schema: Schema, group: Group, body: Buffer, offset: int) -> 
 
 
 def read_data(schema: Schema, data: Data, body: Buffer, offset: int) -> tuple[int, int]:
-    """Return where the bytes of the data element at ``offset`` begin and end. The next element begins at the end.
+    """Return the offsets where the bytes of the data element at ``offset`` begin and end.
+
+    The next element begins at the end.
 
     Raises:
         TruncatedMessage: The length or the bytes do not fit.
@@ -173,7 +175,7 @@ def flat_column(schema: Schema, field: Field, body: Buffer, dimensions: Dimensio
     arrays have a second axis, composites are structured. `read_dimensions` has checked that the entries are there.
 
     Raises:
-        InvalidValue: ``short-block``: the field is not in the block; ask `block_fields` first.
+        InvalidValue: ``short-block``: the block does not contain the field; check `block_fields` first.
     """
     if field.presence is Presence.CONSTANT or field.offset + field.size > dimensions.block_length:
         detail = f"a block of {dimensions.block_length} bytes does not hold {field.name}"
@@ -189,7 +191,7 @@ def flat_column(schema: Schema, field: Field, body: Buffer, dimensions: Dimensio
 
 
 def column_type(encoding: Encoding, order: ByteOrder) -> np.dtype[Any]:
-    """Return the numpy type of an encoding's raw bytes. Text is ``S``: numpy drops NULs at its end only."""
+    """Return the numpy type of an encoding's raw bytes. Text is ``S``, of which numpy drops trailing NULs only."""
     match encoding:
         case Scalar():
             return np.dtype("S1" if encoding.primitive is Primitive.CHAR else order + TRAITS[encoding.primitive].code)

@@ -1,17 +1,17 @@
-"""Many SBE messages at once, to Arrow columns.
+"""Decodes many SBE messages at once to Arrow columns.
 
 =======================  ==========================================================================================
-`decode.decode_columns`  messages → a table for each template, and what could not be read
-`decode.arrow_schema`    the columns of a template, before any message is seen
+`decode.decode_columns`  messages → a table for each template, and the errors of unreadable messages
+`decode.arrow_schema`    the columns of a template, without any message
 `decode.column_reader`   the same in parts of bounded size, for streams
-`options`                what may be chosen: kinds of types, decimals, timestamps, what becomes of invalid text
+`options`                options: column types, decimals, timestamps, handling of invalid text
 =======================  ==========================================================================================
 
-Each message is read as `connectors.wire.sbe.decode` reads it, by its own acting version and block lengths. A walk steps
-through all messages together (`walk`), noting where blocks, entries and data lie; columns are then gathered from the
-bytes (`blocks` and the modules of each kind of value). Messages that lie about counts or lengths are set aside; what is
-wrong with each is said by the decoder of single messages.
+Each message is read as by `connectors.wire.sbe.decode`, at its own acting version and block lengths. A walk steps
+through all messages together (`walk`) and records the offsets of blocks, entries and data; columns are then gathered
+from the bytes (`blocks`, and one module per kind of value). Messages with invalid counts or lengths are set aside; the
+decoder of single messages reports their errors.
 
-Absent and null are NULL. An enum value without a name is its raw form as text. A null composite is a struct whose first
-member is NULL, as in the JSON form; an absent one is NULL.
+Absent and null are both NULL. An enum value without a name is its raw form as text. A null composite is a struct whose
+first member is NULL, as in the JSON form; an absent one is NULL.
 """

@@ -1,4 +1,4 @@
-"""The blocks of one level, one row each: where columns read their bytes, and which of their fields are missing."""
+"""The blocks of one level, one row each: the bytes that columns read, and which fields are missing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NEWEST = (1 << 63) - 1
 
 
 def ends_in(ends: Sequence[tuple[int, int]], version: Longs) -> int | Longs:
-    """Return how many bytes a field needs of each block, or of any, by the versions of the blocks' messages.
+    """Return the end of a field in each block, or one end for all, by the version of the block's message.
 
     Args:
-        ends: `connectors.wire.sbe.blocks.ends_of` the field.
+        ends: Result of `connectors.wire.sbe.blocks.ends_of` for the field.
     """
     if len(ends) == 1:
         return ends[0][1]
@@ -29,10 +29,10 @@ def ends_in(ends: Sequence[tuple[int, int]], version: Longs) -> int | Longs:
 
 
 class Blocks:
-    """The blocks of a settled level, in order.
+    """The blocks of a finalized level, in order.
 
     Args:
-        size: Bytes of a block that its columns read.
+        size: Bytes of each block that its columns read.
     """
 
     def __init__(self, level: BlockTable, state: WalkState, size: int) -> None:
@@ -47,7 +47,7 @@ class Blocks:
         self._base = self._lay(start, size)
 
     def _lay(self, start: Longs, size: int) -> Octets:
-        """Return bytes in which the blocks lie at equal distances."""
+        """Return a buffer in which the blocks have a constant stride."""
         if self._shortest < size:
             return self._padded(start, size)
         stride = stride_of(start)
@@ -57,7 +57,7 @@ class Blocks:
         return self.octets
 
     def _padded(self, start: Longs, size: int) -> Octets:
-        """Return the blocks with zeros behind those that end early on the wire."""
+        """Return the blocks, zero-padded where they end early on the wire."""
         rows = np.zeros((self.count, size), np.uint8)
         lengths = np.minimum(self.length, size)
         for length in np.unique(lengths).tolist():
@@ -66,21 +66,21 @@ class Blocks:
         return rows
 
     def read(self, dtype: npt.DTypeLike, offset: int) -> npt.NDArray[Any]:
-        """Return one value of each block. A view; zeros stand for what is missing."""
+        """Return one value of each block, as a view; missing bytes are zero."""
         kind = np.dtype(dtype)
         if self.count == 0:
             return np.empty((0, *kind.shape), kind.base)
         return np.ndarray((self.count,), kind, self._base, self._first + offset, (self._stride,))
 
     def missing(self, since: int, end: int | Longs, missing: Bools | None = None) -> Bools | None:
-        """Tell in which blocks something is missing: too new for the message, or beyond the block's end on the wire.
+        """Return in which blocks a part is missing: newer than the message, or beyond the block's end on the wire.
 
         Args:
-            end: Bytes it needs of the block, or of each.
-            missing: Where that which holds it is missing already.
+            end: End of the part in the block, in bytes; one for all or one per block.
+            missing: Where the enclosing element is already missing.
 
         Returns:
-            None when it is there in all blocks.
+            None if it is present in all blocks.
         """
         for lowest, column, needed in (
             (self._oldest, self.version, since),
@@ -92,5 +92,5 @@ class Blocks:
         return missing
 
     def reject(self, rows: Longs) -> None:
-        """Give up the messages of some blocks: a value in them is not lawful."""
+        """Mark the messages of some blocks as bad: they contain an invalid value."""
         self._state.give_up(self.message[rows])

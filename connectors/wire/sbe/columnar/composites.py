@@ -1,4 +1,4 @@
-"""Columns of composites, as structs; and which column each field of a block becomes."""
+"""Columns of composites, as structs; and the choice of a column for each field of a block."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from connectors.wire.sbe.model import (
 
 
 class Column(Protocol):
-    """One value of each block."""
+    """Builds a column with one value for each block."""
 
     @property
     def type(self) -> pa.DataType:
-        """Of the column."""
+        """Arrow type of the column."""
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column, NULL where the value is null, and where it is missing."""
+        """Return the column, NULL where the value is null or missing."""
 
 
 class FieldColumn:
-    """A field of a block."""
+    """Column of a field of a block."""
 
     def __init__(self, field: Field, order: ByteOrder, options: ColumnOptions) -> None:
         self.name = field.name
         self._since = field.since_version
         self._ends = ends_of(field)
         self.end = self._ends[-1][1]
-        """Bytes of the block it needs; constants need none. Of a composite that grew, older messages may have fewer."""
+        """End of the field in its block, in bytes; 0 for constants. A composite may end earlier in older versions."""
         self._column = column_of(field, field.offset, order, options, optional=False)
         self.type = self._column.type
 
     def make(self, blocks: Blocks) -> pa.Array:
-        """Return the column, NULL where the field is null, too new for the message, or beyond the block's end."""
+        """Return the column, NULL where the field is null, newer than the message, or beyond the block's end."""
         return self._column.make(blocks, blocks.missing(self._since, ends_in(self._ends, blocks.version)))
 
 
 class Struct:
-    """A composite. A member newer than the message is NULL; a null composite has a NULL in its first member."""
+    """Column of a composite. A member newer than the message is NULL; a null composite has a NULL first member."""
 
     def __init__(
         self, composite: Composite, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
@@ -73,16 +73,16 @@ class Struct:
         self.type = pa.struct(list(zip(names, types, strict=True)))
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         columns = [column.make(blocks, blocks.missing(since, 0, missing)) for since, column in self._members]
         return struct_of(columns, self.type, blocks.count, missing)
 
 
 def column_of(part: Field | Member, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool) -> Column:
-    """Return the column of a field or member that begins at ``offset`` of its block.
+    """Return the column of a field or member at ``offset`` of its block.
 
     Args:
-        optional: It may be null because what holds it may; it may anyway if it says so itself.
+        optional: It may be null because its enclosing element may be; its own presence can also allow it.
     """
     if part.presence is Presence.CONSTANT:
         return Constant(part.constant, _constant_type(part.encoding, options))

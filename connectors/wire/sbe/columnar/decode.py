@@ -1,8 +1,7 @@
-"""Decodes many messages of one schema to a table for each template, and tells which could not be read.
+"""Decodes many messages of one schema to a table for each template, and reports those that could not be read.
 
-The law: a message is in a table, or among the errors, exactly as the decoder of single messages has it, with the same
-values or the same error. Absent and null are both NULL. Only a time that a timestamp cannot hold is an error here and
-none there, which has numbers.
+Invariant: each message has the same values or the same error as with the decoder of single messages. Absent and null
+are both NULL. Only a time outside the range of a timestamp is an error here but not there, where times are numbers.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from connectors.wire.sbe.model import Buffer, Message, Schema
 from connectors.wire.sbe.skip import Skipper
 
 _MESSAGES_AT_ONCE = 1 << 14
-"""Few enough that what they are walked with stays near the processor."""
+"""Few enough that the arrays of a walk stay in the processor's cache."""
 _BYTES_AT_ONCE = 1 << 24
-"""Messages walked together have no more bytes than this, one alone may have."""
+"""Most bytes of messages walked together; a single message may be larger."""
 _LARGEST = (1 << 31) - 1
-"""Bytes of one message; Arrow's text cannot be longer."""
+"""Most bytes of one message; Arrow's text cannot be longer."""
 
 Messages: TypeAlias = "pa.Array | Sequence[Buffer]"
-"""A binary array, or the messages themselves."""
+"""A binary array, or a sequence of messages."""
 
 ERROR = pa.schema(
     [
@@ -47,38 +46,38 @@ ERROR = pa.schema(
         ("message", pa.string()),
     ]
 )
-"""What is told of a message that could not be read: which it is, then what a `WireError` carries, and its text."""
+"""Errors of unreadable messages: index in the input, the attributes of the `WireError`, and its text."""
 
 
 class Rows(NamedTuple):
-    """The messages of one template."""
+    """Decoded messages of one template."""
 
     origin: Longs
-    """Which message of the input each row came from, ascending."""
+    """Index in the input of each row's message, ascending."""
     table: pa.Table
-    """One row for each, its columns those of `arrow_schema`."""
+    """One row per message, with the columns of `arrow_schema`."""
 
 
 class Columns(NamedTuple):
     """Decoded messages."""
 
     rows: dict[str, Rows]
-    """By the name of the message, for those that were read."""
+    """By message name; only templates of which a message was read."""
     errors: pa.Table
-    """Of schema `ERROR`, in the order of the input."""
+    """With schema `ERROR`, in input order."""
 
 
 class Part(NamedTuple):
-    """What became of messages that were walked together."""
+    """Result of messages that were walked together."""
 
     rows: dict[str, tuple[Longs, pa.RecordBatch]]
-    """By the name of the message: which message of the input each row came from, and the rows."""
+    """By message name: the input index of each row's message, and the rows."""
     unread: Longs
-    """Messages that could not be read, ascending."""
+    """Indexes of messages that could not be read, ascending."""
 
 
 class ColumnReader:
-    """Decodes messages of one schema. Keeps what it compiles: use one for many calls."""
+    """Decodes messages of one schema. Caches compiled readers: use one instance for many calls."""
 
     def __init__(self, schema: Schema, options: ColumnOptions | None = None) -> None:
         self._schema, self._options = schema, options or ColumnOptions()
@@ -92,14 +91,14 @@ class ColumnReader:
         )
 
     def schema(self, template: str) -> pa.Schema:
-        """Return the columns of a message; KeyError when the schema has none of that name."""
+        """Return the columns of a message; raises KeyError if the schema has none of that name."""
         return pa.schema(list(self._template(self._schema.messages[template])[1].type))
 
     def parts(self, messages: Messages, *, only: Collection[str] | None = None) -> Iterator[Part]:
-        """Yield what messages hold, some of them at a time so that memory stays bounded.
+        """Yield the decoded messages in parts, so that memory stays bounded.
 
         Args:
-            only: Names of messages to read. Those of other templates are passed by, unknown templates are not.
+            only: Names of messages to read. Other templates are skipped; unknown templates are still errors.
         """
         bodies = bodies_of(messages)
         first = 0
@@ -110,7 +109,7 @@ class ColumnReader:
             first = last
 
     def errors(self, messages: Messages, unread: Longs) -> pa.RecordBatch:
-        """Return what is wrong with messages that could not be read; of schema `ERROR`."""
+        """Return the errors of messages that could not be read, with schema `ERROR`."""
         bodies = bodies_of(messages)
         errors = [self._error(bodies.body(index)) for index in unread.tolist()]
         columns = (
@@ -159,7 +158,7 @@ class ColumnReader:
         return Part(rows, np.sort(np.concatenate(unread)) + first)
 
     def _rows(self, message: Message, bodies: Bodies, headers: Headers) -> tuple[Longs, pa.RecordBatch, Longs]:
-        """Return which messages of a template were read, their rows, and which could not be read."""
+        """Return the messages of a template that were read, their rows, and the messages that could not be read."""
         plan, rows = self._template(message)
         own = Bodies(bodies.octets, bodies.start[headers.message], bodies.end[headers.message])
         state = WalkState(own, headers.version, self._schema.header.size, empty_entries=self._options.max_empty_entries)
@@ -172,7 +171,7 @@ class ColumnReader:
         return read, pa.RecordBatch.from_struct_array(structs), headers.message[state.bad]
 
     def _structs(self, rows: BodyRows, level: BlockTable, state: WalkState) -> pa.Array:
-        """Return the rows of good messages: once more without those whose values turn out to be unlawful."""
+        """Return the rows of good messages; repeated without those found to have invalid values."""
         bad = -1
         while bad != state.bad.sum():
             bad = int(state.bad.sum())
@@ -196,13 +195,13 @@ def _distinct(templates: Longs) -> list[int]:
 def decode_columns(
     schema: Schema, messages: Messages, *, options: ColumnOptions | None = None, only: Collection[str] | None = None
 ) -> Columns:
-    """Return the values of many messages, each whole and with its header first; none is copied if it is in Arrow.
+    """Decode many complete messages; Arrow input is not copied.
 
-    Rows are in the order of the input. A message that cannot be read is in ``errors`` and in no table; null counts as
-    a message of no bytes.
+    Rows are in input order. A message that cannot be read is in ``errors`` and in no table; null counts as an empty
+    message.
 
     Args:
-        only: Names of messages to read. Those of other templates are passed by, unknown templates are not.
+        only: Names of messages to read. Other templates are skipped; unknown templates are still errors.
     """
     reader = column_reader(schema, options)
     parts = list(reader.parts(messages, only=only))
@@ -217,12 +216,12 @@ def decode_columns(
 
 
 def arrow_schema(schema: Schema, template: str, options: ColumnOptions | None = None) -> pa.Schema:
-    """Return the columns of a template's table; KeyError when the schema has no message of that name."""
+    """Return the columns of a template's table; raises KeyError if the schema has no message of that name."""
     return column_reader(schema, options).schema(template)
 
 
 def column_reader(schema: Schema, options: ColumnOptions | None = None) -> ColumnReader:
-    """Return the reader for these options, kept with the schema."""
+    """Return the reader for these options, cached in the schema."""
     key = ("columns", options or ColumnOptions())
     reader = schema.plans.get(key)
     if reader is None:

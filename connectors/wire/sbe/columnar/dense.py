@@ -1,7 +1,7 @@
-"""Finds many small entries of one message: where each would end is computed for every byte at which one may begin.
+"""Finds many small entries of one message: computes for every byte where an entry beginning there would end.
 
-That makes following them one look-up each, instead of one reading each. For groups whose entries have nothing inside
-but flat groups and data; a wrong count or length ends the chain.
+Following the entries is then one look-up each instead of one read each. Applies to groups whose entries contain nothing
+but flat groups and data; an invalid count or length ends the chain.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
 from connectors.wire.sbe.columnar.state import WalkState
 
 _MANY = 64
-"""Entries from which on it pays."""
+"""Fewest entries for which it pays."""
 _SMALL = 64
-"""Bytes of an entry up to which it pays."""
+"""Largest entry size, in bytes, for which it pays."""
 _FEW = 400
-"""Below so many messages it pays: with more, it is faster to go through the first entries of all, then the second."""
+"""Most messages for which it pays; with more, it is faster to read the first entries of all, then the second."""
 _LARGEST_PART = 32
-"""Bytes of dimensions or of a length that are looked for."""
+"""Largest dimensions or length, in bytes, that are searched for."""
 _WINDOW = 1 << 15
-"""Bytes looked at together."""
+"""Bytes examined together."""
 _LOST = -1
 
 
 class Entries(NamedTuple):
-    """What dimensions say."""
+    """Values of a group's dimensions."""
 
     number: int
     block_length: int
 
 
 class Dense(NamedTuple):
-    """What the entries of a group have behind their blocks, in messages of one version."""
+    """Parts after the blocks of a group's entries, in messages of one version."""
 
     groups: tuple[tuple[int, GroupPlan], ...]
-    """With the number of each in the body."""
+    """Each with its index in the body."""
     data: tuple[tuple[int, DataPlan], ...]
 
 
 def dense_parts(entry: BodyPlan, version: int) -> Dense | None:
-    """Return the parts of entries that can be found so; None when some of them have parts of their own.
+    """Return the parts of entries that can be found this way; None if some have parts of their own.
 
-    Where dimensions count parts, or parts need no bytes, they are none.
+    Also None where dimensions count parts, or parts need no bytes.
     """
     groups = tuple((number, group) for number, group in enumerate(entry.groups) if group.since <= version)
     data = tuple((number, datum) for number, datum in enumerate(entry.data) if datum.since <= version)
@@ -58,14 +58,14 @@ def dense_parts(entry: BodyPlan, version: int) -> Dense | None:
 
 
 def dense(counts: Longs, octets: Longs) -> Longs:
-    """Return for which messages it pays that have so many entries in at most so many bytes."""
+    """Return the indexes of messages for which it pays, given the number of entries and the most bytes they take."""
     if len(counts) == 0 or int(counts.sum()) > _FEW * int(counts.max()):
         return np.empty(0, np.int64)
     return np.flatnonzero((counts >= _MANY) & (octets >= counts) & (octets <= counts * _SMALL))
 
 
 def read_dense(state: WalkState, level: BlockTable, message: int, said: Entries, parts: Dense) -> None:
-    """Note all entries of a message whose first is at its cursor, and move that behind them."""
+    """Record all entries of a message, the first at its cursor, and move the cursor behind them."""
     first, last = int(state.cursor[message]), int(state.end[message])
     starts = _starts(state.octets, (first, last), said, parts)
     if starts is None:
@@ -93,10 +93,10 @@ def read_dense(state: WalkState, level: BlockTable, message: int, said: Entries,
 
 
 def _starts(octets: Octets, span: tuple[int, int], said: Entries, parts: Dense) -> Longs | None:
-    """Return where entries begin and the last one ends; None when they cannot be there.
+    """Return the offsets where entries begin, and where the last one ends; None if they do not fit.
 
     Args:
-        span: Where the first one begins, and where the message ends.
+        span: Offsets of the first entry, and of the end of the message.
     """
     at, last = span
     starts = [at]
@@ -115,7 +115,7 @@ def _starts(octets: Octets, span: tuple[int, int], said: Entries, parts: Dense) 
 
 
 def _ends(octets: Octets, start: Longs, last: int, block_length: int, parts: Dense) -> Longs:
-    """Return where entries would end that begin at each place; `_LOST` where none can."""
+    """Return for each offset where an entry beginning there would end; `_LOST` where none can."""
     cursor = start + block_length
     lost = cursor > last
     for _, group in parts.groups:

@@ -1,4 +1,4 @@
-"""Reads the headers of many messages: which template each is of, how far it reaches, and which are not ours."""
+"""Reads the headers of many messages: template, version and block length of each; separates foreign messages."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from connectors.wire.sbe.header import ROLES
 from connectors.wire.sbe.model import Presence, Scalar, Schema
 
 NOT_SAID = -1
-"""A count of groups or data that the message does not carry."""
+"""Count of groups or data if the message does not carry it."""
 
 
 class Headers(NamedTuple):
-    """The headers that are whole and of this schema."""
+    """The complete headers of messages of this schema."""
 
     message: Longs
-    """Which messages they are of, ascending."""
+    """Indexes of their messages, ascending."""
     template: Longs
     version: Longs
     block_length: Longs
     groups: Longs | None
-    """How many groups the message says it has, or `NOT_SAID`; None when no header says so."""
+    """Number of groups according to each message, or `NOT_SAID`; None if the header has no such member."""
     data: Longs | None
 
     def of(self, which: Bools) -> Headers:
-        """Return those headers that are chosen."""
+        """Return the selected headers."""
         if which.all():
             return self
         groups, data = (None if said is None else said[which] for said in (self.groups, self.data))
@@ -47,7 +47,7 @@ class HeaderColumns:
         self._nulls = {name: _null(schema, name) for name in roles if name not in ROLES}
 
     def read(self, bodies: Bodies) -> tuple[Headers, Longs]:
-        """Return the headers, and the messages that have none or one of another schema."""
+        """Return the headers, and the indexes of messages with no complete header or one of another schema."""
         whole = np.flatnonzero(bodies.end - bodies.start >= self._reader.size)
         columns = self._reader.read(bodies.octets, bodies.start[whole])
         ours = columns["schemaId"] == self._schema_id
@@ -71,7 +71,7 @@ class HeaderColumns:
 
 
 def _null(schema: Schema, name: str) -> int | None:
-    """Return the null value of a header's count that may be null."""
+    """Return the null value of an optional count in the header; None if it is required."""
     scalar = schema.header.composite.member(name).encoding
     assert isinstance(scalar, Scalar)
     return int(scalar.null) if scalar.presence is Presence.OPTIONAL else None

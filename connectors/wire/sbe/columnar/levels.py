@@ -1,8 +1,8 @@
-"""Where the blocks of one body lie in many messages: a table that a walk fills in any order.
+"""Locations of the blocks of one body in many messages: a table that a walk fills in any order.
 
 A level is the root block of a message, or the entries of one of its groups. Its rows are columns of one matrix:
 message, offset and length of the block; for each nested group its number of entries; for each data its offset and its
-length. `ABSENT` stands for what a message does not have.
+length. Parts that a message does not have are `ABSENT`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from connectors.wire.sbe.model import Body
 ABSENT = -1
 FIRST_GROUP = 3
 _LONG_RUN = 16
-"""Blocks from which on it pays to add them all at once."""
+"""Fewest blocks for which adding them all at once pays."""
 
 
 class BlockTable:
-    """The blocks found so far of one body, and those of its groups.
+    """The blocks of one body found so far, and those of its groups.
 
-    Rows of messages that turn out to be unreadable stay until `settle`.
+    Rows of messages found to be unreadable stay until `settle`.
     """
 
     def __init__(self, body: Body) -> None:
@@ -32,27 +32,27 @@ class BlockTable:
         self._first_data = FIRST_GROUP + len(body.groups)
         self.width = self._first_data + 2 * len(body.data)
         self.rows = np.empty((self.width, 0), np.int64)
-        """After `settle`."""
+        """Valid after `settle`."""
         self.lines = array("q")
-        """Rows that were added one by one, one behind another; see `line`."""
+        """Rows added one by one, concatenated; see `line`."""
         self._absent = (ABSENT,) * (self.width - FIRST_GROUP)
         self._chunks: list[Longs] = []
 
     def chunk(self, message: Longs, start: Longs, block_length: Longs) -> Longs:
-        """Add blocks; return their columns, in which all nested parts are absent."""
+        """Add blocks; return their columns, with all nested parts absent."""
         columns = np.empty((self.width, len(message)), np.int64)
         columns[0], columns[1], columns[2], columns[FIRST_GROUP:] = message, start, block_length, ABSENT
         self._chunks.append(columns)
         return columns
 
     def line(self, message: int, start: int, block_length: int) -> int:
-        """Add one block, in which all nested parts are absent; return where its row begins in `lines`."""
+        """Add one block, with all nested parts absent; return the index of its row in `lines`."""
         at = len(self.lines)
         self.lines.extend((message, start, block_length, *self._absent))
         return at
 
     def run(self, message: int, start: int, block_length: int, count: int) -> None:
-        """Add blocks of one message, one behind another, without nested parts."""
+        """Add consecutive blocks of one message, without nested parts."""
         if count < _LONG_RUN:
             for number in range(count):
                 self.line(message, start + number * block_length, block_length)
@@ -61,18 +61,18 @@ class BlockTable:
             self.chunk(np.full(count, message, np.int64), first, np.full(count, block_length, np.int64))
 
     def runs(self, message: Longs, start: Longs, block_length: Longs, count: Longs) -> None:
-        """Add many such runs, in which all nested parts are absent."""
+        """Add many such runs, with all nested parts absent."""
         last = np.cumsum(count)
         number = np.arange(last[-1] if len(last) else 0) - np.repeat(last - count, count)
         lengths = np.repeat(block_length, count)
         self.chunk(np.repeat(message, count), np.repeat(start, count) + lengths * number, lengths)
 
     def place(self, data: int) -> int:
-        """Return the column that holds the offset of the data of this number. The one behind it holds the length."""
+        """Return the column with the offsets of a data element, given its index. The next column has the lengths."""
         return self._first_data + 2 * data
 
     def settle(self, bad: Bools) -> None:
-        """Order all rows as they are on the wire, without those of bad messages."""
+        """Sort all rows by offset, and drop those of bad messages."""
         if self.lines:
             self._chunks.append(np.frombuffer(self.lines, np.int64).reshape(-1, self.width).T)
             self.lines = array("q")
@@ -82,7 +82,7 @@ class BlockTable:
         if bool((rows[1, 1:] < rows[1, :-1]).any()):
             rows = rows.take(
                 np.argsort(rows[1], kind="stable"), axis=1
-            )  # blocks of no bytes stay in the order they were found
+            )  # stable: empty blocks stay in the order they were found
         kept = ~bad[rows[0]]
         self.rows = rows if bool(kept.all()) else rows[:, kept]
         for group in self.groups:

@@ -1,7 +1,7 @@
-"""Columns of what composites and numbers stand for: decimals and timestamps, where the options ask for them.
+"""Columns of logical types: decimals and timestamps from composites and numbers, if enabled in the options.
 
-A timestamp of Spark has microseconds, of the years 1 to 9999: Python and others have none beyond. One of Arrow has the
-unit of the wire, in 64 bits. A message with any other time cannot be read: the time would be lost in silence.
+A Spark timestamp has microseconds, in the years 1 to 9999: Python and others support none beyond. An Arrow timestamp
+has the unit of the wire, in 64 bits. A message with any other time is an error; the time would be lost silently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from connectors.wire.sbe.model import Body, ByteOrder, Composite, Field, Member,
 from connectors.wire.sbe.primitives import INTEGERS, TRAITS
 
 _DIGITS: Final = 38
-"""Of the widest decimal."""
+"""Digits of the widest decimal."""
 _MICROSECOND: Final = 6
 _YEARS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond of the years 1 to 9999, since 1970."""
@@ -32,9 +32,9 @@ class Unit(NamedTuple):
     """A unit of time."""
 
     name: str
-    """In Arrow."""
+    """Arrow's name."""
     digits: int
-    """Behind the second."""
+    """Decimal places of a second."""
 
 
 _UNITS: Final[Mapping[int | str, Unit]] = {
@@ -50,20 +50,20 @@ _UNITS: Final[Mapping[int | str, Unit]] = {
 
 
 class Decimal:
-    """A mantissa with a constant exponent, as one number."""
+    """A mantissa with a constant exponent, as one decimal."""
 
     def __init__(self, mantissa: Number, digits: int, exponent: int) -> None:
         self.type = pa.decimal128(max(digits, -exponent), -exponent)
         self._mantissa = mantissa
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         values, absent = self._mantissa.values(blocks, missing)
         return array_of(values, self.type, absent)
 
 
 class Timestamp:
-    """A time since 1970 in a unit that the schema knows. Messages with one that it cannot hold are given up."""
+    """A time since 1970 in a unit defined by the schema. Messages with a time out of range are marked as bad."""
 
     def __init__(self, time: Number, unit: Unit, options: ColumnOptions) -> None:
         self.type = pa.timestamp("us" if options.types == "spark" else unit.name, "UTC")
@@ -73,7 +73,7 @@ class Timestamp:
         self._is_finer = unit.digits > _MICROSECOND
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column; what is finer than microseconds is cut off for Spark, towards the past."""
+        """Return the column; for Spark, nanoseconds are rounded down to microseconds."""
         values, absent = self._time.values(blocks, missing)
         beyond = (values < self._held.start) | (values >= self._held.stop)
         if absent is not None:
@@ -87,7 +87,7 @@ class Timestamp:
 
 
 def meant_number(part: Field | Member, number: Number, options: ColumnOptions) -> Timestamp | None:
-    """Return the column of what a number stands for, None when it is just a number."""
+    """Return the column of a number with a logical type; None if it is just a number."""
     unit = unit_of_number(part, options)
     return None if unit is None else Timestamp(number, unit, options)
 
@@ -95,7 +95,7 @@ def meant_number(part: Field | Member, number: Number, options: ColumnOptions) -
 def meant_composite(
     part: Field | Member, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
 ) -> Decimal | Timestamp | None:
-    """Return the column of what a composite stands for, None when it is just a composite."""
+    """Return the column of a composite with a logical type; None if it is just a composite."""
     members = number_and_constant(part)
     if members is None:
         return None
@@ -113,10 +113,10 @@ def meant_composite(
 
 
 def check_times(body: Body, values: Mapping[str, Any], options: ColumnOptions, path: str) -> None:
-    """Look for a time that no timestamp can hold in the values of a message, or of an entry of a group.
+    """Check that a timestamp can hold each time in the values of a message or of a group's entry.
 
     Args:
-        path: Of what the values are, for the error.
+        path: Path of the message or entry, for the error.
 
     Raises:
         InvalidValue: ``time-range``.
@@ -140,7 +140,7 @@ def _check_part(part: Field | Member, value: Any, options: ColumnOptions, path: 
 
 
 def range_of(unit: Unit, options: ColumnOptions) -> range:
-    """Return the numbers of a unit that a timestamp can hold."""
+    """Return the range of numbers in a unit that a timestamp can hold."""
     if options.types != "spark":
         return range(_64_BITS[0], _64_BITS[1] + 1)
     first, last = _YEARS
@@ -152,7 +152,7 @@ def range_of(unit: Unit, options: ColumnOptions) -> range:
 
 
 def unit_of_number(part: Field | Member, options: ColumnOptions) -> Unit | None:
-    """Return the unit of a field that is a time and not just a number."""
+    """Return the unit of a field that is a time; None if it is just a number."""
     if not options.timestamps or not isinstance(part, Field) or part.presence is Presence.CONSTANT:
         return None
     is_whole = isinstance(part.encoding, Scalar) and part.encoding.primitive in INTEGERS
@@ -161,7 +161,7 @@ def unit_of_number(part: Field | Member, options: ColumnOptions) -> Unit | None:
 
 
 def unit_of_composite(part: Field | Member, options: ColumnOptions) -> Unit | None:
-    """Return the unit of a composite that is a time: a number and a constant unit."""
+    """Return the unit of a composite that is a time, a number with a constant unit; None for any other."""
     members = number_and_constant(part)
     if members is None or not options.timestamps or not _is_utc_timestamp(part):
         return None
@@ -171,7 +171,7 @@ def unit_of_composite(part: Field | Member, options: ColumnOptions) -> Unit | No
 
 
 def number_and_constant(part: Field | Member) -> tuple[Member, Member] | None:
-    """Return the members of a composite of an integer and a constant; None when it is another."""
+    """Return the members of a composite that consists of an integer and a constant; None for any other."""
     composite = part.encoding
     if not isinstance(composite, Composite) or len(composite.members) != 2:
         return None
@@ -182,7 +182,7 @@ def number_and_constant(part: Field | Member) -> tuple[Member, Member] | None:
 
 
 def _is_utc_timestamp(part: Field | Member) -> bool:
-    """Tell whether a field or its type says that it is a point in time, or the type is named so."""
+    """Return whether the semantic type of a field or its type, or else the type's name, is UTCTimestamp."""
     own = part.semantic_type if isinstance(part, Field) else None
     return (own or part.encoding.remarks.semantic_type or part.encoding.name).lower() == "utctimestamp"
 

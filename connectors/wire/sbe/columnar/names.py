@@ -1,4 +1,4 @@
-"""Columns of names: of the value of an enum, of the bits of a set."""
+"""Columns of names: of enum values, and of set bits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from connectors.wire.sbe.primitives import TRAITS
 
 
 class EnumNames:
-    """The name of each value, NULL for the null value, and for a value without a name its raw form as text.
+    """Column of enum names: NULL for the null value; the raw form as text for a value without a name.
 
-    The raw form is the number in decimal digits, or the character of a char (its code taken as ISO 8859-1) unless that
-    is a name (`Enum.unnamed`).
+    The raw form is the decimal number, or a char's character (its code read as ISO 8859-1) unless that is itself a name
+    (`Enum.unnamed`).
     """
 
     type = pa.string()
@@ -36,7 +36,7 @@ class EnumNames:
             )
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         if self._octets is not None:
             return self._octets.take(array_of(blocks.read(np.uint8, self._offset), pa.uint8(), missing))
         raw = blocks.read(self._dtype, self._offset)
@@ -47,7 +47,7 @@ class EnumNames:
 
 
 class SetNames:
-    """The sorted names of the set bits. Bits without a name are left out."""
+    """Column of sorted lists of names of the set bits. Bits without a name are left out."""
 
     type = pa.list_(pa.string())
 
@@ -59,7 +59,7 @@ class SetNames:
         self._octets = pa.array(map(self._names, range(256)), self.type) if choices.size == 1 else None
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         if self._octets is not None:
             return self._octets.take(array_of(blocks.read(np.uint8, self._offset), pa.uint8(), missing))
         native = self._dtype.newbyteorder("=")
@@ -71,7 +71,7 @@ class SetNames:
 
 
 class SetInteger:
-    """The integer of each set, unknown bits included."""
+    """Column of sets as integers, unknown bits included."""
 
     def __init__(self, choices: Set, offset: int, order: ByteOrder, options: ColumnOptions) -> None:
         self.type = number_type(choices.encoding.primitive, options)
@@ -79,12 +79,12 @@ class SetInteger:
         self._dtype = np.dtype(order + TRAITS[choices.encoding.primitive].code)
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         return array_of(blocks.read(self._dtype, self._offset), self.type, missing)
 
 
 def by_distinct(raw: pa.Array, meaning: Callable[[int], object], kind: pa.DataType) -> pa.Array:
-    """Return what each number means, asked once for each that occurs. NULL stays NULL."""
+    """Map numbers through ``meaning``, called once for each distinct number. NULL stays NULL."""
     coded = raw.dictionary_encode()
     meanings = [meaning(number) for number in coded.dictionary.to_pylist()]
     return pa.array(meanings, kind).take(coded.indices)

@@ -1,4 +1,4 @@
-"""Columns of numbers, of lists of numbers, and of what is the same in every row."""
+"""Columns of numbers, of lists of numbers, and of constants."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _SPARK = _ARROW | {
 
 
 def number_type(primitive: Primitive, options: ColumnOptions) -> pa.DataType:
-    """Return the type of a column of such numbers."""
+    """Return the column type for a primitive."""
     return (_ARROW if options.types == "arrow" else _SPARK)[primitive]
 
 
 def array_of(
     values: npt.NDArray[Any], kind: pa.DataType, missing: Bools | None = None, null: float | None = None
 ) -> pa.Array:
-    """Return a copy of numbers as an Arrow array of a fixed-width type, NULL where they are missing or the null value.
+    """Copy numbers to an Arrow array of a fixed-width type, NULL where they are missing or the null value.
 
-    The memory is Arrow's: it is used again when the array is dropped, where numpy's goes back to the system.
+    The memory is allocated by Arrow, which reuses it when the array is dropped; numpy returns it to the system.
     """
     if pa.types.is_decimal(kind):
         buffer, copy = _memory(len(values) * 2, np.dtype(np.int64))
@@ -67,23 +67,23 @@ def _memory(count: int, dtype: np.dtype[Any]) -> tuple[pa.Buffer, npt.NDArray[An
 
 
 def struct_of(columns: list[pa.Array], kind: pa.DataType, count: int, missing: Bools | None = None) -> pa.Array:
-    """Return structs of the columns, which may be none; NULL where they are missing."""
+    """Return structs of the columns, of which there may be none; NULL where missing."""
     return pa.Array.from_buffers(kind, count, [validity(missing)], children=columns)
 
 
 def validity(missing: Bools | None) -> pa.Buffer | None:
-    """Return Arrow's bitmap of what is there; None when nothing is missing."""
+    """Return Arrow's validity bitmap; None if nothing is missing."""
     return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 
 def _widen(values: npt.NDArray[Any], wide: npt.NDArray[np.int64]) -> None:
-    """Write integers as Arrow keeps decimals: 128 bits in two's complement, the low half first."""
+    """Write integers in Arrow's decimal format: 128-bit two's complement, low half first."""
     np.copyto(wide[:, 0], values, casting="unsafe")
     wide[:, 1] = wide[:, 0] >> 63 if values.dtype.kind == "i" else 0
 
 
 class Number:
-    """One number of each block, null when it is the null value and may be."""
+    """Column of one number per block; the null value is NULL if the number is optional."""
 
     def __init__(
         self, scalar: Scalar, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
@@ -94,17 +94,17 @@ class Number:
         self._null = wire_null(scalar) if optional else None
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         return array_of(blocks.read(self.dtype, self.offset), self.type, missing, self._null)
 
     def values(self, blocks: Blocks, missing: Bools | None) -> tuple[npt.NDArray[Any], Bools | None]:
-        """Return the numbers, and where they are missing or null."""
+        """Return the numbers, and a mask of those missing or null."""
         values = blocks.read(self.dtype, self.offset)
         return values, missing if self._null is None else nulls(values, self._null, missing)
 
 
 def nulls(values: npt.NDArray[Any], null: float, missing: Bools | None) -> Bools | None:
-    """Tell which values are null or missing, None when there are none such."""
+    """Return a mask of the values that are null or missing; None if there are none."""
     found: Bools = np.isnan(values) if math.isnan(null) else np.equal(values, null)
     if not found.any():
         return missing
@@ -112,12 +112,12 @@ def nulls(values: npt.NDArray[Any], null: float, missing: Bools | None) -> Bools
 
 
 def either(found: Bools, missing: Bools | None) -> Bools:
-    """Tell where one or the other holds."""
+    """Combine two masks, the second of which may be None."""
     return found if missing is None else found | missing
 
 
 class NumberList:
-    """An array of numbers in each block; of an optional one, elements may be null, and all of it when they all are."""
+    """Column of arrays of numbers; in an optional array, elements may be null, and the array is if all are."""
 
     def __init__(self, array: Array, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool) -> None:
         self._element = number_type(array.element.primitive, options)
@@ -127,7 +127,7 @@ class NumberList:
         self._null = wire_null(array.element) if optional else None
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         values = blocks.read(self._dtype, self._offset).reshape(-1)
         absent = None if self._null is None else nulls(values, self._null, None)
         if absent is not None:
@@ -141,12 +141,12 @@ class NumberList:
 
 
 class Constant:
-    """A value that is not on the wire."""
+    """Column of a constant, which is not on the wire."""
 
     def __init__(self, value: float | str | None, kind: pa.DataType) -> None:
         self.type = kind
         self._value = pa.array([value], kind)
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         return self._value.take(pa.array(np.zeros(blocks.count, np.int8), mask=missing))

@@ -1,4 +1,4 @@
-"""The bytes of many messages as one numpy array, and how pieces of them are gathered."""
+"""The bytes of many messages as one numpy array, and gathering pieces of them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Places: TypeAlias = "Longs | slice"
 ALL = slice(None)
 
 CLAMP = 1 << 31
-"""Counts and block lengths are cut to this before they are multiplied: none that is true reaches it."""
+"""Counts and block lengths are clamped to this before multiplication; no valid one reaches it."""
 
 
 class Bodies(NamedTuple):
-    """Messages one behind another: message i is ``octets[start[i]:end[i]]``. Both only grow."""
+    """Consecutive messages: message i is ``octets[start[i]:end[i]]``. Both arrays ascend."""
 
     octets: Octets
     start: Longs
     end: Longs
 
     def part(self, first: int, last: int) -> Bodies:
-        """Return the messages from ``first`` up to ``last``, with no more bytes than theirs."""
+        """Return the messages from ``first`` up to ``last``, without any other bytes."""
         if first == last:
             return Bodies(self.octets[:0], self.start[:0], self.end[:0])
         base, stop = int(self.start[first]), int(self.end[first:last].max())
@@ -42,7 +42,7 @@ class Bodies(NamedTuple):
 
 
 def bodies_of(messages: Any) -> Bodies:
-    """Return the bytes of a binary Arrow array without a copy, or of a sequence of messages; null is no bytes."""
+    """Return the bytes of a binary Arrow array without a copy, or of a sequence of messages; null is empty."""
     array = messages if isinstance(messages, pa.Array) else pa.array(_bytes(messages), pa.large_binary())
     if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
         array = array.cast(pa.large_binary())
@@ -63,9 +63,9 @@ def _bytes(messages: Sequence[Buffer]) -> list[bytes]:
 
 
 def gather(octets: Octets, start: Longs, size: int) -> Octets:
-    """Return ``size`` bytes from each start, row by row. They must be there.
+    """Return ``size`` bytes from each start, one row each. The bytes must be there.
 
-    The bytes are seen as overlapping voids, one beginning at each byte, so that one index picks a whole row.
+    The array is viewed as overlapping voids, one starting at each byte, so that one index picks a full row.
     """
     if size == 0 or len(start) == 0:
         return np.empty((len(start), size), np.uint8)
@@ -77,7 +77,7 @@ def gather(octets: Octets, start: Longs, size: int) -> Octets:
 
 
 def stride_of(start: Longs) -> int:
-    """Return the distance from each start to the next, 0 when it is not always the same."""
+    """Return the constant distance between starts; 0 if it varies."""
     if len(start) < 2:
         return 0
     first = int(start[1] - start[0])
@@ -87,5 +87,5 @@ def stride_of(start: Longs) -> int:
 
 
 def where(chosen: Bools) -> Places:
-    """Return the places of what is chosen, as something to index with; taking all costs no copy."""
+    """Return an index of the selected elements; selecting all of them causes no copy."""
     return ALL if chosen.all() else np.flatnonzero(chosen)

@@ -1,4 +1,4 @@
-"""What the walk needs to know of a message: where counts and lengths lie, what they may be, since when parts exist."""
+"""Layout of a message for the walk: where counts and lengths are, their limits, and the versions of parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from connectors.wire.sbe.walk import DimensionsReader, LengthReader
 
 
 class DataPlan:
-    """One data element: its length, then its bytes."""
+    """Layout of one data element: its length, then its bytes."""
 
     def __init__(self, data: Data, order: ByteOrder) -> None:
         self.since = data.since_version
@@ -20,28 +20,28 @@ class DataPlan:
 
 
 class GroupPlan:
-    """One group: its dimensions, and the body of its entries."""
+    """Layout of one group: its dimensions, and the body of its entries."""
 
     def __init__(self, group: Group, order: ByteOrder) -> None:
         self.since = group.since_version
         roles = group.dimensions.roles
         self.minimum, self.maximum = roles["numInGroup"].minimum, roles["numInGroup"].maximum
         self.counts_parts = bool({"numGroups", "numVarDataFields"}.intersection(roles))
-        """Entries say how many parts they have."""
+        """The dimensions carry counts of nested parts."""
         self.dimensions = RoleColumns(roles, group.dimensions.size, order)
         self.single = DimensionsReader(group.dimensions, order)
         self.entry = BodyPlan(group, order)
 
 
 class BodyPlan:
-    """One body: its groups, then its data."""
+    """Layout of one body: its groups, then its data."""
 
     def __init__(self, body: Body, order: ByteOrder, *, root: bool = False) -> None:
         self.body = body
         self.root = root
-        """It is the message itself: nothing follows it."""
+        """It is the body of the message itself: nothing follows it."""
         self.groups = tuple(GroupPlan(group, order) for group in body.groups)
         self.data = tuple(DataPlan(data, order) for data in body.data)
         self.first_group = min((group.since for group in self.groups), default=CLAMP)
-        """The version since which there are groups at all."""
+        """The first version with any groups."""
         self.first_data = min((data.since for data in self.data), default=CLAMP)

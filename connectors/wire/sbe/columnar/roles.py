@@ -36,7 +36,7 @@ class RoleColumns:
         )
 
     def read(self, octets: Octets, start: Longs) -> dict[str, Longs]:
-        """Return each member of the composites at ``start``; numbers above those of int64 are cut to its last."""
+        """Return each member of the composites at ``start``; numbers above int64 are clamped to its maximum."""
         columns = {name: np.full(len(start), value, np.int64) for name, value in self._constants.items()}
         if self._dtype.names:
             fields = self._fields(octets, start)

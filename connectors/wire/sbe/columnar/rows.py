@@ -1,4 +1,4 @@
-"""Columns of a whole message: its fields, its groups as lists of structs, its data."""
+"""Columns of a complete message: its fields, its groups as lists of structs, its data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from connectors.wire.sbe.model import Body, ByteOrder
 
 
 class BodyRows:
-    """Makes one struct of each body of a level; its children are in the order of the schema."""
+    """Builds one struct for each body of a level; its children are in schema order."""
 
     def __init__(self, body: Body, order: ByteOrder, options: ColumnOptions) -> None:
         self._fields = [FieldColumn(field, order, options) for field in body.fields]
@@ -32,7 +32,7 @@ class BodyRows:
         self.type: pa.DataType = pa.struct(columns)
 
     def make(self, level: BlockTable, state: WalkState) -> pa.Array:
-        """Return the structs of a settled level, in order. Messages with unlawful values are given up on the way."""
+        """Return the structs of a finalized level, in order. Marks messages with invalid values as bad."""
         blocks = Blocks(level, state, self._size)
         columns = [field.make(blocks) for field in self._fields]
         for number, group in enumerate(self._groups):
@@ -47,7 +47,7 @@ class BodyRows:
 
 
 def _lists(counts: Longs, entries: pa.Array) -> pa.Array:
-    """Return the entries of each body, NULL for a body whose count is negative."""
+    """Return the entries of each body as a list; NULL where the count is negative."""
     absent = counts < 0
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(np.where(absent, 0, counts), out=offsets[1:])

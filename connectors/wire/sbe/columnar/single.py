@@ -1,4 +1,4 @@
-"""Steps through one message at a time: for the few that still have entries when all others are done."""
+"""Walks one message at a time: for the few that still have entries when all others are done."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from connectors.wire.sbe.skip import Skipper, Unskippable
 from connectors.wire.sbe.values import Fault
 
 FEW = 48
-"""Below this number of messages, one at a time is faster than all together."""
+"""Below this number of messages, walking them one at a time is faster than together."""
 _AT_ONCE = 256
 """Entries whose memory is counted before they are read."""
 
 
 class Shape(NamedTuple):
-    """What a message says of a body, or of each entry of a group."""
+    """Block length and counts of a body, or of each entry of a group, according to the message."""
 
     block_length: int
     groups: int
@@ -28,22 +28,22 @@ class Shape(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Which parts of a body a message of one version has, and how many that nobody knows."""
+    """Parts of a body that a message of one version has, and the numbers of unknown ones."""
 
     groups: tuple[tuple[int, GroupPlan, BlockTable], ...]
-    """Of each its column in the lines of the body, and where its entries go."""
+    """Column in the lines of the body, layout, and table for the entries of each group."""
     data: tuple[tuple[int, DataPlan], ...]
     unknown_groups: int
     unknown_data: int
 
     @property
     def flat(self) -> bool:
-        """Nothing follows the block."""
+        """Whether nothing follows the block."""
         return not (self.groups or self.data or self.unknown_groups > 0 or self.unknown_data > 0)
 
 
 class Single:
-    """Walks one message. Offsets are from its first byte; `Fault` when something does not fit."""
+    """Walks one message. Offsets are from its first byte; raises `Fault` if something does not fit."""
 
     def __init__(self, state: WalkState, skipper: Skipper, message: int) -> None:
         self._state, self._skipper, self._message = state, skipper, message
@@ -54,12 +54,12 @@ class Single:
         self._parts: dict[tuple[BodyPlan, int, int], _Parts] = {}
 
     def read(self, plan: BodyPlan, level: BlockTable, start: int, shape: Shape) -> int:
-        """Note the body whose block is at ``start``; return where it ends."""
+        """Record the body whose block is at ``start``; return the offset of its end."""
         self._state.weigh(1, plan.body.content_length)
         return self._read(plan, level, start, shape, self._parts_of(plan, level, shape))
 
     def entries(self, entry: BodyPlan, level: BlockTable, start: int, count: int, shape: Shape) -> int:
-        """Note so many entries one behind another; return where they end."""
+        """Record ``count`` consecutive entries; return the offset of their end."""
         parts = self._parts_of(entry, level, shape)
         offset = start
         for first in range(0, count, _AT_ONCE):
@@ -87,16 +87,16 @@ class Single:
         return self._skip(offset, data=parts.unknown_data, lawful=plan.root) if parts.unknown_data > 0 else offset
 
     def skip_groups(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
-        """Pass the groups that the schema does not know; return where they end."""
+        """Skip the groups unknown to the schema; return the offset of their end."""
         unknown = shape.groups - len(self._there(plan.groups, shape.groups))
         return self._skip(offset, groups=unknown, lawful=plan.root and not self._there(plan.data, shape.data))
 
     def skip_data(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
-        """Pass the data that the schema does not know; return where they end."""
+        """Skip the data unknown to the schema; return the offset of their end."""
         return self._skip(offset, data=shape.data - len(self._there(plan.data, shape.data)), lawful=plan.root)
 
     def _skip(self, offset: int, *, groups: int = 0, data: int = 0, lawful: bool) -> int:
-        """It is ``lawful`` not to understand unknown parts when nothing known follows."""
+        """Skip unknown parts; if ``lawful``, nothing known follows and failing to skip them is no error."""
         if self._state.stopped[self._message]:
             return offset
         try:
@@ -135,7 +135,7 @@ class Single:
         return parts
 
     def _there(self, parts: Sequence[GroupPlan | DataPlan], said: int) -> list[int]:
-        """Return which of the parts the message has: those of its version, or the first so many of them."""
+        """Return the indexes of the parts that the message has: those of its version, or the first ``said`` of them."""
         present = [number for number, part in enumerate(parts) if part.since <= self._version]
         return present if said == NOT_SAID else present[:said]
 

@@ -1,4 +1,4 @@
-"""How far a walk is in each of its messages, and which of them it gave up."""
+"""State of a walk: its position in each message, and which messages are bad."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import numpy as np
 from connectors.wire.sbe.columnar.octets import ALL, Bodies, Bools, Longs, Places, where
 
 COLUMN_BYTES_AT_ONCE = 1 << 27
-"""Most bytes that blocks may take in columns, of messages walked together: short blocks take more than on the wire."""
+"""Most column bytes for the blocks of messages walked together: short blocks take more than on the wire."""
 
 _NEWEST = (1 << 63) - 1
 _ROW_BYTES = 24
-"""What the place of a block takes."""
+"""Bytes for the location of a block."""
 
 
 class TooMuchAtOnce(Exception):
-    """Each message is within its limits, but all of them together take too much memory: walk fewer."""
+    """Each message is within its limits, but together they take too much memory: walk fewer at once."""
 
 
 class WalkState:
-    """One element for each message."""
+    """Arrays with one element for each message."""
 
     def __init__(self, bodies: Bodies, version: Longs, header: int, *, empty_entries: int) -> None:
         self.octets = bodies.octets
         self.begin, self.end = bodies.start, bodies.end
         self.cursor = bodies.start + header
-        """Offset of what is read next."""
+        """Offset of the next read."""
         self.version = version
         self.oldest, self.newest = int(version.min(initial=_NEWEST)), int(version.max(initial=0))
         self.bad: Bools = np.zeros(len(version), np.bool_)
-        """Messages given up; see `fail`."""
+        """Messages marked as bad; see `fail`."""
         self.hurt = False
-        """Some are."""
+        """Whether any message is bad."""
         self.stopped: Bools = np.zeros(len(version), np.bool_)
-        """Unknown parts at the end could not be passed: where the message ends is not known."""
+        """Unknown parts at the end could not be skipped: the end of the message is unknown."""
         self._empty_left = np.full(len(version), empty_entries, np.int64)
         self._column_bytes = 0
 
@@ -47,18 +47,18 @@ class WalkState:
         self.hurt = True
 
     def fail(self, which: Longs, wrong: Bools) -> Places:
-        """Give up those messages for which something is wrong; return the places of the others."""
+        """Mark the messages for which ``wrong`` is set; return the index of the others."""
         if not wrong.any():
             return ALL
         self.give_up(which[wrong])
         return np.flatnonzero(~wrong)
 
     def good(self, which: Longs) -> Places:
-        """Return the places of those messages that are not given up."""
+        """Return the index of the messages that are not bad."""
         return where(~self.bad[which]) if self.hurt else ALL
 
     def count_empty(self, which: Longs, entries: Longs | int) -> None:
-        """Count entries that take no bytes. Each message is named once."""
+        """Count entries that take no bytes. Each message must occur only once."""
         self._empty_left[which] -= entries
         self.fail(which, self._empty_left[which] < 0)
 
@@ -69,7 +69,7 @@ class WalkState:
         return left
 
     def weigh(self, blocks: int, size: int) -> None:
-        """Count the memory that so many blocks of a size take.
+        """Count the memory for ``blocks`` blocks of ``size`` bytes.
 
         Raises:
             TooMuchAtOnce: The messages together take too much.

@@ -1,4 +1,4 @@
-"""Columns of text: char, char arrays, data with a charset; and of bytes: data without one."""
+"""Columns of text (char, char arrays, data with a charset) and of bytes (data without one)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from connectors.wire.sbe.model import Array, Data, Scalar
 from connectors.wire.sbe.text import DEFAULT_CHARSET, codec, fixed_text_reader, text_reader
 
 _LIKE_ASCII = frozenset({"ascii", "utf-8", "iso8859-1", "iso8859-15", "cp1252"})
-"""Charsets in which bytes below 128 are the characters of ASCII."""
+"""Charsets in which bytes below 128 are ASCII."""
 
 
 class Texts:
-    """Turns bytes to text in one charset.
+    """Decodes bytes to text in one charset.
 
     Args:
-        read: What it means for one value, where bytes are not plainly ASCII or UTF-8.
+        read: Decodes one value, where bytes are not simply ASCII or UTF-8.
     """
 
     def __init__(self, charset: str | None, options: ColumnOptions, read: Callable[[bytes], str | bytes]) -> None:
@@ -36,7 +36,7 @@ class Texts:
         self.type = pa.binary() if as_bytes else pa.string()
 
     def make(self, blocks: Blocks, values: pa.Array) -> pa.Array:
-        """Return the text of binary values, one for each block; messages with values that are none are given up."""
+        """Return the text of binary values, one for each block; messages with invalid text are marked as bad."""
         if self.type == pa.binary():
             return values
         if (self._ascii and _is_ascii(values)) or (self._utf8 and _is_utf8(values)):
@@ -53,7 +53,7 @@ class Texts:
 
 
 class FixedText:
-    """A char or an array of chars, up to its first NUL; null when it may be and begins with the null value."""
+    """Column of a char or char array, up to its first NUL; NULL if optional and it begins with the null value."""
 
     def __init__(self, encoding: Scalar | Array, offset: int, options: ColumnOptions, *, optional: bool) -> None:
         charset = encoding.charset or DEFAULT_CHARSET
@@ -66,7 +66,7 @@ class FixedText:
         self._null = int(null) if optional else None
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
-        """Return the column."""
+        """See `Column.make`."""
         octets = np.ascontiguousarray(blocks.read((np.uint8, (self._width,)), self._offset))
         if self._null is not None:
             null = octets[:, 0] == self._null
@@ -76,7 +76,7 @@ class FixedText:
 
 
 class DataValues:
-    """The values of one data element of a body: text if it has a charset, else bytes."""
+    """Column of one data element of a body: text if it has a charset, else bytes."""
 
     def __init__(self, data: Data, options: ColumnOptions) -> None:
         read = bytes if data.charset is None else text_reader(data.charset, options.text)
@@ -90,7 +90,7 @@ class DataValues:
 
 
 def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> pa.Array:
-    """Return the first bytes of each row as binary values, NULL where missing; without lengths all of them."""
+    """Return the first bytes of each row as binary values, NULL where missing; without lengths the full rows."""
     count, width = rows.shape
     if missing is not None:
         lengths = np.where(missing, 0, width if lengths is None else lengths)
@@ -100,7 +100,7 @@ def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> 
         bounds = np.zeros(count + 1, np.int32)
         np.cumsum(lengths, out=bounds[1:])
         kept = rows != 0
-        if np.count_nonzero(kept) != bounds[-1]:  # there is more behind a NUL, or in what is missing
+        if np.count_nonzero(kept) != bounds[-1]:  # bytes after a NUL, or in missing rows
             kept = np.arange(width) < lengths[:, None]
         rows = rows[kept]
     buffers = [validity(missing), pa.py_buffer(bounds), pa.py_buffer(rows)]
@@ -108,10 +108,9 @@ def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> 
 
 
 def slices(octets: Octets, starts: Longs, lengths: Longs, missing: Bools | None = None) -> pa.Array:
-    """Return pieces of bytes as binary values, NULL where missing. Starts ascend; pieces do not overlap.
+    """Return slices of the bytes as binary values, NULL where missing. Starts ascend; slices do not overlap.
 
-    The bytes are seen as twice as many values, every other one being what lies between two pieces; Arrow then takes
-    those that are wanted.
+    The buffer is viewed as alternating slices and gaps; Arrow then takes the slices.
     """
     if missing is not None:
         starts, lengths = starts[~missing], lengths[~missing]
@@ -128,13 +127,13 @@ def slices(octets: Octets, starts: Longs, lengths: Longs, missing: Bools | None 
 
 
 def _until_nul(rows: Octets) -> Longs | None:
-    """Return the length of each row up to its first NUL; None when there is none."""
+    """Return the length of each row up to its first NUL; None if there is no NUL."""
     others = int(np.count_nonzero(rows))
     if others == rows.size:
         return None
     count, width = rows.shape
     lengths: Longs = np.strings.str_len(rows.view(f"S{width}").reshape(-1))
-    if int(lengths.sum()) == others:  # NULs stand at the ends only
+    if int(lengths.sum()) == others:  # all NULs are trailing
         return lengths
     lengths, going = np.zeros(count, np.int64), np.ones(count, np.bool_)
     for column in rows.T:

@@ -1,8 +1,9 @@
-"""Steps through many messages of one template together, noting where their blocks, entries and data lie.
+"""Walks many messages of one template together, recording where their blocks, entries and data are.
 
-Every step is one numpy operation over all messages that are at it: the root blocks; for each group its dimensions, then
-the entries of flat groups at once, those of others one by one in all messages that still have one; the lengths of data.
-Counts and lengths are checked against the bytes before use. A message that fails a check is marked and left behind.
+Every step is one numpy operation over all messages that have reached it: the root blocks; for each group its
+dimensions, then the entries of flat groups all at once, other entries one by one in all messages that still have one;
+the lengths of data. Counts and lengths are checked against the bytes before use. A message that fails a check is marked
+as bad and dropped from the walk.
 """
 
 from __future__ import annotations
@@ -23,41 +24,41 @@ from connectors.wire.sbe.skip import Skipper
 from connectors.wire.sbe.values import Fault
 
 _LARGE = 1 << 12
-"""Bytes from which on even few messages are walked together: they may have entries that can be found at once."""
+"""Bytes per message above which even few messages are walked together: their entries may be found all at once."""
 
 Parts: TypeAlias = Sequence[GroupPlan] | Sequence[DataPlan]
 Skip: TypeAlias = Callable[[Single, BodyPlan, Shape, int], int]
 
 
 class Shapes(NamedTuple):
-    """What messages say of their bodies, or of each entry of a group."""
+    """Block lengths and counts of bodies, or of each entry of a group, according to the messages."""
 
     block_length: Longs
     groups: Longs | None
-    """How many groups there are, or `NOT_SAID`; None when nothing in the schema would say so."""
+    """Number of groups, or `NOT_SAID`; None if the schema has no such count."""
     data: Longs | None
 
     def of(self, which: Places) -> Shapes:
-        """Return those of some messages."""
+        """Return those of the selected messages."""
         if which is ALL:
             return self
         groups, data = (None if said is None else said[which] for said in (self.groups, self.data))
         return Shapes(self.block_length[which], groups, data)
 
     def one(self, index: int) -> Shape:
-        """Return that of one message."""
+        """Return the shape of one message."""
         groups, data = (NOT_SAID if said is None else int(said[index]) for said in (self.groups, self.data))
         return Shape(int(self.block_length[index]), groups, data)
 
 
 class Walk:
-    """Walks the messages of a state. Where several are named, each is named once."""
+    """Walks the messages of a state. Arrays of messages contain each message once."""
 
     def __init__(self, state: WalkState, skipper: Skipper) -> None:
         self._state, self._skipper = state, skipper
 
     def messages(self, plan: BodyPlan, level: BlockTable, shapes: Shapes) -> None:
-        """Walk through all messages, the cursors being at their root blocks."""
+        """Walk all messages, with the cursors at their root blocks."""
         which = np.arange(len(self._state.version))
         if len(which) >= FEW or len(self._state.octets) > _LARGE * len(which):
             self._bodies(plan, level, which, shapes)
@@ -66,7 +67,7 @@ class Walk:
             self._alone(message, plan, level, None, shapes.one(message))
 
     def _alone(self, message: int, body: BodyPlan, level: BlockTable, entries: int | None, shape: Shape) -> None:
-        """Walk through so many entries of one message, or its one root body."""
+        """Walk ``entries`` entries of one message, or its root body if None."""
         one, state = Single(self._state, self._skipper, message), self._state
         start = int(state.cursor[message] - state.begin[message])
         try:
@@ -79,7 +80,7 @@ class Walk:
             state.give_up(message)
 
     def _bodies(self, plan: BodyPlan, level: BlockTable, which: Longs, shapes: Shapes) -> None:
-        """Note one body of each message, its block where the message's cursor is; move the cursors behind it."""
+        """Record one body of each message, its block at the message's cursor; move the cursors behind it."""
         state = self._state
         start = state.cursor[which]
         fits = state.fail(which, shapes.block_length > state.end[which] - start)
@@ -99,7 +100,7 @@ class Walk:
             self._skip(which, plan, shapes, Single.skip_data, shapes.data > self._known(which, plan.data))
 
     def _skip(self, which: Longs, plan: BodyPlan, shapes: Shapes, skip: Skip, unknown: Bools) -> None:
-        """Pass the parts that messages have and the schema does not know: one by one, they are rare."""
+        """Skip parts unknown to the schema, message by message, as they are rare."""
         state = self._state
         for index in np.flatnonzero(unknown & ~state.bad[which]).tolist():
             message = int(which[index])
@@ -111,7 +112,7 @@ class Walk:
                 state.give_up(message)
 
     def _known(self, which: Longs, parts: Parts) -> Longs:
-        """Return how many of the parts the version of each message has."""
+        """Return how many of the parts exist in the version of each message."""
         version = self._state.version[which]
         known = np.zeros(len(which), np.int64)
         for part in parts:
@@ -119,7 +120,7 @@ class Walk:
         return known
 
     def _having(self, which: Longs, parts: Parts, number: int, said: Longs | None) -> Places:
-        """Return the places of those messages that have a part: of those of their version, they say, the first."""
+        """Return the index of messages that have a part: in their version, and within the count they carry."""
         state, since = self._state, parts[number].since
         if said is None and state.oldest >= since:
             return state.good(which)
@@ -129,7 +130,7 @@ class Walk:
         return where(present & ~state.bad[which])
 
     def _group(self, group: GroupPlan, level: BlockTable, which: Longs) -> Longs:
-        """Note the entries of the group whose dimensions come next; return how many each message has."""
+        """Record the entries of the group whose dimensions are next; return their number for each message."""
         state, counts = self._state, np.zeros(len(which), np.int64)
         at, cursor = self._readable(which, group.dimensions.size)
         which, start = which[at], cursor + group.dimensions.size
@@ -148,13 +149,13 @@ class Walk:
         return counts
 
     def _readable(self, which: Longs, size: int) -> tuple[Places, Longs]:
-        """Return the places of those messages that have so many bytes left, and their cursors."""
+        """Return the index of messages with at least ``size`` bytes left, and their cursors."""
         cursor = self._state.cursor[which]
         at = self._state.fail(which, cursor + size > self._state.end[which])
         return at, cursor[at]
 
     def _flat(self, entry: BodyPlan, which: Longs, shapes: Shapes) -> Bools:
-        """Tell which messages have nothing behind the blocks of the group's entries."""
+        """Return which messages have nothing after the blocks of the group's entries."""
         state, flat = self._state, np.ones(len(which), np.bool_)
         for oldest, said in ((entry.first_group, shapes.groups), (entry.first_data, shapes.data)):
             if said is not None:
@@ -176,7 +177,7 @@ class Walk:
         state.cursor[which] = cursor + block_length * count
 
     def _entries(self, group: GroupPlan, level: BlockTable, which: Longs, count: Longs, shapes: Shapes) -> None:
-        """Note entries that have parts of their own: the first of all messages, then the second, and so on."""
+        """Record entries with nested parts: the first of all messages, then the second, and so on."""
         state, done = self._state, 0
         if not group.counts_parts:
             others = self._dense_entries(group, level, which, count, shapes.block_length)
@@ -198,7 +199,7 @@ class Walk:
     def _dense_entries(
         self, group: GroupPlan, level: BlockTable, which: Longs, count: Longs, block_length: Longs
     ) -> Places:
-        """Note the entries of messages that have many small ones; return the places of the other messages."""
+        """Record the entries of messages with many small ones; return the index of the other messages."""
         state, others = self._state, np.ones(len(which), np.bool_)
         for index in dense(count, state.end[which] - state.cursor[which]).tolist():
             message = int(which[index])
@@ -209,7 +210,7 @@ class Walk:
         return where(others)
 
     def _data(self, datum: DataPlan, which: Longs) -> tuple[Longs, Longs]:
-        """Return offset and length of the data whose length comes next."""
+        """Return offset and length of the data whose length is next."""
         state, found = self._state, np.zeros((2, len(which)), np.int64)
         at, cursor = self._readable(which, datum.length.size)
         which, start = which[at], cursor + datum.offset

@@ -1,10 +1,10 @@
-"""What a change of an SBE schema does to those who read and write with the two.
+"""Effects of a change to an SBE schema on readers and writers of both versions.
 
 =====================  ======================================================================================
-`schemas.compare`      two schemas → a `findings.Comparison`: what differs, and what each side would see of it
-`rules.RULES`          every rule: what it says, how bad it is in each direction, what readers see
+`schemas.compare`      two schemas → a `findings.Comparison`: the differences, and what each side would see
+`rules.RULES`          every rule: its title, its severity in each direction, what readers see
 =====================  ======================================================================================
 
-*Backward* is: a reader of the new schema meets messages written with the old one. *Forward* is the reverse. *Classic*
-schemas do not say on the wire how many groups and data there are, *counted* ones do.
+*Backward*: a reader of the new schema receives messages written with the old one. *Forward* is the reverse. Messages of
+*counted* schemas carry the numbers of their groups and data, those of *classic* schemas do not.
 """

@@ -1,4 +1,4 @@
-"""Compares when elements came and were deprecated: sinceVersion and deprecated (SBE 1.0, chapter 5)."""
+"""Compares when elements were added and deprecated: sinceVersion and deprecated (SBE 1.0, chapter 5)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class Age(NamedTuple):
     """Versions of an element."""
 
     since: int
-    """Effective."""
+    """Effective sinceVersion."""
     deprecated: int | None
 
     @property
     def is_contradictory(self) -> bool:
-        """Deprecated before it exists."""
+        """The element is deprecated before it exists."""
         return self.deprecated is not None and self.deprecated < self.since
 
 
 def compare_ages(ledger: Ledger, spot: Location, old: Age, new: Age, *, value: bool = False) -> None:
-    """Compare the ages of an element that both have.
+    """Compare the versions of an element that both schemas have.
 
     Args:
-        value: It is an enum's value or a set's choice: those are named whatever their version.
+        value: The element is an enum value or a set choice: those are decoded by name in any version.
     """
     if new.since > ledger.old.version and new.since > old.since and not value:
         ledger.add("R100", spot, old=f"since {old.since}", new=f"since {new.since}")
@@ -38,7 +38,7 @@ def compare_ages(ledger: Ledger, spot: Location, old: Age, new: Age, *, value: b
 
 
 def compare_deprecation(ledger: Ledger, spot: Location, old: Age, new: Age) -> None:
-    """Compare from when an element that both have is deprecated."""
+    """Compare the versions since which an element of both schemas is deprecated."""
     if old.deprecated is None and new.deprecated is not None:
         ledger.add("R103", spot, new=_deprecation(new))
     elif old.deprecated != new.deprecated:
@@ -52,13 +52,13 @@ def _deprecation(age: Age) -> str | None:
 
 
 def check_new_age(ledger: Ledger, spot: Location, new: Age) -> None:
-    """Note when a new element is deprecated before it exists."""
+    """Report a new element that is deprecated before it exists."""
     if new.is_contradictory:
         ledger.add("R105", spot, new=f"since {new.since}, deprecated {new.deprecated}")
 
 
 def compare_order(ledger: Ledger, spot: Location, old: Body | None, new: Body) -> None:
-    """Note where members of a body are newer than what stands behind them, unless they were before."""
+    """Report members of a body that are newer than the next member, unless they already were in the old schema."""
     lists = zip(_lists(new), ((), (), ()) if old is None else _lists(old), strict=True)
     for kind, (members, former) in enumerate(lists):
         known = _descents(former)
@@ -88,7 +88,7 @@ def _lists(body: Body) -> tuple[Sequence[Field | Group | Data], ...]:
 
 
 def _descents(members: Sequence[Field | Group | Data]) -> dict[tuple[str, str], tuple[int, int, str, int]]:
-    """Return the neighbours of which the first is newer: its place and version, and the other's name and version."""
+    """Return adjacent members where the first is newer: its index and version, then the other's name and version."""
     pairs = enumerate(pairwise(members))
     return {
         (first.name, then.name): (index, first.since_version, then.name, then.since_version)

@@ -1,7 +1,7 @@
-"""Compares blocks: the fields of a message's root or of a group's entries, and the length of the whole.
+"""Compares blocks: the fields of a message's root or of a group's entries, and their block lengths.
 
-Fields that came or went are not told at once: a field that left one block of a message and appeared in another is
-one finding, not two (`Strays`).
+Added and removed fields are not reported at once: a field that moved from one block of a message to another is one
+finding, not two (`Strays`).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from connectors.wire.sbe.model import Body, Field, Presence
 
 
 class Stray(NamedTuple):
-    """A field with bytes that came to a block or left it."""
+    """A field with bytes that was added to a block or removed from it."""
 
     block: Location
     spot: Location
     field: Field
     tell: Callable[[], None]
-    """Notes it as a finding of its own."""
+    """Reports it as a finding of its own."""
 
 
 @dataclass
 class Strays:
-    """The fields of a message that came or went, over all its blocks."""
+    """The fields of a message that were added or removed, over all its blocks."""
 
     ledger: Ledger
     gone: list[Stray] = field(default_factory=list)
     come: list[Stray] = field(default_factory=list)
 
     def tell(self) -> None:
-        """Note each as moved to another block, or else as what it is."""
+        """Report each as moved to another block, or else as added or removed."""
         for stray in self.gone:
             target = next((each for each in self.come if _is_moved(stray, each)), None)
             if target is None:
@@ -57,7 +57,7 @@ def _is_moved(gone: Stray, come: Stray) -> bool:
 
 
 def compare_blocks(ledger: Ledger, spot: Location, old: Body, new: Body, strays: Strays) -> None:
-    """Compare the fields of two bodies and their block lengths."""
+    """Compare the fields of two bodies, and their block lengths."""
     blocks = pair_blocks(old.fields, new.fields)
     moved = _tell_exchanged(ledger, spot, [pair for pair in blocks.pairs if _is_at_other_place(*pair)])
     cause = None
@@ -84,7 +84,7 @@ def _is_at_other_place(old: Field, new: Field) -> bool:
 
 
 def _tell_exchanged(ledger: Ledger, spot: Location, moved: list[tuple[Field, Field]]) -> list[tuple[Field, Field]]:
-    """Note pairs of fields that took each other's place; return those that moved otherwise."""
+    """Report pairs of fields that exchanged their offsets; return the other moved pairs."""
     left = list(moved)
     for pair in moved:
         other = next((each for each in left if pair in left and _is_exchanged(pair, each)), None)
@@ -105,7 +105,7 @@ def _is_exchanged(pair: tuple[Field, Field], other: tuple[Field, Field]) -> bool
 
 
 def _cause(old: Body, blocks: Blocks[Field], first: tuple[Field, Field]) -> tuple[Field | None, str]:
-    """Return what moved a field: the new field before it, if it was one, and the change in words."""
+    """Return the cause of a field's move: the field inserted before it, if that is the cause, and a description."""
     before, after = first
     for each in wire_fields(tuple(blocks.added)):
         if each.offset < after.offset and each.offset + each.size > before.offset - _gap_before(old, before):
@@ -134,7 +134,7 @@ def _remove(ledger: Ledger, spot: Location, field: Field, strays: Strays) -> Non
 
 
 def _row_of(ledger: Ledger, field: Field, old: Body, *, is_cause: bool) -> str | None:
-    """Return the rule for a new field; None when it is the one whose insertion is told already."""
+    """Return the rule for a new field; None if its insertion is already reported as a cause."""
     if field.presence is Presence.CONSTANT:
         return "R26/added"
     if not ledger.is_proper(field.since_version):
@@ -161,7 +161,7 @@ def _add(ledger: Ledger, spot: Location, field: Field, row: str | None, strays: 
 
 
 def _compare_lengths(ledger: Ledger, spot: Location, old: Body, new: Body, blocks: Blocks[Field]) -> None:
-    """Compare the lengths of blocks whose old fields are all where they were; other changes say it themselves."""
+    """Compare the lengths of blocks whose old fields did not change; other changes imply a change of length."""
     kept = [
         (each.offset, each.size, right.offset, right.size) for each, right in blocks.pairs if each.size or right.size
     ]

@@ -1,4 +1,4 @@
-"""Compares the encodings of a field or of a composite's member, down to the last value."""
+"""Compares the encodings of a field or of a composite's member, down to single enum values and set choices."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Member, 
 def compare_encodings(
     ledger: Ledger, spot: Location, old: Encoding, new: Encoding, *, label: str, nullable: bool = False
 ) -> None:
-    """Compare the encodings that an element has on either side.
+    """Compare the old and the new encoding of an element.
 
     Args:
-        spot: The element.
-        label: What its new encoding is called in findings: its name, or the member's path if it has none of its own.
+        spot: Location of the element.
+        label: Name of the new encoding in findings: its own, or the member's path if it has none.
         nullable: The element may be null on both sides.
     """
     at = spot.encoding(label)
@@ -38,7 +38,7 @@ def compare_encodings(
 
 
 def compare_type_names(ledger: Ledger, spot: Location, old: Encoding, new: Encoding) -> None:
-    """Compare what the types of an element are called, where they are equal otherwise."""
+    """Compare the names of an element's types; a difference counts only if they are equal otherwise."""
     if old.name != new.name and meaning(old) == meaning(new):
         ledger.add("R41", spot, old=old.name, new=new.name)
 
@@ -69,14 +69,14 @@ def _compare_composites(ledger: Ledger, spot: Location, old: Composite, new: Com
 
 
 def _keeps_layout(blocks: Blocks[Member]) -> bool:
-    """Tell whether all that had bytes has them where and as it had them."""
+    """Return whether all members with bytes still have the same offset and layout."""
     if any(member.presence is not Presence.CONSTANT for member in blocks.removed):
         return False
     return all(_place(old) == _place(new) for old, new in blocks.pairs)
 
 
 def _place(member: Member) -> tuple[object, ...]:
-    """Return where a member is and how long; of what has parts of its own, these are compared for themselves."""
+    """Return a member's offset and shape; only kind and size of enums, sets and composites, which are compared too."""
     if member.presence is Presence.CONSTANT:
         return ("constant",)
     encoding = member.encoding
@@ -85,7 +85,7 @@ def _place(member: Member) -> tuple[object, ...]:
 
 
 def _first(composite: Composite) -> Member | None:
-    """Return the member that makes the composite null."""
+    """Return the member that determines whether the composite is null."""
     return next((member for member in composite.members if member.presence is not Presence.CONSTANT), None)
 
 

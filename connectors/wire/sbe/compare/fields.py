@@ -1,4 +1,4 @@
-"""Compares what a field is on either side: type, presence, meaning and what is said about it."""
+"""Compares the old and the new version of a field: type, presence, meaning and documentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.wire.sbe.model import Data, Field, Group, Message, Presence
 
 
 def compare_fields(ledger: Ledger, spot: Location, old: Field, new: Field) -> None:
-    """Compare two fields that are the same by name or by place."""
+    """Compare two fields paired by name or by offset."""
     if (old.name, old.id) != (new.name, new.id):
         ledger.add("R39", spot, old=f"{old.name}, id {old.id}", new=f"{new.name}, id {new.id}")
     compare_remarks(ledger, spot, old, new)
@@ -39,7 +39,7 @@ def _compare_wire_fields(ledger: Ledger, spot: Location, old: Field, new: Field)
 def compare_remarks(
     ledger: Ledger, spot: Location, old: Message | Field | Group | Data, new: Message | Field | Group | Data
 ) -> None:
-    """Compare what is said about an element that both have."""
+    """Compare the documentation attributes of an element that both schemas have."""
     before, after = _remarks(old), _remarks(new)
     for name in before:
         if before[name] != after[name]:

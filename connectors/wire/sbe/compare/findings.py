@@ -1,4 +1,4 @@
-"""What a comparison of two schemas gives: findings with a severity for each direction, and the verdict."""
+"""The result of comparing two schemas: findings with a severity for each direction, and the verdict."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from enum import IntEnum, StrEnum
 from typing import Literal, TypeAlias
 
 Profile: TypeAlias = Literal["classic", "counted"]
-"""Whether messages say how many groups and data they have."""
+"""Whether messages carry the numbers of their groups and data."""
 
 Direction: TypeAlias = Literal["backward", "forward"]
 """Backward: a new reader, old messages. Forward: an old reader, new messages."""
 
 _REMOVED = frozenset({"R12", "R25", "R45", "R55", "R69", "R83", "R90"})
-"""Rules that are broken by nothing but removing something."""
+"""Rules that are broken only by removing something."""
 
 
 class Severity(IntEnum):
-    """How bad a finding is in one direction."""
+    """Severity of a finding in one direction."""
 
     NONE = 0
     INFORMATION = 1
@@ -27,49 +27,49 @@ class Severity(IntEnum):
 
 
 class Kind(StrEnum):
-    """What goes wrong for a reader."""
+    """Effect of a finding on a reader."""
 
     MISREAD = "L"
-    """Bytes are taken for something else, or are not found."""
+    """Bytes are misinterpreted, or not found."""
     MEANING = "M"
-    """Bytes are read right and mean something else."""
+    """Bytes are read correctly but have another meaning."""
     RULE = "R"
-    """A reader that minds versions and block lengths is right; others may fail."""
+    """A reader that respects versions and block lengths is correct; others may fail."""
     NONE = "-"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One difference between two schemas, under the rule that describes it best."""
+    """One difference between two schemas, under the most specific rule."""
 
     rule: str
     """Such as ``R24``."""
     title: str
-    """The rule in a few words."""
+    """Short title of the rule."""
     kind: Kind
     backward: Severity
     forward: Severity
     path: str
-    """The element, such as ``Order.legs.ratio``; ``Side.Buy`` in an encoding; ``schema`` for the whole."""
+    """Path of the element, such as ``Order.legs.ratio``; ``Side.Buy`` in an encoding; ``schema`` for the schema."""
     old: str | None
-    """What the old schema has there; None when it has nothing."""
+    """Description of the element in the old schema; None if it has none."""
     new: str | None
     sentence: str
     """What an old or a new reader would see."""
     message: str | None = None
-    """The message it belongs to, by its newest name; None for the schema. The first one that uses an encoding."""
+    """Newest name of the element's message; None for the schema. For an encoding, the first message that uses it."""
     used_by: tuple[str, ...] = ()
     """For an encoding: the fields that use it."""
     touches_wire: bool = field(default=True, repr=False)
-    """The bytes or their meaning differ, not only what is said about them."""
+    """The bytes or their meaning differ, not only the documentation."""
 
     def severity(self, direction: Direction) -> Severity:
-        """Return how bad it is in one direction."""
+        """Return the severity in one direction."""
         return self.backward if direction == "backward" else self.forward
 
     @property
     def worst(self) -> Severity:
-        """The severity of the worse direction."""
+        """Severity in the worse direction."""
         return max(self.backward, self.forward)
 
     @property
@@ -78,14 +78,14 @@ class Finding:
         return int(self.rule[1:])
 
     def messages(self) -> tuple[str, ...]:
-        """Return the names of all messages it concerns, each at least once; none for the schema as a whole."""
+        """Return the names of all affected messages, each at least once; none for the schema as a whole."""
         if self.used_by:
             return tuple(user.partition(".")[0] for user in self.used_by)
         return () if self.message is None else (self.message,)
 
 
 def values_text(finding: Finding) -> str:
-    """Return what the schemas have there, for people; empty when neither has anything."""
+    """Return the old and new values for display; empty if there are none."""
     if finding.old is not None and finding.new is not None:
         return f"{finding.old} → {finding.new}"
     if finding.old is not None:
@@ -95,25 +95,25 @@ def values_text(finding: Finding) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that differs between two schemas, by message id, place in the message, and rule."""
+    """All differences between two schemas, ordered by message id, location in the message, and rule."""
 
     profile: Profile
     framed: bool
-    """Where messages end is known from outside."""
+    """The framing determines where messages end."""
     findings: tuple[Finding, ...]
     version: int
-    """Of the new schema."""
+    """Version of the new schema."""
 
     def verdict(self, direction: Direction) -> Severity:
         """Return the worst severity in one direction."""
         return max((finding.severity(direction) for finding in self.findings), default=Severity.NONE)
 
     def breaks(self, *directions: Direction) -> bool:
-        """Tell whether any of the directions is breaking."""
+        """Return whether any of the directions is breaking."""
         return any(self.verdict(direction) is Severity.BREAKING for direction in directions)
 
     def advice(self, *directions: Direction) -> Mapping[str, str]:
-        """Return what to do instead, for each message with a finding that breaks one of the directions, by name."""
+        """Return advice for each message with a finding that breaks one of the directions, by name."""
         broken: dict[str, set[str]] = {}
         for finding in self.findings:
             if any(finding.severity(direction) is Severity.BREAKING for direction in directions):

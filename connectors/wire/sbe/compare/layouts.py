@@ -1,6 +1,6 @@
-"""What an encoding, a structure or a group is on the wire, as values that compare equal when the wire is.
+"""Wire layouts of encodings, structures and groups, as values that are equal if the wire format is.
 
-Names, descriptions and versions are left out. `meaning` adds what the bytes stand for.
+Names, descriptions and versions are left out. `meaning` adds the interpretation of the bytes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _ASIDE = frozenset({"file", "warnings", "plans", "version", "description", "sema
 
 
 def kind(encoding: Encoding) -> str:
-    """Return what sort of encoding it is: scalar, array, enum, set or composite."""
+    """Return the kind of an encoding: scalar, array, enum, set or composite."""
     return type(encoding).__name__.lower()
 
 
 def shape(encoding: Encoding) -> Layout:
-    """Return kind, primitive and count; of a composite the kind alone."""
+    """Return kind, primitive and count; for a composite only the kind."""
     match encoding:
         case Scalar():
             return "scalar", encoding.primitive
@@ -54,21 +54,21 @@ def shape(encoding: Encoding) -> Layout:
 
 
 def layout(encoding: Encoding) -> Layout:
-    """Return the whole layout, members of composites included."""
+    """Return the complete layout, including members of composites."""
     if not isinstance(encoding, Composite):
         return shape(encoding)
     return "composite", encoding.size, *(member_layout(member) for member in encoding.members)
 
 
 def member_layout(member: Member) -> Layout:
-    """Return where a member lies and how it is laid out; a constant is its value."""
+    """Return offset and layout of a member; for a constant its value."""
     if member.presence is Presence.CONSTANT:
         return "constant", member.constant
     return member.offset, layout(member.encoding)
 
 
 def meaning(encoding: Encoding) -> Layout:
-    """Return the layout and all that values mean: nulls, limits, charsets, names of values, constants."""
+    """Return the layout with the interpretation of values: nulls, limits, charsets, names of values, constants."""
     match encoding:
         case Scalar():
             limits = (_number(encoding.null), _number(encoding.minimum), _number(encoding.maximum))
@@ -85,13 +85,13 @@ def meaning(encoding: Encoding) -> Layout:
 
 
 def charset(encoding: Scalar | Array) -> str:
-    """Return the charset of text by one name for all its aliases; empty for numbers."""
+    """Return the canonical charset of text; empty for numbers."""
     primitive = encoding.element.primitive if isinstance(encoding, Array) else encoding.primitive
     return charset_name(encoding.charset or DEFAULT_CHARSET) if primitive is Primitive.CHAR else ""
 
 
 def charset_name(name: str) -> str:
-    """Return one name for all aliases of a charset."""
+    """Return the canonical name for all aliases of a charset."""
     known = codec(name)
     return name.lower() if known is None else codecs.lookup(known).name
 
@@ -100,7 +100,7 @@ def structure_layout(structure: Structure, *, named: bool) -> Layout:
     """Return the layout of a header or of dimensions.
 
     Args:
-        named: Every member's name counts, not only those that SBE itself reads.
+        named: Include the names of all members, not only of those that SBE itself reads.
     """
     members = structure.composite.members
     names = (member.name if named or member.name in structure.roles else "" for member in members)
@@ -108,12 +108,12 @@ def structure_layout(structure: Structure, *, named: bool) -> Layout:
 
 
 def data_layout(data: Data) -> Layout:
-    """Return where length and bytes lie, and how long the length is."""
+    """Return the offsets of length and bytes, and the length's primitive."""
     return data.length.primitive, data.length.offset, data.length.constant, data.data_offset
 
 
 def group_layout(group: Group) -> Layout:
-    """Return the whole layout of a group: dimensions, block, and all that follows in an entry."""
+    """Return the complete layout of a group: dimensions, block, and the nested parts of an entry."""
     return (
         structure_layout(group.dimensions, named=False),
         group.block_length,
@@ -129,7 +129,7 @@ def wire_fields(fields: tuple[Field, ...]) -> list[Field]:
 
 
 def same(old: Any, new: Any) -> bool:
-    """Tell whether two parts of schemas are equal in all they say; of whole schemas, the elements alone."""
+    """Return whether two parts of schemas are equal in every attribute; for schemas, only the elements count."""
     if type(old) is not type(new):
         return False
     if isinstance(old, float):
@@ -145,7 +145,7 @@ def same(old: Any, new: Any) -> bool:
 
 @cache
 def _names(part: type) -> tuple[str, ...]:
-    """Return the names of what a part of a schema says; none when it is no part but a value."""
+    """Return the compared attributes of a part of a schema; empty if the type is a plain value."""
     if not is_dataclass(part):
         return ()
     left_out = _ASIDE if issubclass(part, Schema) else frozenset()

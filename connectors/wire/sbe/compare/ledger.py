@@ -1,6 +1,6 @@
-"""Collects findings while two schemas are walked, and puts them in order.
+"""Collects findings while two schemas are walked, and sorts them.
 
-An encoding is met once for every field that uses it: findings that say the same are joined, with the list of fields.
+An encoding is compared once for every field that uses it: equal findings are merged, with the list of fields.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from connectors.wire.sbe.model import Schema
 
 
 class Location(NamedTuple):
-    """Where a finding belongs."""
+    """Location of a finding."""
 
     path: str
     place: tuple[int, ...]
-    """Orders findings: the level above first, then members as they stand."""
+    """Sort key: the enclosing level first, then members in their order."""
     message: str | None = None
     user: str | None = None
-    """The field through which an encoding was met; None outside of encodings."""
+    """The field through which an encoding was reached; None outside of encodings."""
 
     @property
     def name(self) -> str:
@@ -29,15 +29,15 @@ class Location(NamedTuple):
         return self.path.rpartition(".")[2]
 
     def at(self, name: str, *place: int) -> Location:
-        """Return the spot of a part."""
+        """Return the location of a part."""
         return self._replace(path=f"{self.path}.{name}", place=(*self.place, *place))
 
     def among(self, *place: int) -> Location:
-        """Return this spot as that of a list of its parts."""
+        """Return this location with the sort key of a list of its parts."""
         return self._replace(place=(*self.place, *place))
 
     def encoding(self, label: str) -> Location:
-        """Return the spot of an encoding that the element here uses."""
+        """Return the location of an encoding that this element uses."""
         return self._replace(path=label, user=self.user or self.path)
 
 
@@ -46,10 +46,10 @@ WHOLE = Location("schema", (0,))
 
 @dataclass
 class Ledger:
-    """Findings so far, and what every rule needs to know of the comparison.
+    """Findings so far, and the parameters of the comparison.
 
     Args:
-        framed: Where messages end is known from outside.
+        framed: The framing determines where messages end.
     """
 
     old: Schema
@@ -61,11 +61,11 @@ class Ledger:
         self._found: list[tuple[Location, Finding]] = []
 
     def add(self, row: str, spot: Location, *, old: object = None, new: object = None, **said: object) -> None:
-        """Note a finding under one row of the rules.
+        """Add a finding under one row of the rules.
 
         Args:
-            old: What the old schema has there, None for nothing; likewise ``new``.
-            said: What the row's sentence asks for beside the name, both values and the old version.
+            old: Description of the element in the old schema, None for none; likewise ``new``.
+            said: Further values for the row's sentence, besides the name, both descriptions and the old version.
         """
         rule = RULES[row]
         backward, forward = rule.severity(self.profile)
@@ -87,7 +87,7 @@ class Ledger:
         self._found.append((spot, finding))
 
     def is_proper(self, since: int) -> bool:
-        """Tell whether a new element has a sinceVersion by which older messages can be told to lack it."""
+        """Return whether a new element's sinceVersion shows that older messages lack it."""
         return self.old.version < since
 
     def apart(self) -> Ledger:
@@ -95,11 +95,11 @@ class Ledger:
         return Ledger(self.old, self.new, self.profile, self.framed)
 
     def take(self, other: Ledger) -> None:
-        """Add all that another ledger found."""
+        """Add all findings of another ledger."""
         self._found += other._found
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what was found: by place, then by rule; what was met through several fields once."""
+        """Return the findings, by location, then by rule; merged where reached through several fields."""
         joined: dict[tuple[object, ...], Finding] = {}
         in_order = sorted(self._found, key=lambda found: (found[0].place, found[1].number))
         for index, (_, finding) in enumerate(in_order):

@@ -1,4 +1,4 @@
-"""Compares the messages of two schemas, and their bodies down to the last nested group."""
+"""Compares the messages of two schemas, and their bodies including nested groups."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _add(ledger: Ledger, message: Message) -> None:
 
 
 def _compare_pair(ledger: Ledger, old: Message, new: Message) -> None:
-    """Compare two messages of one template id. If the id was reused, that says more than all differences."""
+    """Compare two messages with the same template id. A reused id is reported instead of all differences."""
     spot = _spot(new, new.id)
     inside = ledger.apart()
     strays = Strays(inside)

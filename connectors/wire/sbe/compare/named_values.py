@@ -1,4 +1,4 @@
-"""Compares enums and sets: numbers, or bits, that have names."""
+"""Compares enums and sets: the names of numbers or bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.wire.sbe.model import Enum, Primitive, Set
 
 
 class _Names(NamedTuple):
-    """The names of an enum or a set, by number or bit."""
+    """The names in an enum or a set, by number or bit."""
 
     names: Mapping[int, str]
     versions: Mapping[int, int]
@@ -30,7 +30,7 @@ def _names(encoding: Enum | Set, names: Mapping[int, str]) -> _Names:
 
 
 def compare_enums(ledger: Ledger, spot: Location, old: Enum, new: Enum) -> None:
-    """Compare two enums that a field, or a member, has on either side."""
+    """Compare the old and the new enum of a field or member."""
     if old.encoding.primitive is not new.encoding.primitive:
         ledger.add("R80", spot, old=old.encoding.primitive.value, new=new.encoding.primitive.value)
         return
@@ -47,7 +47,7 @@ def compare_enums(ledger: Ledger, spot: Location, old: Enum, new: Enum) -> None:
 
 
 def _compare_value(ledger: Ledger, spot: Location, names: tuple[_Names, _Names], raw: int, *, text: str) -> None:
-    """Compare what one number is called. Names that moved to another number have their own rule."""
+    """Compare the names of one number. Names that moved to another number have their own rule."""
     old, new = names
     if (met := _met(old, new, raw)) is None:
         return
@@ -71,7 +71,7 @@ def _add_value(ledger: Ledger, spot: Location, age: Age, text: str) -> None:
 
 
 def compare_sets(ledger: Ledger, spot: Location, old: Set, new: Set) -> None:
-    """Compare two sets that a field, or a member, has on either side."""
+    """Compare the old and the new set of a field or member."""
     if old.encoding.primitive is not new.encoding.primitive:
         ledger.add("R88", spot, old=old.encoding.primitive.value, new=new.encoding.primitive.value)
         return
@@ -100,9 +100,9 @@ def _compare_choice(ledger: Ledger, spot: Location, names: tuple[_Names, _Names]
 
 
 def _met(old: _Names, new: _Names, raw: int) -> tuple[str | None, str | None, bool, bool] | None:
-    """Return the old and the new name of a number, whether the new one came up and the old one is nowhere left.
+    """Return a number's old and new name, whether the new name was added, and whether the old one was removed.
 
-    None where both sides call it the same.
+    None if both sides have the same name.
     """
     before, after = old.names.get(raw), new.names.get(raw)
     if before == after:
@@ -113,7 +113,7 @@ def _met(old: _Names, new: _Names, raw: int) -> tuple[str | None, str | None, bo
 
 
 def _moved(old: _Names, new: _Names) -> Iterator[tuple[str, int, int]]:
-    """Yield the names that stand for another number now, with the old and the new one."""
+    """Yield the names that moved to another number, with the old and the new number."""
     for name in old.names.values():
         before, after = old.of(name), new.of(name)
         if before is not None and after is not None and before != after:
@@ -121,7 +121,7 @@ def _moved(old: _Names, new: _Names) -> Iterator[tuple[str, int, int]]:
 
 
 def _compare_both(ledger: Ledger, spot: Location, names: tuple[_Names, _Names]) -> None:
-    """Compare versions and descriptions of what both sides have under one number."""
+    """Compare versions and descriptions of the numbers that both sides have."""
     old, new = names
     for raw, name in new.names.items():
         if raw in old.names:

@@ -1,4 +1,4 @@
-"""Finds what in the new schema is the same element as in the old: by name first, then by place and layout."""
+"""Pairs the elements of two schemas: by name first, then by position and layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Part = TypeVar("Part", Group, Data)
 
 
 class Blocks(NamedTuple, Generic[Laid]):
-    """Fields of a block, or members of a composite. Each list in the order of its schema, pairs in that of the new."""
+    """Fields of a block, or members of a composite. Lists are in the order of their schema, pairs in the new one's."""
 
     pairs: list[tuple[Laid, Laid]]
     removed: list[Laid]
@@ -27,15 +27,15 @@ class Parts(NamedTuple, Generic[Part]):
     """In the order of the new schema."""
     removed: list[Part]
     appended: list[Part]
-    """New, behind all pairs."""
+    """New, after all pairs."""
     inserted: list[Part]
-    """New, before one of a pair."""
+    """New, before a member of a pair."""
     in_order: bool
-    """Pairs stand in the same order on both sides."""
+    """Pairs have the same order on both sides."""
 
 
 def pair_blocks(old: Sequence[Laid], new: Sequence[Laid]) -> Blocks[Laid]:
-    """Pair by name; then what has bytes at the same offset with the same encoding, for it was renamed."""
+    """Pair by name; then pair renamed elements, with bytes at the same offset and the same encoding."""
     by_name = {each.name: each for each in old}
     partners: dict[str, Laid] = {each.name: by_name[each.name] for each in new if each.name in by_name}
     left = {each.offset: each for each in _on_wire(old) if each.name not in partners}
@@ -56,7 +56,7 @@ def _on_wire(members: Iterable[Laid]) -> Iterable[Laid]:
 
 
 def pair_parts(old: Sequence[Part], new: Sequence[Part], layout: Callable[[Part], object]) -> Parts[Part]:
-    """Pair by name; then what stands between the same neighbours and has the same layout, for it was renamed."""
+    """Pair by name; then pair renamed parts, between the same neighbours and with the same layout."""
     places = {each.name: index for index, each in enumerate(new)}
     partners = {index: places[each.name] for index, each in enumerate(old) if each.name in places}
     named = dict(partners)
@@ -80,19 +80,19 @@ def pair_parts(old: Sequence[Part], new: Sequence[Part], layout: Callable[[Part]
 
 
 def _between(index: int, partners: dict[int, int], end: int) -> range:
-    """Return the places in the new level between the partners of an old element's neighbours."""
+    """Return the indexes in the new level between the partners of an old part's neighbours."""
     before = [place for neighbour, place in partners.items() if neighbour < index]
     behind = [place for neighbour, place in partners.items() if neighbour > index]
     return range(max(before, default=-1) + 1, min(behind, default=end))
 
 
 class Messages(NamedTuple):
-    """The messages of two schemas."""
+    """Paired messages of two schemas."""
 
     pairs: list[tuple[Message, Message]]
-    """Of one template id."""
+    """With the same template id."""
     renumbered: list[tuple[Message, Message]]
-    """Of one name; the old id is gone."""
+    """With the same name; the old id no longer exists."""
     removed: list[Message]
     added: list[Message]
 

@@ -16,7 +16,7 @@ from connectors.wire.sbe.model import Body, Data, Group, Message
 
 
 def compare_groups(ledger: Ledger, spot: Location, old: Body, new: Body) -> list[tuple[Location, Group, Group]]:
-    """Compare the groups of a level, and the dimensions of each; return those that both have."""
+    """Compare the groups of a level, and the dimensions of each; return the pairs that both schemas have."""
     parts = pair_parts(old.groups, new.groups, group_layout)
     root = isinstance(old, Message)
     if not parts.in_order:
@@ -43,12 +43,12 @@ def _group_row(ledger: Ledger, group: Group, old: Body) -> str:
 
 
 def _at_the_end(ledger: Ledger, row: str) -> str:
-    """Return the row for what no old reader looks behind, unless it looks for the next message there."""
+    """Return the row for a part at the end of a message: old readers ignore it, unless they read on there."""
     return row if ledger.framed or ledger.profile == "counted" else f"{row}/unframed"
 
 
 def _inside(ledger: Ledger, row: str, *, can_skip: bool) -> str:
-    """Return the row for what has known parts behind it: only counts may help old readers to pass it."""
+    """Return the row for a part before known ones: old readers can skip it only if messages are counted."""
     if ledger.profile != "counted":
         return row
     return f"{row}/counted" if can_skip else f"{row}/unskippable"
@@ -86,7 +86,7 @@ def _names(level: Sequence[Group] | Sequence[Data]) -> str:
 def _removal(
     part: Group | Data, level: Sequence[Group] | Sequence[Data], parts: Parts[Group] | Parts[Data], *, is_passed: bool
 ) -> str:
-    """Return the case of a removed part: counts help when all behind it is gone too and nothing takes its place.
+    """Return the case of a removed part: counts help only if all parts after it are gone too, and none was added.
 
     Args:
         is_passed: New readers can skip it, or need not because nothing follows.
@@ -100,7 +100,7 @@ def _removal(
 
 
 def _add(ledger: Ledger, spot: Location, part: Group | Data, row: str, text: str) -> None:
-    """Note a new part, and that older messages cannot be told to lack it."""
+    """Report a new part, and a sinceVersion that does not show that older messages lack it."""
     age = Age(part.since_version, part.deprecated)
     check_new_age(ledger, spot, age)
     if isinstance(part, Group):

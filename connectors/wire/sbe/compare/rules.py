@@ -1,8 +1,8 @@
-"""The rules of schema evolution as a table: what each says, how bad it is, what a reader sees.
+"""The rules of schema evolution as a table: title, severities, and what a reader sees.
 
-Severities are written as backward and forward: ``B`` breaking, ``W`` warning, ``I`` information, ``-`` nothing. A
-second pair is for counted messages, where they differ. A rule with several cases has one row for each, named behind
-its number. What readers see is a template: ``{name}``, ``{old}``, ``{new}`` and what the finding adds.
+Severities are written as backward and forward: ``B`` breaking, ``W`` warning, ``I`` information, ``-`` none. A second
+pair applies to counted messages, if they differ. A rule with several cases has one row for each, with the case after
+its number. What readers see is a template: ``{name}``, ``{old}``, ``{new}`` and further values of the finding.
 
 The constraints behind the rules are those of SBE 1.0, chapter 5 (message schema extension).
 """
@@ -38,7 +38,7 @@ class Rule(NamedTuple):
 
 
 def _said(severities: str, kind: str, title: str, sees: str) -> Rule:
-    """Return a rule about what is said of the bytes, which are and mean the same."""
+    """Return a rule about documentation: the bytes and their meaning are unchanged."""
     return Rule(severities, Kind(kind), title, sees, touches_wire=False)
 
 

@@ -1,7 +1,7 @@
 """Compares two versions of an SBE schema: what readers of one see of messages written with the other.
 
-Elements are compared as they are resolved: types by their encodings, versions as they take effect. Nothing that a
-schema says of its own compatibility is believed; all follows from the two layouts.
+Elements are compared as resolved: types by their encodings, versions as effective. A schema's own claims about its
+compatibility are ignored; everything follows from the two layouts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BEHIND_MESSAGES = 2
 
 
 def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed: bool = True) -> Comparison:
-    """Return all that differs between two schemas, in the order they were published.
+    """Return all differences between two schemas, given in the order of publication.
 
     Args:
-        profile: Whether messages say how many groups and data they have. None: counted when the header and all
+        profile: Whether messages carry the numbers of their groups and data. None: counted if the header and all
             dimensions in use of both schemas carry both counts, else classic.
-        framed: Where messages end is known from outside. False: they are packed back to back.
+        framed: The framing determines where messages end. False: they are packed back to back.
     """
     ledger = Ledger(old, new, profile or profile_of(old, new), framed)
     _compare_whole(ledger)
@@ -56,7 +56,7 @@ def _compare_headers(ledger: Ledger) -> None:
 
 
 def _compare_versions(ledger: Ledger) -> None:
-    """Compare the versions of the schemas, knowing all else that differs."""
+    """Compare the versions of the schemas, after all other differences are known."""
     old, new = ledger.old, ledger.new
     versions = {"old": f"version {old.version}", "new": f"version {new.version}"}
     if new.version < old.version:
@@ -75,7 +75,7 @@ def _said(schema: Schema) -> tuple[str | None, str | None]:
 
 
 def _compare_unused(ledger: Ledger) -> None:
-    """Note changes of encodings that no message uses, on either side."""
+    """Report changes of encodings that no message of either schema uses."""
     old, new = ledger.old.encodings, ledger.new.encodings
     used = {*_used(ledger.old), *_used(ledger.new)}
     names = [name for name in dict.fromkeys((*old, *new)) if name not in used]
@@ -88,7 +88,7 @@ def _compare_unused(ledger: Ledger) -> None:
 
 
 def _used(schema: Schema) -> Iterator[str]:
-    """Yield the names of the encodings that messages use, some of them twice."""
+    """Yield the names of the encodings that messages use, possibly repeated."""
     yield from _named(schema.header.composite)
     for message in schema.messages.values():
         yield from _used_in(message)

@@ -1,7 +1,7 @@
-"""Tells whether a reader of counted messages can pass a part that its schema lacks.
+"""Determines whether a reader of counted messages can skip a part that its schema lacks.
 
-It knows how many there are, not how they are laid out: it takes the dimensions for its default ones, and the length
-of data for the only kind its schema has (as `connectors.wire.sbe.skip` does).
+It knows the number of parts, not their layout: it assumes the schema's default dimensions for groups, and the only
+length layout of the data in its messages. (`connectors.wire.sbe.skip` also falls back to the schema's data types.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COUNTS = frozenset({"numGroups", "numVarDataFields"})
 
 
 def profile_of(*schemas: Schema) -> Profile:
-    """Return counted when the header and all dimensions in use count groups and data, else classic."""
+    """Return counted if the header and all dimensions in use count groups and data, else classic."""
     in_use = (structure for schema in schemas for structure in _structures(schema))
     return "counted" if all(structure.roles.keys() >= _COUNTS for structure in in_use) else "classic"
 
@@ -35,7 +35,7 @@ def _groups(body: Body) -> Iterator[Group]:
 
 
 def can_skip_group(group: Group, reader: Schema) -> bool:
-    """Tell whether readers of a schema find the end of a group that it lacks, given that messages count parts."""
+    """Return whether readers of a schema find the end of a group that it lacks, given counted messages."""
     default = reader.default_dimensions
     if default is None or structure_layout(default, named=False) != structure_layout(group.dimensions, named=False):
         return False
@@ -44,7 +44,7 @@ def can_skip_group(group: Group, reader: Schema) -> bool:
 
 
 def can_skip_data(data: Data, reader: Schema) -> bool:
-    """Tell whether readers of a schema find the end of data that it lacks."""
+    """Return whether readers of a schema find the end of data that it lacks."""
     return {data_layout(each) for each in _all_data(reader.messages.values())} == {data_layout(data)}
 
 

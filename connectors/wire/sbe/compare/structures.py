@@ -1,4 +1,4 @@
-"""Compares what stands before groups and data: dimensions and lengths, their limits, and the charset of text."""
+"""Compares the structures before groups and data (dimensions, lengths), their limits, and the charset of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from connectors.wire.sbe.model import Data, Role, Structure
 
 
 def compare_dimensions(ledger: Ledger, spot: Location, old: Structure, new: Structure) -> None:
-    """Compare the dimensions of a group: layout, name, how many entries there may be."""
+    """Compare the dimensions of a group: layout, name, and limits of the number of entries."""
     if structure_layout(old, named=False) != structure_layout(new, named=False):
         ledger.add("R57", spot, old=structure_text(old), new=structure_text(new))
         return
@@ -20,7 +20,7 @@ def compare_dimensions(ledger: Ledger, spot: Location, old: Structure, new: Stru
 
 
 def compare_data_layouts(ledger: Ledger, spot: Location, old: Data, new: Data) -> None:
-    """Compare the composites of data: length, how long it may be, text or bytes."""
+    """Compare the composites of data: length, its limits, charset or bytes."""
     if data_layout(old) != data_layout(new):
         ledger.add("R71", spot, old=length_text(old), new=length_text(new))
     else:

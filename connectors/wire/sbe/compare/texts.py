@@ -1,4 +1,4 @@
-"""Says in a few words what a schema has at a place."""
+"""Describes elements of a schema in a few words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from connectors.wire.sbe.model import (
 
 
 def encoding_text(encoding: Encoding) -> str:
-    """Return a type's name and what it is, such as ``Tag (char[8])``."""
+    """Return a type's name and its kind, such as ``Tag (char[8])``."""
     plain = _plain(encoding)
     return plain if plain == encoding.name else f"{encoding.name} ({plain})"
 
@@ -35,7 +35,7 @@ def _plain(encoding: Encoding) -> str:
 
 
 def field_text(field: Field) -> str:
-    """Return type, place and presence of a field."""
+    """Return type, offset, presence and version of a field."""
     if field.presence is Presence.CONSTANT:
         return f"constant {field.constant!r}{_since(field.since_version)}"
     optional = "optional " if field.presence is Presence.OPTIONAL else ""
@@ -48,20 +48,20 @@ def group_text(group: Group) -> str:
 
 
 def data_text(data: Data) -> str:
-    """Return how long data may be and whether they are text."""
+    """Return the charset of data, or ``bytes``, and the layout of their length."""
     content = "bytes" if data.charset is None else data.charset
     return f"{content} after a {length_text(data)}{_since(data.since_version)}"
 
 
 def length_text(data: Data) -> str:
-    """Return the type and places of a length and its bytes."""
+    """Return the type and offset of a length, and its distance from the bytes."""
     place = f" at {data.length.offset}" if data.length.offset else ""
     gap = data.data_offset - data.length.offset - data.length.size
     return f"{data.length.primitive.value} length{place}{f', {gap} bytes apart' if gap else ''}"
 
 
 def composite_text(composite: Composite) -> str:
-    """Return a composite's members, each with its place, and its size."""
+    """Return the members of a composite, each with its offset, and its size."""
     return f"{', '.join(map(_member_text, composite.members))}; {composite.size} bytes"
 
 

@@ -1,4 +1,4 @@
-"""Compares what is meant by the same bytes: nulls, constants, charsets, ranges."""
+"""Compares the interpretation of the same bytes: nulls, constants, charsets, ranges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def compare_values(ledger: Ledger, spot: Location, old: Scalar | Array, new: Sca
     """Compare numbers or texts of the same shape.
 
     Args:
-        nullable: Both sides may have null here.
+        nullable: Both sides may be null.
     """
     old_scalar, new_scalar = _scalar(old), _scalar(new)
     if nullable and not same(old_scalar.null, new_scalar.null):
@@ -28,21 +28,21 @@ def compare_values(ledger: Ledger, spot: Location, old: Scalar | Array, new: Sca
 
 
 def charset_case(old: str, new: str) -> Literal["", "/widened", "/narrowed"]:
-    """Return which row of a charset's rule a change falls under."""
+    """Return the case of a charset rule that a change falls under."""
     if (charset_name(old), charset_name(new)) == (_ASCII, _UTF_8):
         return "/widened"
     return "/narrowed" if (charset_name(old), charset_name(new)) == (_UTF_8, _ASCII) else ""
 
 
 class Limits(NamedTuple):
-    """From where to where values may be."""
+    """Inclusive limits of values."""
 
     minimum: int | float
     maximum: int | float
 
 
 def is_narrowed(old: Limits, new: Limits) -> bool:
-    """Tell whether a value within the old limits may be outside of the new ones."""
+    """Return whether a value within the old limits may be outside of the new ones."""
     return new.minimum > old.minimum or new.maximum < old.maximum
 
 
@@ -61,7 +61,7 @@ def compare_presence(ledger: Ledger, spot: Location, old: Presence, new: Presenc
 
 
 def compare_constants(ledger: Ledger, spot: Location, old: Field | Member, new: Field | Member) -> None:
-    """Compare two constants of one name. A constant of an enum is its number: names are compared with the enum."""
+    """Compare two constants of the same name. An enum constant counts as its number: names are compared elsewhere."""
     if _constant(old) != _constant(new):
         ledger.add("R32", spot, old=old.constant, new=new.constant)
 
