@@ -30,7 +30,7 @@ class ArrowRows(ABC):
     @property
     @abstractmethod
     def parts(self) -> int:
-        """Preferred number of parts for `together`."""
+        """Preferred number of parts for `repartition`."""
 
     @property
     @abstractmethod
@@ -59,7 +59,7 @@ class ArrowRows(ABC):
         """
 
     @abstractmethod
-    def together(self, part: str, *order: str) -> ArrowRows:
+    def repartition(self, part: str, *order: str) -> ArrowRows:
         """Return the rows partitioned so that no part is split, each partition sorted.
 
         Args:
@@ -109,8 +109,8 @@ class InSpark(ArrowRows):
         """See `ArrowRows.run`."""
         return InSpark((self.rows.select(*columns) if columns else self.rows).mapInArrow(step, from_arrow_schema(kind)))
 
-    def together(self, part: str, *order: str) -> InSpark:
-        """See `ArrowRows.together`."""
+    def repartition(self, part: str, *order: str) -> InSpark:
+        """See `ArrowRows.repartition`."""
         return InSpark(self.rows.repartitionById(self.parts, F.col(part)).sortWithinPartitions(*order))
 
     def dataframe(self) -> DataFrame:
@@ -154,15 +154,15 @@ class InProcess(ArrowRows):
 
     def run(self, step: Step, kind: pa.Schema, *columns: str) -> InProcess:
         """See `ArrowRows.run`."""
-        taken = self.rows.select(list(columns)) if columns else self.rows
+        selected = self.rows.select(list(columns)) if columns else self.rows
         try:
-            made = list(step(iter(taken.combine_chunks().to_batches())))
+            batches = list(step(iter(selected.combine_chunks().to_batches())))
         except Exception as error:  # as from a Python worker of Spark: a failed step of one table ends no build
             raise PythonException(type(error).__name__) from error
-        return InProcess(self.session, pa.Table.from_batches(made, kind))
+        return InProcess(self.session, pa.Table.from_batches(batches, kind))
 
-    def together(self, part: str, *order: str) -> InProcess:
-        """See `ArrowRows.together`."""
+    def repartition(self, part: str, *order: str) -> InProcess:
+        """See `ArrowRows.repartition`."""
         return InProcess(self.session, self.rows.sort_by([(name, "ascending") for name in order]))
 
     def dataframe(self) -> DataFrame:

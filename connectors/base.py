@@ -73,8 +73,8 @@ def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
 
     A mark with ``level="warning"`` is logged as a warning. Status shows it while it is the newest mark of its stream.
     """
-    said = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
-    return Frame(said.encode(), Kind.MARK, Boundary.NONE, stream)
+    body = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
+    return Frame(body.encode(), Kind.MARK, Boundary.NONE, stream)
 
 
 @dataclass(frozen=True)

@@ -18,24 +18,24 @@ def statistics_of_changes(changes: DataFrame) -> CutStatistics:
 
     Folding finds the rest. Runs one Spark job, which decodes every frame and collects one row.
     """
-    listed = complete(changes)
-    wrong = _wrong(listed)
-    bad = F.min(F.when(wrong.isNotNull(), F.struct("frame_seq", wrong.alias("error"))))
-    line = listed.agg(F.count_if(F.col("error").isNull()).alias("changes"), bad.alias("bad")).first()
-    assert line is not None
-    found = line.bad and line.bad.error
+    rows = complete(changes)
+    error = _row_error(rows)
+    bad = F.min(F.when(error.isNotNull(), F.struct("frame_seq", error.alias("error"))))
+    row = rows.agg(F.count_if(F.col("error").isNull()).alias("changes"), bad.alias("bad")).first()
+    assert row is not None
+    found = row.bad and row.bad.error
     return CutStatistics(
-        bad_position=line.bad and line.bad.frame_seq,
+        bad_position=row.bad and row.bad.frame_seq,
         bad_class=found and found.error_class,
         bad_reason=found and found.reason,
-        changes=line.changes,
+        changes=row.changes,
         bounds={},
         wide_ranges=0,
         counters={},
     )
 
 
-def _wrong(changes: DataFrame) -> Column:
+def _row_error(changes: DataFrame) -> Column:
     """Return the row's error, or a null-key error if the decoder did not report one."""
     key = struct_type(changes, "key")
     nulls = [F.col("key").isNull(), *(F.col("key").getField(name).isNull() for name in key.names)]

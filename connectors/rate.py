@@ -25,7 +25,7 @@ class Rate:
 
 def change_steadily(
     changers: Iterable[Changeable],
-    pace: Rate,
+    rate: Rate,
     *,
     clock: Callable[[], float],
     stopped_within: Callable[[float], bool],
@@ -37,23 +37,23 @@ def change_steadily(
 
     Args:
         changers: Each is changed at the rate.
-        pace: Rate per source, and duration.
+        rate: Rate per source, and duration.
         clock: Returns seconds since an arbitrary moment.
         stopped_within: Waits the given seconds; True stops everything at once (`threading.Event.wait`).
         progress: Called with the number of changes of each update.
     """
-    start, made = clock(), 0
-    due = [(0.0, number, changer) for number, changer in enumerate(changers)] if pace.changes_per_second > 0 else []
+    start, total = clock(), 0
+    due = [(0.0, number, changer) for number, changer in enumerate(changers)] if rate.changes_per_second > 0 else []
     while due:
         at, number, changer = heapq.heappop(due)
-        if _over(pace, at) or stopped_within(max(0.0, start + at - clock())) or _over(pace, clock() - start):
+        if _over(rate, at) or stopped_within(max(0.0, start + at - clock())) or _over(rate, clock() - start):
             continue
         changes = changer.change()
-        made += changes
+        total += changes
         progress(changes)
-        heapq.heappush(due, (at + changes / pace.changes_per_second, number, changer))
-    return made
+        heapq.heappush(due, (at + changes / rate.changes_per_second, number, changer))
+    return total
 
 
-def _over(pace: Rate, elapsed: float) -> bool:
-    return pace.seconds is not None and elapsed >= pace.seconds
+def _over(rate: Rate, elapsed: float) -> bool:
+    return rate.seconds is not None and elapsed >= rate.seconds

@@ -42,32 +42,32 @@ def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
         raise ConfigError(file="command line", key="FEED", found=name, allowed=known)
     raw = settings.feeds[name]
     if raw.connector not in CONNECTORS:
-        raise _mistake(raw, "connector", raw.connector, ", ".join(sorted(CONNECTORS)))
+        raise _config_error(raw, "connector", raw.connector, ", ".join(sorted(CONNECTORS)))
     connector = find_connector(raw.connector)
-    feed = _checked(name, raw, connector)
-    problems = [*connector.problems(feed), *_without_moments(connector, feed)]
-    mistakes = [_mistake(raw, *problem) for problem in problems]
+    feed = _validate(name, raw, connector)
+    problems = [*connector.problems(feed), *_history_problems(connector, feed)]
+    mistakes = [_config_error(raw, *problem) for problem in problems]
     if mistakes:
         raise together(mistakes)
     return connector, feed
 
 
-def _checked(name: str, raw: FeedSettings, connector: Connector) -> Feed:
+def _validate(name: str, raw: FeedSettings, connector: Connector) -> Feed:
     """Validate options and tables with the connector's models; report all mistakes at once."""
     mistakes: list[ConfigError] = []
-    valid: dict[str, Any] = {}
+    validated_models: dict[str, Any] = {}
     for prefix, model, given in _parts(raw, connector):
         try:
-            valid[prefix] = validated(model, given, file=raw.file_of, prefix=prefix)
+            validated_models[prefix] = validated(model, given, file=raw.file_of, prefix=prefix)
         except ConfigError as error:
             mistakes.append(error)
     if mistakes:
         raise together(mistakes)
-    tables = {table: valid[f"tables.{table}"] for table in raw.tables}
-    return Feed(name, raw.connector, raw.address, valid["options"], tables, raw.commit, raw.reconnect)
+    tables = {table: validated_models[f"tables.{table}"] for table in raw.tables}
+    return Feed(name, raw.connector, raw.address, validated_models["options"], tables, raw.commit, raw.reconnect)
 
 
-def _without_moments(connector: Connector, feed: Feed) -> Iterator[Problem]:
+def _history_problems(connector: Connector, feed: Feed) -> Iterator[Problem]:
     """Yield the tables that cannot have a history: a snapshot has no place in a source's own order."""
     for name, table in feed.tables.items():
         if table.keeps_history and connector.source_ordered and connector.has_snapshots(table):
@@ -81,5 +81,5 @@ def _parts(raw: FeedSettings, connector: Connector) -> Iterator[tuple[str, type[
         yield f"tables.{table}", connector.TableOptions, given
 
 
-def _mistake(raw: FeedSettings, key: str, found: object, allowed: str) -> ConfigError:
+def _config_error(raw: FeedSettings, key: str, found: object, allowed: str) -> ConfigError:
     return ConfigError(file=raw.file_of(tuple(key.split("."))), key=key, found=found, allowed=allowed)

@@ -45,8 +45,8 @@ class EachFrame:
 
     def _failed(self, position: int, error: Exception) -> pa.RecordBatch:
         error_class, reason = of_decoder(error)
-        told = {"error_class": error_class, "reason": reason}
-        return pa.RecordBatch.from_pylist([{"frame_seq": position, "error": told}], self.type)
+        details = {"error_class": error_class, "reason": reason}
+        return pa.RecordBatch.from_pylist([{"frame_seq": position, "error": details}], self.type)
 
 
 class UnfoldedDecoder(ABC):

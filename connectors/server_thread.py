@@ -17,7 +17,7 @@ from connectors.closeable import Closeable
 
 _PENDING_CONNECTIONS: Final = 128
 
-_Found = TypeVar("_Found")
+_T = TypeVar("_T")
 
 
 class Server(Closeable):
@@ -60,7 +60,7 @@ class Server(Closeable):
         self._wait_for(self._open())
         return self
 
-    def _wait_for(self, work: Coroutine[Any, Any, _Found]) -> _Found:
+    def _wait_for(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the loop and return its result.
 
         Call only while the server runs, and not from the loop itself.
@@ -70,7 +70,7 @@ class Server(Closeable):
     def _run(self) -> None:
         self._loop.run_forever()  # until `close`
         self._loop.run_until_complete(self._shut())
-        self._loop.run_until_complete(_ended(self._loop))
+        self._loop.run_until_complete(_cancel_tasks(self._loop))
         for each in self._listening:
             each.close()
         self._loop.close()
@@ -98,7 +98,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def _ended(loop: asyncio.AbstractEventLoop) -> None:
+async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel all remaining tasks and wait until they have ended."""
     tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
     for task in tasks:

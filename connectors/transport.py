@@ -30,7 +30,7 @@ MOST_UNSENT: Final = 1 << 20
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound by it
+_ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound by it
 
 
 class Address(NamedTuple):
@@ -45,7 +45,7 @@ class Address(NamedTuple):
     def meets(self, other: Address) -> bool:
         """Return whether the two addresses conflict: same port, and the same host or one of them means all hosts."""
         hosts = {"127.0.0.1" if each.host == "localhost" else each.host for each in (self, other)}
-        return self.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_EVERYWHERE))
+        return self.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_ANY_HOST))
 
 
 def parse_address(text: str) -> Address:
@@ -140,12 +140,12 @@ class Connection(asyncio.Protocol):
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         loop = asyncio.get_running_loop()
-        self._heard = loop.time()
+        self._last_received = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
         """Done once nothing more will arrive. While reading is paused, the end may be noticed late."""
         self._closed = loop.create_future()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
 
     async def read(self, timeout: float | None = None) -> bytes:
         """Return all buffered bytes, waiting for the first; empty once the peer has closed and all is read.
@@ -158,16 +158,16 @@ class Connection(asyncio.Protocol):
             SourceUnavailable: The connection broke, or is silent. All bytes received before were returned first.
         """
         if not self._chunks and not self._ended:
-            await self._next(timeout)
+            await self._wait_for_bytes(timeout)
         arrived = self.arrived()
         if not arrived and self._error is not None:
             raise SourceUnavailable(f"the connection broke: {self._error}") from self._error
         return arrived
 
-    async def _next(self, timeout: float | None) -> None:
+    async def _wait_for_bytes(self, timeout: float | None) -> None:
         loop = asyncio.get_running_loop()
         self._reader = loop.create_future()
-        silent = None if self._silent_after is None else self._heard + self._silent_after
+        silent = None if self._silent_after is None else self._last_received + self._silent_after
         due = None if timeout is None else loop.time() + timeout
         try:
             async with asyncio.timeout_at(min((each for each in (silent, due) if each is not None), default=None)):
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         The wait also ends with the connection; `read` then reports why it ended.
         """
         self._transport.write(message)
-        await self._room.wait()
+        await self._writable.wait()
 
     def abort(self) -> None:
         """End the connection without waiting for its end. Received bytes can still be read."""
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        self._heard = asyncio.get_running_loop().time()
+        self._last_received = asyncio.get_running_loop().time()
         self._chunks.append(data)
         self._unread += len(data)
         if self._unread > MOST_UNREAD:
@@ -240,16 +240,16 @@ class Connection(asyncio.Protocol):
         """See `asyncio.BaseProtocol`."""
         self._error = self._error or exc
         self._end()
-        self._room.set()
+        self._writable.set()
         self._closed.set_result(None)
 
     def pause_writing(self) -> None:
         """See `asyncio.BaseProtocol`."""
-        self._room.clear()
+        self._writable.clear()
 
     def resume_writing(self) -> None:
         """See `asyncio.BaseProtocol`."""
-        self._room.set()
+        self._writable.set()
 
     def _end(self) -> None:
         self._ended = True

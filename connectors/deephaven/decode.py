@@ -147,7 +147,7 @@ def _assembled(frames: ArrowRows, reader: CutReader, step: _AssembleStep) -> Arr
     """Decode the frames into pieces, bring those of a block together, and join them into change rows."""
     cutting = _PieceStep(reader, frames.parts, by_update=step.by_update)
     pieces = _carrying_rows(frames).run(cutting, PIECE, *_READ)
-    return pieces.together("part", "updates", "block").run(step, step.schema)
+    return pieces.repartition("part", "updates", "block").run(step, step.schema)
 
 
 def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:

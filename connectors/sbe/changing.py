@@ -21,7 +21,7 @@ from conf.errors import InvalidValue
 from connectors.sbe.layout import Layout, Source, column_options
 from connectors.sbe.operations import DELETE, INSERT, UPDATE, operations, unknown, unlisted, unnamed
 from connectors.sbe.options import SbeTable
-from connectors.wire.sbe.columnar.blocks import ends_in
+from connectors.wire.sbe.columnar.blocks import block_ends
 from connectors.wire.sbe.columnar.decode import column_reader
 from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION
 from connectors.wire.sbe.model import Schema
@@ -210,4 +210,4 @@ def _sent(level: Level, source: Source, column: pa.Array) -> Bools:
         return valid
     version = level.numbers(VERSION)
     known: Bools = version >= source.since
-    return known & (level.numbers(BLOCK_LENGTH) >= ends_in(source.ends, version))
+    return known & (level.numbers(BLOCK_LENGTH) >= block_ends(source.ends, version))

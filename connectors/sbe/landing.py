@@ -128,7 +128,7 @@ class Landing:
             )
 
     def _deprecated(self, template: Message, version: int, body: bytes) -> Iterator[Frame]:
-        elements = self._values.found(template.name, body)
+        elements = self._values.find_new(template.name, body)
         if (template.name, version) not in self._seen:
             self._seen.add((template.name, version))
             known = deprecated(template, template.name, version)

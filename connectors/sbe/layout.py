@@ -15,7 +15,7 @@ import pyarrow as pa
 from conf.errors import SchemaError
 from conf.names import folded
 from connectors.sbe.options import SENT, SbeTable
-from connectors.wire.sbe.blocks import ends_of
+from connectors.wire.sbe.blocks import field_ends
 from connectors.wire.sbe.columnar.decode import arrow_schema
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import Body, Encoding, Enum, Message, Schema
@@ -30,7 +30,7 @@ class Source:
         level: 0 is the message; further ones are the groups of the table's path.
         element: Name of the field, group or data in its level.
         since: Version from which the level has it.
-        ends: Bytes of the block it needs, by version (`ends_of`), if it is a field; none of groups and data, which are
+        ends: Bytes of the block it needs, by version (`field_ends`), for a field; none of groups and data, which are
             absent where NULL.
         type: Of the column.
         values: Names of the values by what is sent for them, if it is an enum field; none of others.
@@ -106,7 +106,7 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
 
 def _sources(body: Body, level: int, kind: Any) -> list[Source]:
     fields = [
-        Source(f.name, level, f.name, f.since_version, ends_of(f), kind.field(f.name).type, _values(f.encoding))
+        Source(f.name, level, f.name, f.since_version, field_ends(f), kind.field(f.name).type, _values(f.encoding))
         for f in body.fields
     ]
     others = [(group.name, group.since_version) for group in body.groups]

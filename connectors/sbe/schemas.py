@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conf.errors import SchemaError
 from conf.files import read_whole
-from connectors.wire.sbe.document import Element, includes_files, read_document, whole_text
+from connectors.wire.sbe.document import Element, document_xml, includes_files, read_document
 from connectors.wire.sbe.model import Message, Schema
 from connectors.wire.sbe.schema import load_schema
 
@@ -46,7 +46,7 @@ def read_schema(schema: str, accept: tuple[str, ...] = ()) -> SchemaText:
     if not _is_part(text, schema):
         return SchemaText(schema, text, text, accept)
     root = read_document(Path(schema), file=schema)
-    return SchemaText(schema, whole_text(root), root, accept)
+    return SchemaText(schema, document_xml(root), root, accept)
 
 
 @lru_cache(maxsize=16)

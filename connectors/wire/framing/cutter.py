@@ -66,11 +66,11 @@ class FrameCutter:
         self._encoding = _expected_encoding(framing, byte_order)
         self._measure = measure
         self._head_reader, self._packet_reader = header_reader(framing.frame), header_reader(framing.packet)
-        self._next = self._cut_framed
+        self._cut = self._cut_framed
         if framing.length is None:
-            self._next = self._cut_whole if framing.unframed == "whole" else self._cut_packed
+            self._cut = self._cut_whole if framing.unframed == "whole" else self._cut_packed
         self._parts: list[bytes] = []
-        self._chunk, self._at, self._before = b"", 0, 0
+        self._chunk, self._at, self._chunk_offset = b"", 0, 0
         self._received = 0
         self._needed = self._padding = 0
         self._packet: Mapping[str, int] | None = None
@@ -109,13 +109,13 @@ class FrameCutter:
         if self._error is not None:
             raise self._error.with_traceback(None)
         try:
-            return self._next()
+            return self._cut()
         except WireError as error:
             self._error = error
             raise
 
     def _cut_framed(self) -> Frame | None:
-        if not self._worth_looking() or not self._pass_padding() or not self._enter_packet():
+        if not self._has_needed() or not self._skip_padding() or not self._enter_packet():
             return None
         head_size = self._head_reader.size
         if self._lacks(head_size, may_end=self._left_in_packet is None):
@@ -127,19 +127,19 @@ class FrameCutter:
         self._join()
         before = head_size - self._inside
         start, end = self._at + before, self._at + taken
-        frame = Frame(self._chunk[start:end], self._before + start, head, self._packet or _NOTHING, before)
-        self._take(taken)
+        frame = Frame(self._chunk[start:end], self._chunk_offset + start, head, self._packet or _NOTHING, before)
+        self._consume(taken)
         self._padding = -taken % self._framing.padding
         self._leave_frame()
         return frame
 
-    def _pass_padding(self) -> bool:
+    def _skip_padding(self) -> bool:
         """Skip the padding of the last frame; return False if more of it is to come."""
         if self._padding and self._received:
             self._join()
-            passed = min(self._padding, self._received)
-            self._take(passed)
-            self._padding -= passed
+            skipped = min(self._padding, self._received)
+            self._consume(skipped)
+            self._padding -= skipped
         return not self._padding or self._ended
 
     def _enter_packet(self) -> bool:
@@ -152,13 +152,13 @@ class FrameCutter:
             try:
                 packet = self._packet_reader.read(self._chunk, self._at)
             except InvalidValue as error:
-                raise self._placed(error) from None
-            self._take(size)
-            self._left_in_packet = self._frames(packet)
+                raise self._relocated(error) from None
+            self._consume(size)
+            self._left_in_packet = self._frame_count(packet)
             self._packet = None if self._left_in_packet == 0 else packet
         return True
 
-    def _frames(self, packet: Mapping[str, int]) -> int | None:
+    def _frame_count(self, packet: Mapping[str, int]) -> int | None:
         """Return the number of frames after a packet header; None if all remaining frames belong to it."""
         if self._framing.count is not None:
             return packet[self._framing.count]
@@ -175,11 +175,11 @@ class FrameCutter:
         try:
             head = self._head_reader.read(self._chunk, self._at)
         except InvalidValue as error:
-            raise self._placed(error) from None
+            raise self._relocated(error) from None
         if self._encoding is not None and head[self._encoding[0]] != self._encoding[1]:
             name, expected = self._encoding
             detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
-            raise InvalidValue(detail, offset=self._place, reason="encoding-type")
+            raise InvalidValue(detail, offset=self._position, reason="encoding-type")
         return head
 
     def _message_size(self, head: Mapping[str, int]) -> int:
@@ -191,7 +191,7 @@ class FrameCutter:
         if size < self._smallest:
             size, smallest = size + self._inside, self._smallest + self._inside
             detail = f"a message of {size} bytes is announced, its header alone has {smallest}"
-            raise TruncatedMessage(detail, offset=self._place, reason="short-frame")
+            raise TruncatedMessage(detail, offset=self._position, reason="short-frame")
         return size
 
     def _cut_whole(self) -> Frame | None:
@@ -201,11 +201,11 @@ class FrameCutter:
             return None
         self._join()
         frame = Frame(self._chunk, 0)
-        self._take(self._received)
+        self._consume(self._received)
         return frame
 
     def _cut_packed(self) -> Frame | None:
-        if not self._received or not self._worth_looking():
+        if not self._received or not self._has_needed():
             return None
         self._join()
         assert self._measure is not None
@@ -213,18 +213,18 @@ class FrameCutter:
             size = self._measure(memoryview(self._chunk)[self._at :])
         except WireError as error:
             if error.reason not in _MORE_MAY_HELP or self._ended:
-                raise self._placed(error) from None
+                raise self._relocated(error) from None
             if self._received > self._framing.largest:
                 raise self._too_large(f"a message of {self._received} bytes or more") from None
             self._needed = self._received + 1
             return None
         if size > self._framing.largest:
             raise self._too_large(f"a message of {size} bytes")
-        frame = Frame(self._chunk[self._at : self._at + size], self._place)
-        self._take(size)
+        frame = Frame(self._chunk[self._at : self._at + size], self._position)
+        self._consume(size)
         return frame
 
-    def _worth_looking(self) -> bool:
+    def _has_needed(self) -> bool:
         """Return whether the bytes missing at the last attempt are there, so that small chunks cost no extra work."""
         return self._received >= self._needed or self._ended
 
@@ -234,33 +234,33 @@ class FrameCutter:
             return False
         if self._ended and (self._received or not may_end):
             detail = f"{size} bytes are due, the input ends after {self._received}"
-            raise TruncatedMessage(detail, offset=self._place, reason="truncated")
+            raise TruncatedMessage(detail, offset=self._position, reason="truncated")
         self._needed = size
         return True
 
     def _join(self) -> None:
         if self._parts:
-            self._before += self._at
+            self._chunk_offset += self._at
             self._chunk = b"".join((self._chunk[self._at :], *self._parts))
             self._at = 0
             self._parts.clear()
 
-    def _take(self, size: int) -> None:
+    def _consume(self, size: int) -> None:
         self._at += size
         self._received -= size
         self._needed = 0
 
     @property
-    def _place(self) -> int:
-        return self._before + self._at
+    def _position(self) -> int:
+        return self._chunk_offset + self._at
 
     def _too_large(self, what: str) -> OversizedMessage:
         detail = f"{what}, {self._framing.largest} are allowed"
-        return OversizedMessage(detail, offset=self._place, reason="frame-too-large")
+        return OversizedMessage(detail, offset=self._position, reason="frame-too-large")
 
-    def _placed(self, error: WireError) -> WireError:
+    def _relocated(self, error: WireError) -> WireError:
         """Return the error with its offset in the stream instead of in the message."""
-        offset = self._place + (error.offset or 0)
+        offset = self._position + (error.offset or 0)
         return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)
 
 

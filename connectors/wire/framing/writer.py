@@ -20,10 +20,10 @@ class FrameWriter:
     def __init__(self, framing: Framing, *, byte_order: ByteOrder = "<") -> None:
         self._framing = framing
         encoding = framing.encoding
-        said = None if encoding is None else encoding.little if byte_order == "<" else encoding.big
-        self._constants = {} if encoding is None or said is None else {encoding.number: said}
+        value = None if encoding is None else encoding.little if byte_order == "<" else encoding.big
+        self._constants = {} if encoding is None or value is None else {encoding.number: value}
         counts = [(1 << 8 * number.size) - 1 for number in framing.packet.numbers if number.name == framing.count]
-        self._at_once = min(counts, default=0)
+        self._max_per_packet = min(counts, default=0)
         self._packets = self._messages = 0
 
     def write(self, bodies: Sequence[bytes]) -> bytes:
@@ -37,8 +37,8 @@ class FrameWriter:
             return b"".join(map(self._frame, bodies))
         if framing.per_packet == "one":
             return b"".join(self._packet([body]) for body in bodies)
-        at_once = self._at_once or len(bodies)
-        parts = [bodies[first : first + at_once] for first in range(0, len(bodies), at_once)] if bodies else []
+        per_packet = self._max_per_packet or len(bodies)
+        parts = [bodies[first : first + per_packet] for first in range(0, len(bodies), per_packet)] if bodies else []
         return b"".join(map(self._packet, parts))
 
     def _packet(self, bodies: Sequence[bytes]) -> bytes:
@@ -67,11 +67,11 @@ def _header(header: FixedHeader, numbers: Mapping[str, int]) -> bytes:
         fixed = bytes.fromhex(mark.bytes_hex)
         octets[mark.offset : mark.offset + len(fixed)] = fixed
     for number in header.numbers:
-        _put(octets, number, numbers.get(number.name, 0))
+        _write_number(octets, number, numbers.get(number.name, 0))
     return bytes(octets)
 
 
-def _put(octets: bytearray, number: Number, value: int) -> None:
+def _write_number(octets: bytearray, number: Number, value: int) -> None:
     code = CODES[number.size]
     layout = number.order + (code.lower() if number.signed else code)
     try:

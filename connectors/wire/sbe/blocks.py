@@ -27,11 +27,11 @@ from connectors.wire.sbe.model import (
     Scalar,
     Set,
 )
-from connectors.wire.sbe.primitives import TRAITS, held
-from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, codec, fixed_text_reader, plain_codec
+from connectors.wire.sbe.primitives import TRAITS, stored_value
+from connectors.wire.sbe.text import DEFAULT_CHARSET, TextMode, codec, fixed_text_codec, fixed_text_reader
 from connectors.wire.sbe.values import Fault, SetValue
 
-_MOST_TARGETS = 16
+_MAX_TARGETS = 16
 """Arrays up to this many elements are unpacked element by element; longer ones as one value."""
 
 Read: TypeAlias = Callable[[Buffer, int], dict[str, Any]]
@@ -96,8 +96,8 @@ class BlockReader:
 def charset_fault(raw: Buffer, charset: str, offset: int) -> Fault:
     """Return the fault for bytes that cannot be decoded as text."""
     known = codec(charset) is not None
-    told = f"bytes {bytes(raw[:32]).hex()} are not {charset}" if known else f"charset {charset} is not known"
-    return Fault(InvalidValue, "charset", told, offset)
+    detail = f"bytes {bytes(raw[:32]).hex()} are not {charset}" if known else f"charset {charset} is not known"
+    return Fault(InvalidValue, "charset", detail, offset)
 
 
 class BlockPlan:
@@ -118,7 +118,7 @@ class BlockPlan:
         """Return the reader for a block of this length on the wire: fields that end beyond it are absent."""
         if wire_block_length >= self.full.size:
             return self.full
-        parts = [part for part in self._parts if end_of(part, self._options.version) <= wire_block_length]
+        parts = [part for part in self._parts if part_end(part, self._options.version) <= wire_block_length]
         if len(parts) not in self._partial:
             self._partial[len(parts)] = self._reader(parts)
         return self._partial[len(parts)]
@@ -128,26 +128,26 @@ class BlockPlan:
         return BlockReader(source, source.display(parts), self._length)
 
 
-def end_of(part: Field | Member, version: int) -> int:
+def part_end(part: Field | Member, version: int) -> int:
     """Return the end of a part in its block, in bytes, at a version: newer members of a composite do not count."""
     if part.presence is Presence.CONSTANT:
         return 0
     if not isinstance(part.encoding, Composite):
         return part.offset + part.encoding.size
     members = [member for member in part.encoding.members if member.since_version <= version]
-    return part.offset + max((end_of(member, version) for member in members), default=0)
+    return part.offset + max((part_end(member, version) for member in members), default=0)
 
 
-def ends_of(field: Field) -> tuple[tuple[int, int], ...]:
+def field_ends(field: Field) -> tuple[tuple[int, int], ...]:
     """Return (version, end) pairs of a field, ascending: a composite may grow. Ends are in bytes from the block."""
-    return tuple((age, end_of(field, age)) for age in sorted({0, *_ages(field.encoding)}))
+    return tuple((version, part_end(field, version)) for version in sorted({0, *_member_versions(field.encoding)}))
 
 
-def _ages(encoding: Encoding) -> Iterator[int]:
+def _member_versions(encoding: Encoding) -> Iterator[int]:
     """Yield the sinceVersion of all members of a composite, nested ones included."""
     for member in encoding.members if isinstance(encoding, Composite) else ():
         yield member.since_version
-        yield from _ages(member.encoding)
+        yield from _member_versions(member.encoding)
 
 
 class BlockSource:
@@ -192,11 +192,11 @@ class BlockSource:
             constant = part.presence is Presence.CONSTANT
             if part.since_version <= self._options.version:
                 optional = nullable or part.presence is Presence.OPTIONAL
-                place = (*path, part.name)
+                member_path = (*path, part.name)
                 value = (
                     self.name_of(part.constant)
                     if constant
-                    else self._value(part.encoding, base + part.offset, place, optional=optional)
+                    else self._value(part.encoding, base + part.offset, member_path, optional=optional)
                 )
                 items.append(f"{part.name!r}: {value}")
             nullable = nullable and constant
@@ -221,7 +221,7 @@ class BlockSource:
                 return self.display(encoding.members, base=offset, path=path, nullable=optional)
 
     def _list(self, encoding: Array, offset: int, path: tuple[str, ...], *, optional: bool) -> str:
-        if optional or encoding.count > _MOST_TARGETS:
+        if optional or encoding.count > _MAX_TARGETS:
             read = self.name_of(_list_reader(encoding, self._options.order, optional=optional))
             return f"{read}({self._leaf(encoding, offset, path)})"
         return f"[{self._leaf(encoding, offset, path, count=encoding.count)}]"
@@ -238,8 +238,8 @@ class BlockSource:
         read = fixed_text_reader(charset, self._options.text)
         value = self._leaf(encoding, offset, path, text=(charset, read))
         text = f"{self.name_of(read)}({value})"
-        if (plain := plain_codec(charset, self._options.text)) is not None:
-            text = f"{value}.partition(NUL)[0].decode({plain!r})"
+        if (codec_name := fixed_text_codec(charset, self._options.text)) is not None:
+            text = f"{value}.partition(NUL)[0].decode({codec_name!r})"
             self._objects["NUL"] = b"\0"
         return f"(None if {value}[0] == {null} else {text})" if optional else text
 
@@ -298,7 +298,7 @@ def slot_code(encoding: Encoding) -> str:
 
 def wire_null(scalar: Scalar) -> int | float:
     """Return the null value as it is read back: a float rounded to the primitive's precision."""
-    return held(scalar.null, scalar.primitive)
+    return stored_value(scalar.null, scalar.primitive)
 
 
 def null_test(scalar: Scalar) -> Callable[[Any], bool]:

@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 
 from connectors.wire.sbe.blocks import slot_code
 from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Field, Member, Presence, Primitive, Scalar, Set
-from connectors.wire.sbe.packers import Put, PutOptions, enum_put, list_put, refuse, scalar_put, set_put, text_put
+from connectors.wire.sbe.packers import (
+    Packer,
+    PackOptions,
+    enum_packer,
+    list_packer,
+    scalar_packer,
+    set_packer,
+    text_packer,
+    value_fault,
+)
 from connectors.wire.sbe.values import Fault
 
 _MISSING = object()
@@ -19,7 +28,7 @@ _MISSING = object()
 
 class _Slot(NamedTuple):
     name: str
-    put: Put
+    pack: Packer
     optional: bool
     zero: Any
     """Zero, as `struct` expects it: for members of a null composite."""
@@ -37,7 +46,7 @@ class BlockWriter:
     def __init__(
         self,
         parts: Sequence[Field | Member],
-        options: PutOptions,
+        options: PackOptions,
         length: int,
         *,
         nullable: bool = False,
@@ -58,27 +67,27 @@ class BlockWriter:
         """Return the block. ``others`` names other parts of the message, which ``values`` may contain."""
         for name in values:
             if name not in self._names and name not in others:
-                raise refuse("unknown-name", f"there is nothing called {name!r} here")
+                raise value_fault("unknown-name", f"there is nothing called {name!r} here")
         for name, constant in self._constants.items():
             if values.get(name, constant) != constant:
-                raise refuse("constant", f"{name} is always {constant!r}, not {values[name]!r}")
-        return self._pack(*self._raws(values))
+                raise value_fault("constant", f"{name} is always {constant!r}, not {values[name]!r}")
+        return self._pack(*self._pack_values(values))
 
     def write_null(self) -> bytes:
         """Return the block of a null composite: its first member null, all others zero."""
         if not self.takes_null:
-            raise refuse("null-in-required", "null where a value is required")
+            raise value_fault("null-in-required", "null where a value is required")
         first, *others = self._slots
-        return self._pack(first.put(None), *(slot.zero for slot in others))
+        return self._pack(first.pack(None), *(slot.zero for slot in others))
 
-    def _raws(self, values: Mapping[str, Any]) -> list[Any]:
+    def _pack_values(self, values: Mapping[str, Any]) -> list[Any]:
         slots = self._slots
         null = self.takes_null and values.get(slots[0].name, _MISSING) is None
         raws = []
         for slot in slots:
             value = values.get(slot.name, _MISSING)
             try:
-                raws.append(self._absent(slot, null=null) if value is _MISSING else slot.put(value))
+                raws.append(self._absent(slot, null=null) if value is _MISSING else slot.pack(value))
             except Fault as fault:
                 fault.path.append(slot.name)
                 raise
@@ -88,8 +97,8 @@ class BlockWriter:
         if self._lenient or (null and slot is not self._slots[0]):
             return slot.zero
         if slot.optional:
-            return slot.put(None)
-        raise refuse("missing", "a required value is missing")
+            return slot.pack(None)
+        raise value_fault("missing", "a required value is missing")
 
 
 def _format(wire: Sequence[Field | Member], length: int) -> str:
@@ -100,39 +109,41 @@ def _format(wire: Sequence[Field | Member], length: int) -> str:
     return f"{''.join(parts)}{length - cursor}x"
 
 
-def _slot(part: Field | Member, options: PutOptions, *, nullable: bool) -> _Slot:
+def _slot(part: Field | Member, options: PackOptions, *, nullable: bool) -> _Slot:
     optional = nullable or part.presence is Presence.OPTIONAL
-    put, optional = _put(part.encoding, options, optional=optional)
+    pack, optional = _packer(part.encoding, options, optional=optional)
     zero: Any = 0
     if slot_code(part.encoding)[-1] in "sc":
         zero = bytes(part.encoding.size)
-    return _Slot(part.name, put, optional, zero)
+    return _Slot(part.name, pack, optional, zero)
 
 
-def _put(encoding: Encoding, options: PutOptions, *, optional: bool) -> tuple[Put, bool]:
+def _packer(encoding: Encoding, options: PackOptions, *, optional: bool) -> tuple[Packer, bool]:
     """Return the packer for an encoding, and whether it takes None."""
     match encoding:
         case Scalar():
-            return scalar_put(encoding, options, optional=optional), optional
+            return scalar_packer(encoding, options, optional=optional), optional
         case Array():
             text = encoding.element.primitive is Primitive.CHAR
-            return (text_put if text else list_put)(encoding, options, optional=optional), optional
+            return (text_packer if text else list_packer)(encoding, options, optional=optional), optional
         case Enum():
-            return enum_put(encoding, options, optional=optional), optional
+            return enum_packer(encoding, options, optional=optional), optional
         case Set():
-            return set_put(encoding, options), False
+            return set_packer(encoding, options), False
         case Composite():
-            return _composite_put(encoding, options, optional=optional)
+            return _composite_packer(encoding, options, optional=optional)
 
 
-def _composite_put(composite: Composite, options: PutOptions, *, optional: bool) -> tuple[Callable[[Any], bytes], bool]:
+def _composite_packer(
+    composite: Composite, options: PackOptions, *, optional: bool
+) -> tuple[Callable[[Any], bytes], bool]:
     writer = BlockWriter(composite.members, options, composite.size, nullable=optional)
 
-    def put(value: Any) -> bytes:
+    def pack(value: Any) -> bytes:
         if value is None:
             return writer.write_null()
         if not isinstance(value, Mapping):
-            raise refuse("type", f"{value!r} is not a mapping of the members of {composite.name}")
+            raise value_fault("type", f"{value!r} is not a mapping of the members of {composite.name}")
         return writer.write(value)
 
-    return put, writer.takes_null
+    return pack, writer.takes_null

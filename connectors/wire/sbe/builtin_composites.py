@@ -30,16 +30,16 @@ def resolve_header(encoding: Encoding, user: Element, report: Report) -> Structu
     if roles["blockLength"].primitive not in UNSIGNED:
         report.error("E05", user, f"blockLength of header {encoding.name} is not unsigned")
         return None
-    for name in _no_counts(encoding, roles):
+    for name in _invalid_counts(encoding, roles):
         report.error("E05", user, f"{name} of header {encoding.name} is not an unsigned integer")
         return None
-    _ignore_lone_count(f"header {encoding.name}", roles, user, report)
+    _ignore_single_count(f"header {encoding.name}", roles, user, report)
     for name in _HEADER:
         if roles[name].primitive is not Primitive.UINT16:
             report.warn("W04", user, f"{name} of header {encoding.name} is {roles[name].primitive}, not uint16")
-    always, id_ = roles["schemaId"].constant, report.number(user, "id")
-    if always not in {None, id_}:
-        detail = f"schemaId of header {encoding.name} is always {always}, not {id_}: no message can be decoded"
+    constant, id_ = roles["schemaId"].constant, report.number(user, "id")
+    if constant not in {None, id_}:
+        detail = f"schemaId of header {encoding.name} is always {constant}, not {id_}: no message can be decoded"
         report.warn("W18", user, detail)
     return Structure(encoding.name, encoding.size, roles, encoding)
 
@@ -57,7 +57,7 @@ def resolve_dimensions(encoding: Encoding, user: Element, report: Report) -> Str
     wrong = _wrong_dimensions(encoding, roles)
     for detail in wrong:
         report.error("E21", user, f"{detail} of dimensions {encoding.name}")
-    _ignore_lone_count(f"dimensions {encoding.name}", roles, user, report)
+    _ignore_single_count(f"dimensions {encoding.name}", roles, user, report)
     for name in _DIMENSIONS:
         if roles[name].primitive not in {Primitive.UINT8, Primitive.UINT16}:
             code = "W04" if roles[name].primitive in UNSIGNED else "W05"
@@ -66,7 +66,7 @@ def resolve_dimensions(encoding: Encoding, user: Element, report: Report) -> Str
 
 
 def _wrong_dimensions(encoding: Composite, roles: dict[str, Role]) -> list[str]:
-    wrong = [f"{name}, which is not an unsigned integer," for name in _no_counts(encoding, roles)]
+    wrong = [f"{name}, which is not an unsigned integer," for name in _invalid_counts(encoding, roles)]
     count = roles["numInGroup"]
     scalar = encoding.member("numInGroup").encoding
     assert isinstance(scalar, Scalar)
@@ -95,7 +95,7 @@ def resolve_data(encoding: Encoding, element: Element, report: Report) -> Data |
     if wrong := _wrong_length(length, bytes_member, encoding, element):
         report.error("E22", element, wrong)
         return None
-    _note_oddities(length, bytes_member, encoding, element, report)
+    _warn_unusual_data(length, bytes_member, encoding, element, report)
     return Data(
         name=element.name,
         id=report.number(element, "id"),
@@ -122,7 +122,7 @@ def _wrong_length(length: Role, member: Member, encoding: Composite, element: El
     return None
 
 
-def _note_oddities(length: Role, member: Member, encoding: Composite, element: Element, report: Report) -> None:
+def _warn_unusual_data(length: Role, member: Member, encoding: Composite, element: Element, report: Report) -> None:
     if length.size > 4:
         report.warn("W04", element, f"length of {encoding.name} is {length.primitive}")
     if member.name != "varData" or not (isinstance(member.encoding, Array) and member.encoding.count == 0):
@@ -148,15 +148,15 @@ def _roles(encoding: Composite, names: tuple[str, ...]) -> dict[str, Role]:
     return roles
 
 
-def _ignore_lone_count(owner: str, roles: dict[str, Role], user: Element, report: Report) -> None:
+def _ignore_single_count(owner: str, roles: dict[str, Role], user: Element, report: Report) -> None:
     """Treat a count of groups or of data as an ordinary member if the other count is missing."""
-    lone = [name for name in _COUNTS if name in roles]
-    if len(lone) == 1:
-        del roles[lone[0]]
-        report.warn("W19", user, f"{owner} has {lone[0]} alone, which counts nothing without the other")
+    single = [name for name in _COUNTS if name in roles]
+    if len(single) == 1:
+        del roles[single[0]]
+        report.warn("W19", user, f"{owner} has {single[0]} alone, which counts nothing without the other")
 
 
-def _no_counts(encoding: Composite, roles: dict[str, Role]) -> list[str]:
+def _invalid_counts(encoding: Composite, roles: dict[str, Role]) -> list[str]:
     """Return the members that have the name of a count of groups or data, but cannot be one."""
     named = [member.name for member in encoding.members if member.name in _COUNTS]
     return [name for name in named if name not in roles or roles[name].primitive not in UNSIGNED]

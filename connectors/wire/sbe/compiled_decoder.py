@@ -18,7 +18,7 @@ from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.roles import RoleReader
 from connectors.wire.sbe.text import data_codec, text_reader
 
-Whole: TypeAlias = "Callable[[Buffer, int], dict[str, Any] | None]"
+CompiledDecoder: TypeAlias = "Callable[[Buffer, int], dict[str, Any] | None]"
 """Maps a message and the end of its root block to its values; None if the message needs the slow path."""
 
 _DEEPEST = 12
@@ -26,9 +26,9 @@ _DEEPEST = 12
 _COUNTS = ("numGroups", "numVarDataFields")
 
 
-def whole_reader(message: Message, options: BlockOptions, header_size: int) -> Whole | None:
+def compile_decoder(message: Message, options: BlockOptions, header_size: int) -> CompiledDecoder | None:
     """Return the function for an acting version; None if the template has parts that it cannot bound."""
-    source = _WholeSource(options)
+    source = _DecoderSource(options)
     try:
         source.root(message, header_size)
     except _Unbounded:
@@ -37,7 +37,7 @@ def whole_reader(message: Message, options: BlockOptions, header_size: int) -> W
 
 
 _FUNCTION = """
-def whole(body, at):
+def decode(body, at):
     try:
 {}
     except Failed:
@@ -50,7 +50,7 @@ class _Unbounded(Exception):
     """Entries or parts may take no bytes, the message itself counts its parts, or groups nest too deep for Python."""
 
 
-class _WholeSource:
+class _DecoderSource:
     """Builds the lines of a function, and the objects they refer to."""
 
     def __init__(self, options: BlockOptions) -> None:
@@ -58,12 +58,12 @@ class _WholeSource:
         self._lines: list[str] = []
         self._objects: dict[str, Any] = {"Failed": (struct.error, UnicodeError)}
 
-    def compile(self) -> Whole:
+    def compile(self) -> CompiledDecoder:
         """Return the compiled function."""
         lines = "\n".join(f"        {line}" for line in self._lines)
         exec(_FUNCTION.format(lines), self._objects)  # noqa: S102 (made from literals and our own names only)
-        whole: Whole = self._objects["whole"]
-        return whole
+        decode: CompiledDecoder = self._objects["decode"]
+        return decode
 
     def root(self, message: Message, header_size: int) -> None:
         """Add the lines that read a message."""

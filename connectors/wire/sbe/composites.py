@@ -20,7 +20,7 @@ def resolve_composite(element: Element, encodings: Encodings) -> Composite | Non
     """Return the layout of a ``composite`` element; members that cannot be resolved are left out."""
     members = _members(element, encodings)
     if max((_depth(member.encoding) for member in members), default=0) >= MAX_DEPTH:
-        encodings.too_deep(f"composite {element.name}", element)
+        encodings.report_too_deep(f"composite {element.name}", element)
         return None
     if sum(_parts(member.encoding) for member in members) > _MAX_PARTS:
         encodings.report.error("E12", element, f"composite {element.name} has more than {_MAX_PARTS} values")
@@ -56,7 +56,7 @@ def _members(element: Element, encodings: Encodings) -> list[Member]:
             continue
         if child.name in names:
             report.error("E12", child, f"composite {element.name} has two members called {child.name}")
-        encoding = encodings.named(child.get("type") or "", child) if child.tag == "ref" else encodings.place(child)
+        encoding = encodings.named(child.get("type") or "", child) if child.tag == "ref" else encodings.resolve(child)
         if encoding is None:
             continue
         offset = _offset(child, encodings, cursor)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from conf.errors import InvalidValue, UnknownTemplate
 from connectors.wire.sbe.blocks import BlockOptions
 from connectors.wire.sbe.bodies import BodyReader, Counts, Scan
-from connectors.wire.sbe.compiled_decoder import Whole, whole_reader
+from connectors.wire.sbe.compiled_decoder import CompiledDecoder, compile_decoder
 from connectors.wire.sbe.header import Header, HeaderReader
 from connectors.wire.sbe.model import Body, Buffer, Composite, Encoding, Enum, Message, Schema, Set
 from connectors.wire.sbe.skip import Skipper
@@ -24,7 +24,7 @@ from connectors.wire.sbe.value_checks import newer_values
 from connectors.wire.sbe.values import Fault, Finding
 from connectors.wire.sbe.walk import MAX_EMPTY_ENTRIES
 
-_MOST_PLAIN = 256
+_MAX_COMPILED = 256
 """Most header values with a compiled reader; senders use few, and forged ones must not fill the memory."""
 _new = tuple.__new__
 
@@ -66,9 +66,9 @@ class MessageReader:
         self._strict = strict
         self._max_empty_entries = max_empty_entries
         self._templates: dict[int, _Template] = {}
-        self._said = self._header.said
+        self._read_roles = self._header.read_roles
         self._counts_parts = "numGroups" in schema.header.roles
-        self._plain: dict[tuple[int, ...], tuple[Whole, int, Header, Message]] = {}
+        self._compiled: dict[tuple[int, ...], tuple[CompiledDecoder, int, Header, Message]] = {}
         """Header values → compiled decoder, end of the root block, header, message. For messages without findings."""
 
     def read(self, body: Buffer) -> Decoded:
@@ -81,10 +81,10 @@ class MessageReader:
                 mode ``trailing-bytes``.
         """
         try:
-            whole, end, header, message = self._plain[self._said(body, 0)]
+            compiled, end, header, message = self._compiled[self._read_roles(body, 0)]
         except (KeyError, struct.error):
             return self._read_parts(body)
-        values = whole(body, end)
+        values = compiled(body, end)
         if values is None:
             return self._read_parts(body)
         return _new(Decoded, (header, message, values, len(body), ()))
@@ -109,17 +109,17 @@ class MessageReader:
         if header.version < template.newest_value:
             for element, detail in newer_values(template.message, values, header.version):
                 scan.note("value-newer-than-version", element, detail, None)
-        if not scan.findings and len(self._plain) < _MOST_PLAIN:
-            self._keep_plain(header, template)
+        if not scan.findings and len(self._compiled) < _MAX_COMPILED:
+            self._cache_compiled(header, template)
         return Decoded(header, template.message, values, consumed, tuple(scan.findings.values()))
 
-    def _keep_plain(self, header: Header, template: _Template) -> None:
+    def _cache_compiled(self, header: Header, template: _Template) -> None:
         """Cache a compiled decoder for this header: the first message with it had no findings."""
         if header.extras or header.version < template.newest_value:
             return
-        whole = template.whole(header.version, header.size)
-        if whole is not None:
-            self._plain[header[:4]] = whole, header.size + header.block_length, header, template.message
+        compiled = template.compiled(header.version, header.size)
+        if compiled is not None:
+            self._compiled[header[:4]] = compiled, header.size + header.block_length, header, template.message
 
     def _template(self, header: Header) -> _Template:
         if header.schema_id != self._schema.id:
@@ -150,7 +150,7 @@ class _Template:
         self._text: TextMode = text
         self._versions = sorted({version for version in _versions(message) if version > 0})
         self._readers: list[BodyReader | None] = [None] * (len(self._versions) + 1)
-        self._wholes: dict[int, Whole | None] = {}
+        self._compiled: dict[int, CompiledDecoder | None] = {}
         self.newest_value = max(_value_versions(message), default=0)
         """The newest sinceVersion of the values in the message's enums and sets."""
 
@@ -163,12 +163,12 @@ class _Template:
             self._readers[index] = reader
         return reader
 
-    def whole(self, version: int, header_size: int) -> Whole | None:
+    def compiled(self, version: int, header_size: int) -> CompiledDecoder | None:
         """Return the compiled decoder for an acting version; None if the template cannot have one."""
         index = bisect_right(self._versions, version)
-        if index not in self._wholes:
-            self._wholes[index] = whole_reader(self.message, self._options(index), header_size)
-        return self._wholes[index]
+        if index not in self._compiled:
+            self._compiled[index] = compile_decoder(self.message, self._options(index), header_size)
+        return self._compiled[index]
 
     def _options(self, index: int) -> BlockOptions:
         representative = self._versions[index - 1] if index else 0

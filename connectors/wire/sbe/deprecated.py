@@ -30,12 +30,12 @@ class DeprecatedValues:
     """The deprecated values and choices that have not been seen yet, by template.
 
     Args:
-        told: Paths of those already reported, such as ``Order.side.Sell``.
+        reported: Paths of those already reported, such as ``Order.side.Sell``.
     """
 
-    def __init__(self, schema: Schema, told: Collection[str]) -> None:
+    def __init__(self, schema: Schema, reported: Collection[str]) -> None:
         possible = {message.name: set(_in_body(message, message.name)) for message in schema.messages.values()}
-        self._left = {name: paths.difference(told) for name, paths in possible.items()}
+        self._left = {name: paths.difference(reported) for name, paths in possible.items()}
         messages = [_root(message) for message in schema.messages.values() if self._left[message.name]]
         self._reader = MessageReader(
             replace(
@@ -46,7 +46,7 @@ class DeprecatedValues:
             text="bytes",
         )
 
-    def found(self, message: str, body: Buffer) -> list[str]:
+    def find_new(self, message: str, body: Buffer) -> list[str]:
         """Return the paths that occur in a message for the first time, if deprecated in the message's version.
 
         A message that cannot be read has none.
@@ -58,8 +58,8 @@ class DeprecatedValues:
             decoded = self._reader.read(body)
         except WireError:
             return []
-        there = dict.fromkeys(deprecated_values(decoded.message, decoded.values, decoded.header.version))
-        new = [path for path in there if path in left]
+        present = dict.fromkeys(deprecated_values(decoded.message, decoded.values, decoded.header.version))
+        new = [path for path in present if path in left]
         left.difference_update(new)
         return new
 

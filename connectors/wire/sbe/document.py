@@ -83,22 +83,22 @@ def _includes_any(element: Element) -> bool:
     return any(_is_include(child) or _includes_any(child) for child in element.children)
 
 
-def whole_text(root: Element) -> bytes:
+def document_xml(root: Element) -> bytes:
     """Serialize the result of `read_document` as one document, without comments."""
-    whole: bytes = tostring(_written(root), "utf-8")
-    return whole
+    serialized: bytes = tostring(_to_xml(root), "utf-8")
+    return serialized
 
 
 def _is_include(element: Element) -> bool:
     return element.tag == "include" and element.namespace == _XINCLUDE
 
 
-def _written(element: Element) -> XmlElement:
+def _to_xml(element: Element) -> XmlElement:
     tag = f"{{{element.namespace}}}{element.tag}" if element.namespace else element.tag
-    written = XmlElement(tag, {**element.attributes, **element.foreign})
-    written.text = element.text
-    written.extend(map(_written, element.children))
-    return written
+    xml = XmlElement(tag, {**element.attributes, **element.foreign})
+    xml.text = element.text
+    xml.extend(map(_to_xml, element.children))
+    return xml
 
 
 class _Includes:
@@ -112,17 +112,17 @@ class _Includes:
         """Return the path that an include names, given the stack of files being read."""
         href = include.get("href") or ""
         if include.get("parse") not in {None, "xml"} or include.get("xpointer") is not None or not href:
-            raise _broken("an include must name a whole XML file by href", include.file, include.line)
+            raise _error("an include must name a whole XML file by href", include.file, include.line)
         if self._within is None:
-            raise _broken(f"{href} cannot be included: the schema is not a file", include.file, include.line)
+            raise _error(f"{href} cannot be included: the schema is not a file", include.file, include.line)
         path = Path() if ":" in href or "\0" in href else (opened[-1].parent / href).resolve()
         if not path.is_relative_to(self._within):
-            raise _broken(f"{href} is outside the folder of the schema", include.file, include.line)
+            raise _error(f"{href} is outside the folder of the schema", include.file, include.line)
         if path in opened:
-            raise _broken(f"{href} includes itself", include.file, include.line)
+            raise _error(f"{href} includes itself", include.file, include.line)
         self._left -= 1
         if self._left < 0:
-            raise _broken(f"more than {MAX_INCLUDES} files are included", include.file, include.line)
+            raise _error(f"more than {MAX_INCLUDES} files are included", include.file, include.line)
         return path
 
 
@@ -142,7 +142,7 @@ def _contents(path: Path, file: str, line: int | None) -> bytes:
     try:
         return read_whole(path)
     except OSError as error:
-        raise _broken(f"{path} cannot be read: {error.strerror}", file, line) from error
+        raise _error(f"{path} cannot be read: {error.strerror}", file, line) from error
 
 
 def _parse(contents: bytes, file: str) -> Element:
@@ -156,11 +156,11 @@ def _parse(contents: bytes, file: str) -> Element:
         parser.parse(io.BytesIO(contents))
     except DefusedXmlException as error:
         what = "a document type that declares anything or names a file, or an entity, is not allowed"
-        raise _broken(what, file, builder.line) from error
+        raise _error(what, file, builder.line) from error
     except SAXException as error:
-        raise _broken(f"not well-formed XML: {error.getMessage()}", file, builder.line) from error
+        raise _error(f"not well-formed XML: {error.getMessage()}", file, builder.line) from error
     except (LookupError, ValueError) as error:  # an encoding unknown to Python or unusable for expat
-        raise _broken(f"not readable XML: {error}", file, builder.line) from error
+        raise _error(f"not readable XML: {error}", file, builder.line) from error
     return builder.document.children[0]
 
 
@@ -170,7 +170,7 @@ def _check_document_type(name: str, system: str | None, public: str | None, has_
         raise DTDForbidden(name, system, public)
 
 
-def _broken(detail: str, file: str, line: int | None) -> SchemaError:
+def _error(detail: str, file: str, line: int | None) -> SchemaError:
     return SchemaError(detail, file=file, line=line, code="E01")
 
 
@@ -194,7 +194,7 @@ class _Builder(handler.ContentHandler):
 
     def startElementNS(self, name: tuple[str | None, str], _qname: str | None, attrs: Any) -> None:  # noqa: N802
         if len(self._open) > MAX_DEPTH:
-            raise _broken(f"elements nest deeper than {MAX_DEPTH}", self.file, self.line)
+            raise _error(f"elements nest deeper than {MAX_DEPTH}", self.file, self.line)
         element = Element(name[1], name[0] or "", self.file, self.line, {}, {})
         for (namespace, attribute), value in attrs.items():
             if namespace:

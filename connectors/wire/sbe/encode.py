@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from conf.errors import InvalidValue
-from connectors.wire.sbe.blocks import end_of, ends_of
+from connectors.wire.sbe.blocks import field_ends, part_end
 from connectors.wire.sbe.blockwriter import BlockWriter
 from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Body, Data, Group, Message, Presence, Role, Schema
-from connectors.wire.sbe.packers import PutOptions, encoded, refuse
+from connectors.wire.sbe.packers import PackOptions, encode_text, value_fault
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.roles import RoleWriter
 from connectors.wire.sbe.text import codec
 from connectors.wire.sbe.value_checks import needlessly_deprecated
 from connectors.wire.sbe.values import Fault
 
-_NOTHING: Mapping[str, Any] = {}
+_NO_VALUES: Mapping[str, Any] = {}
 
 
 def encode(
@@ -32,7 +32,7 @@ def encode(
     *,
     version: int | None = None,
     tolerant: bool = False,
-    header: Mapping[str, Any] = _NOTHING,
+    header: Mapping[str, Any] = _NO_VALUES,
     deprecated: Literal["allow", "warn", "refuse"] = "allow",
 ) -> bytes:
     """Return a complete message, including its header.
@@ -60,7 +60,7 @@ def encode(
     try:
         octets = writer.header(header) + writer.body.write(values)
     except Fault as fault:
-        raise fault.wire_error(name, placed=False) from None
+        raise fault.wire_error(name, with_offset=False) from None
     found = () if deprecated == "allow" else _deprecated(schema, octets)
     if found and deprecated == "refuse":
         raise InvalidValue(f"{', '.join(found)}: deprecated", element=found[0], reason="deprecated")
@@ -75,7 +75,7 @@ def _deprecated(schema: Schema, octets: bytes) -> tuple[str, ...]:
 
 
 def write_header(
-    schema: Schema, message: Message, *, version: int | None = None, header: Mapping[str, Any] = _NOTHING
+    schema: Schema, message: Message, *, version: int | None = None, header: Mapping[str, Any] = _NO_VALUES
 ) -> bytes:
     """Return the header of a message, for callers that write its body themselves.
 
@@ -86,13 +86,13 @@ def write_header(
     try:
         return writer.header(header)
     except Fault as fault:
-        raise fault.wire_error(message.name, placed=False) from None
+        raise fault.wire_error(message.name, with_offset=False) from None
 
 
 class _MessageWriter:
     """Writes one message in one version."""
 
-    def __init__(self, schema: Schema, message: Message, options: PutOptions) -> None:
+    def __init__(self, schema: Schema, message: Message, options: PackOptions) -> None:
         self.body = _BodyWriter(message, options)
         self._values = {
             "blockLength": self.body.block_length,
@@ -104,7 +104,7 @@ class _MessageWriter:
         }
         composite = schema.header.composite
         self._known = frozenset(self._values)
-        header_options = PutOptions(options.order, schema.version, tolerant=True)
+        header_options = PackOptions(options.order, schema.version, tolerant=True)
         self._header = BlockWriter(composite.members, header_options, composite.size, lenient=True)
 
     def header(self, extras: Mapping[str, Any]) -> bytes:
@@ -120,7 +120,7 @@ def _message_writer(schema: Schema, message: Message, *, version: int | None, to
         if not message.since_version <= version <= schema.version:
             detail = f"version {version}, the schema has {message.since_version} to {schema.version}"
             raise InvalidValue(detail, reason="template-newer-than-version", element=message.name)
-        writer = _MessageWriter(schema, message, PutOptions(schema.byte_order, version, tolerant))
+        writer = _MessageWriter(schema, message, PackOptions(schema.byte_order, version, tolerant))
         schema.plans[key] = writer
     found: _MessageWriter = writer
     return found
@@ -129,7 +129,7 @@ def _message_writer(schema: Schema, message: Message, *, version: int | None, to
 class _BodyWriter:
     """Writes the body of a message or an entry."""
 
-    def __init__(self, body: Body, options: PutOptions) -> None:
+    def __init__(self, body: Body, options: PackOptions) -> None:
         self.block_length = _block_length(body, options.version)
         self._block = BlockWriter(body.fields, options, body.block_length)
         self.groups = [_GroupWriter(group, options) for group in body.groups if group.since_version <= options.version]
@@ -139,7 +139,7 @@ class _BodyWriter:
     def write(self, values: Mapping[str, Any]) -> bytes:
         """Return block, groups and data."""
         if not isinstance(values, Mapping):
-            raise refuse("type", f"{values!r} is not a mapping of values by name")
+            raise value_fault("type", f"{values!r} is not a mapping of values by name")
         parts = [self._block.write(values, others=self._others)[: self.block_length]]
         parts += [group.write(_entries(values, group.name)) for group in self.groups]
         parts += [data.write(values.get(data.name)) for data in self.data]
@@ -152,7 +152,7 @@ def _entries(values: Mapping[str, Any], name: str) -> Iterable[Any]:
     if entries is None:
         return ()
     if not isinstance(entries, Iterable) or isinstance(entries, str | bytes | Mapping):
-        fault = refuse("type", f"{entries!r} is not a list of entries")
+        fault = value_fault("type", f"{entries!r} is not a list of entries")
         fault.path.append(name)
         raise fault
     return entries
@@ -161,14 +161,14 @@ def _entries(values: Mapping[str, Any], name: str) -> Iterable[Any]:
 def _block_length(body: Body, version: int) -> int:
     """Return the length of a block in a version: the full block, or up to the end of that version's last field."""
     wire = [field for field in body.fields if field.presence is not Presence.CONSTANT]
-    newest = max((max(field.since_version, ends_of(field)[-1][0]) for field in wire), default=0)
+    newest = max((max(field.since_version, field_ends(field)[-1][0]) for field in wire), default=0)
     if newest <= version:
         return body.block_length
-    return max((end_of(field, version) for field in wire if field.since_version <= version), default=0)
+    return max((part_end(field, version) for field in wire if field.since_version <= version), default=0)
 
 
 class _GroupWriter:
-    def __init__(self, group: Group, options: PutOptions) -> None:
+    def __init__(self, group: Group, options: PackOptions) -> None:
         self.name = group.name
         self._entry = _BodyWriter(group, options)
         self._dimensions = RoleWriter(group.dimensions, options.order)
@@ -203,11 +203,11 @@ def _check_size(number: int, role: Role, reason: str, what: str) -> None:
     """Raise if a number exceeds the role's limits; the null value of its primitive is never written."""
     highest = min(role.maximum, int(TRAITS[role.primitive].maximum))
     if not role.minimum <= number <= highest:
-        raise refuse(reason, f"{number} {what}, allowed are {role.minimum} to {highest}")
+        raise value_fault(reason, f"{number} {what}, allowed are {role.minimum} to {highest}")
 
 
 class _DataWriter:
-    def __init__(self, data: Data, options: PutOptions) -> None:
+    def __init__(self, data: Data, options: PackOptions) -> None:
         self.name = data.name
         self._charset = data.charset
         self._codec = None if data.charset is None else codec(data.charset)
@@ -228,7 +228,7 @@ class _DataWriter:
 
     def _bytes(self, value: Any) -> bytes:
         if self._charset is not None:
-            return encoded(value, self._charset, self._codec)
+            return encode_text(value, self._charset, self._codec)
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise refuse("type", f"{value!r} is not bytes")
+            raise value_fault("type", f"{value!r} is not bytes")
         return bytes(value)

@@ -14,7 +14,7 @@ from connectors.wire.sbe.document import MAX_DEPTH, Element
 from connectors.wire.sbe.model import Encoding, Enum, Primitive, Scalar
 from connectors.wire.sbe.primitives import TRAITS
 from connectors.wire.sbe.report import Report
-from connectors.wire.sbe.simple import plain_scalar, resolve_enum, resolve_set, resolve_type
+from connectors.wire.sbe.simple import primitive_scalar, resolve_enum, resolve_set, resolve_type
 
 
 class Constant(NamedTuple):
@@ -64,7 +64,7 @@ class Encodings:
             self.report.error("E08", user, f"{' → '.join([*self._open, name])} is a circle")
             return None
         if len(self._open) >= MAX_DEPTH:
-            self.too_deep(name, user, name)
+            self.report_too_deep(name, user, name)
             return None
         if name not in self._resolved:
             self._resolved[name] = self._resolve(name, user)
@@ -72,7 +72,7 @@ class Encodings:
             self._deep.update(self._open)
         return self._resolved[name]
 
-    def too_deep(self, what: str, user: Element, *names: str) -> None:
+    def report_too_deep(self, what: str, user: Element, *names: str) -> None:
         """Report that an encoding nests too deep; only once for encodings nested in each other."""
         found = {*self._open, *names}
         if not found & self._deep:
@@ -83,19 +83,23 @@ class Encodings:
         element = self._elements.get(name)
         if element is not None:
             self._open.append(name)
-            encoding = self.place(element)
+            encoding = self.resolve(element)
             self._open.pop()
-            if encoding is not None and name in TRAITS and not _says_the_same(encoding, plain_scalar(Primitive(name))):
+            if (
+                encoding is not None
+                and name in TRAITS
+                and not _is_primitive(encoding, primitive_scalar(Primitive(name)))
+            ):
                 self.report.warn("W01", element, f"{name} is not the primitive of that name; this definition counts")
             return encoding
         if name in TRAITS:
-            return plain_scalar(Primitive(name))
+            return primitive_scalar(Primitive(name))
         if name:
-            whose = f"{user.tag} {user.name}: " if user.name else ""
-            self.report.error("E07", user, f"{whose}there is no encoding called {name}")
+            prefix = f"{user.tag} {user.name}: " if user.name else ""
+            self.report.error("E07", user, f"{prefix}there is no encoding called {name}")
         return None
 
-    def place(self, element: Element) -> Encoding | None:
+    def resolve(self, element: Element) -> Encoding | None:
         """Return the encoding that an element defines, whether named or inside a composite."""
         match element.tag:
             case "type":
@@ -129,7 +133,7 @@ class Encodings:
         return None
 
 
-def _says_the_same(encoding: Encoding, plain: Scalar) -> bool:
+def _is_primitive(encoding: Encoding, primitive: Scalar) -> bool:
     """Return whether a definition equals the primitive itself, descriptions aside."""
     parts = attrgetter("primitive", "presence", "null", "minimum", "maximum", "charset", "since_version")
-    return isinstance(encoding, Scalar) and bool(parts(encoding) == parts(plain))
+    return isinstance(encoding, Scalar) and bool(parts(encoding) == parts(primitive))

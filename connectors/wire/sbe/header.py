@@ -32,11 +32,11 @@ class Header(NamedTuple):
 class HeaderReader:
     """Reads the headers of one schema."""
 
-    __slots__ = ("_extras", "_reader", "said", "size")
+    __slots__ = ("_extras", "_reader", "read_roles", "size")
 
     def __init__(self, schema: Schema) -> None:
         self._reader = RoleReader(schema.header, ROLES, schema.byte_order)
-        self.said: Callable[[Buffer, int], tuple[int, ...]] = self._reader.read
+        self.read_roles: Callable[[Buffer, int], tuple[int, ...]] = self._reader.read
         """Maps a message and offset 0 to the values of the four roles; raises struct.error if bytes are missing."""
         self.size = schema.header.size
         others = [member for member in schema.header.composite.members if member.name not in ROLES]

@@ -32,23 +32,23 @@ def json_text(decoded: Decoded) -> str:
     try:
         return _encode(message)
     except ValueError:  # a float without a JSON number: rare, so only such messages pay for the search
-        return _encode(_without_odd_floats(message))
+        return _encode(_replace_nonfinite(message))
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return the JSON form of a value that is not JSON-serializable."""
     return value.names if isinstance(value, SetValue) else bytes(value).hex()
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, default=_plain).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, default=_to_json).encode
 
 
-def _without_odd_floats(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     match value:
         case dict():
-            return {name: _without_odd_floats(element) for name, element in value.items()}
+            return {name: _replace_nonfinite(element) for name, element in value.items()}
         case list():
-            return [_without_odd_floats(element) for element in value]
+            return [_replace_nonfinite(element) for element in value]
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case _:

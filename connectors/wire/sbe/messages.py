@@ -118,7 +118,7 @@ class Messages:
     def _parts(self, body: Element) -> _Parts:
         members = [child for child in body.children if child.tag in _ORDER]
         self._check_order(members)
-        self._check_twice(members)
+        self._check_duplicates(members)
         fields: list[Field] = []
         cursor = 0
         for child in members:
@@ -133,7 +133,7 @@ class Messages:
             tuple(datum for datum in data if datum is not None),
             cursor,
         )
-        self._check_ages(body, parts)
+        self._check_version_order(body, parts)
         return parts
 
     def _check_order(self, members: Sequence[Element]) -> None:
@@ -144,7 +144,7 @@ class Messages:
                 self._report.error("E18", child, f"{child.tag} {child.name} comes after {later}")
             latest = max(latest, _ORDER[child.tag])
 
-    def _check_twice(self, members: Sequence[Element]) -> None:
+    def _check_duplicates(self, members: Sequence[Element]) -> None:
         names: set[str] = set()
         ids: dict[int, str] = {}
         for child in members:
@@ -156,11 +156,11 @@ class Messages:
                     self._report.error("E20", child, f"{ids[number]} and {child.name} share id {number}")
                 ids.setdefault(number, child.name)
 
-    def _check_ages(self, body: Element, parts: _Parts) -> None:
+    def _check_version_order(self, body: Element, parts: _Parts) -> None:
         on_wire = [field for field in parts.fields if field.presence is not Presence.CONSTANT]
         for members in (on_wire, parts.groups, parts.data):
-            ages = [member.since_version for member in members]
-            if ages != sorted(ages):
+            versions = [member.since_version for member in members]
+            if versions != sorted(versions):
                 self._report.warn("W08", body, f"members of {body.name} are not in the order of their sinceVersion")
 
     def _data(self, element: Element) -> Data | None:
@@ -186,7 +186,7 @@ class Messages:
             constant=self._constant(element, encoding) if effective is Presence.CONSTANT else None,
             since_version=max(report.number(element, "sinceVersion"), encoding.since_version),
             deprecated=report.given(element, "deprecated"),
-            semantic_type=self._meaning(element),
+            semantic_type=self._semantic_type(element),
             extras=dict(element.foreign),
             epoch=element.get("epoch") or "unix",
             time_unit=element.get("timeUnit") or "nanosecond",
@@ -205,15 +205,15 @@ class Messages:
         return max(given, cursor)
 
     def _presence(self, element: Element, encoding: Encoding) -> Presence:
-        own, types = presence_of(element, self._report), presence(encoding)
+        own, type_presence = presence_of(element, self._report), presence(encoding)
         if element.get("valueRef") is not None and own is not Presence.CONSTANT:
             self._report.error("E09", element, f"{element.name} has a valueRef but is not constant")
         definition = self._encodings.definition(encoding.name)
-        if own and own is not types and definition is not None and definition.get("presence") is not None:
+        if own and own is not type_presence and definition is not None and definition.get("presence") is not None:
             self._report.warn("W09", element, f"presence of {element.name} differs from that of {encoding.name}")
-        if types is Presence.CONSTANT or own is None:
-            return types
-        if own is Presence.OPTIONAL and types is not own:
+        if type_presence is Presence.CONSTANT or own is None:
+            return type_presence
+        if own is Presence.OPTIONAL and type_presence is not own:
             self._check_null(element, encoding)
         return own
 
@@ -234,14 +234,14 @@ class Messages:
     def _constant(self, element: Element, encoding: Encoding) -> int | float | str | None:
         """Return the value of a constant field: from its own valueRef, else from its type."""
         if element.get("valueRef") is not None:
-            return self._referred(element, encoding)
+            return self._referenced_value(element, encoding)
         value = constant(encoding)
         if value is None:
             code = "E10" if isinstance(encoding, Enum) else "E09"
             self._report.error(code, element, f"constant field {element.name} has no value")
         return value
 
-    def _referred(self, element: Element, encoding: Encoding) -> int | float | str | None:
+    def _referenced_value(self, element: Element, encoding: Encoding) -> int | float | str | None:
         found = self._encodings.constant(element)
         if found is None:
             return None
@@ -255,10 +255,12 @@ class Messages:
             self._report.error("E09", element, detail)
         return found.value
 
-    def _meaning(self, element: Element) -> str | None:
+    def _semantic_type(self, element: Element) -> str | None:
         """Return the semantic type of a field: its own, else its type's; report E24 if the two differ."""
         own, definition = element.get("semanticType"), self._encodings.definition(element.get("type") or "")
-        types = definition.get("semanticType") if definition is not None else None
-        if own and types and own.lower() != types.lower():
-            self._report.error("E24", element, f"semanticType of {element.name} is {own}, that of its type is {types}")
-        return own or types
+        inherited = definition.get("semanticType") if definition is not None else None
+        if own and inherited and own.lower() != inherited.lower():
+            self._report.error(
+                "E24", element, f"semanticType of {element.name} is {own}, that of its type is {inherited}"
+            )
+        return own or inherited

@@ -89,7 +89,7 @@ def fits(value: float, primitive: Primitive) -> bool:
     return True
 
 
-def held(value: float, primitive: Primitive) -> int | float:
+def stored_value(value: float, primitive: Primitive) -> int | float:
     """Return a number as it is read back from the wire: a 4-byte float is rounded, unlike the schema's text."""
     if primitive is not Primitive.FLOAT:
         return value

@@ -28,8 +28,8 @@ class RoleReader:
         self.size = structure.size
         self.read: Callable[[Buffer, int], tuple[int, ...]] = unpack
         if wire != list(names):  # members in another order, or some of them constant
-            places = [*wire, *constants]
-            pick = itemgetter(*(places.index(name) for name in names))
+            available = [*wire, *constants]
+            pick = itemgetter(*(available.index(name) for name in names))
             self.read = lambda body, offset: pick((*unpack(body, offset), *constants.values()))
 
 

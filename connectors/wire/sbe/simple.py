@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # circular: a type may refer to an enum by name
 _PRESENCES = {presence.value: presence for presence in Presence}
 
 
-def plain_scalar(primitive: Primitive, *, name: str = "") -> Scalar:
+def primitive_scalar(primitive: Primitive, *, name: str = "") -> Scalar:
     """Return a required scalar with the primitive's own limits."""
     traits = TRAITS[primitive]
     return Scalar(name or primitive.value, primitive, traits.size, traits.null, traits.minimum, traits.maximum)
@@ -179,7 +179,7 @@ def resolve_enum(element: Element, encodings: Encodings) -> Enum | None:
     for child in element.children:
         raw = _valid_value(child, encoding, null, report) if child.tag == "validValue" else None
         if raw is not None:
-            _note_twice(child, raw, values, names, report)
+            _check_duplicate(child, raw, values, names, report)
             values[raw] = child.name
             _note_versions(child, raw, versions, deprecated, report)
             _note_description(child, raw, descriptions)
@@ -187,9 +187,9 @@ def resolve_enum(element: Element, encodings: Encodings) -> Enum | None:
     if presence is Presence.OPTIONAL and encoding.minimum <= null <= encoding.maximum:
         report.warn("W16", element, f"the null value {null} of {element.name} is inside its range")
     since = report.number(element, "sinceVersion")
-    about = remarks_of(element, report)
+    remarks = remarks_of(element, report)
     named = (values, versions, since, presence, deprecated, descriptions)
-    return Enum(element.name, encoding, encoding.size, null, *named, about)
+    return Enum(element.name, encoding, encoding.size, null, *named, remarks)
 
 
 def _valid_value(child: Element, encoding: Scalar, null: int, report: Report) -> int | None:
@@ -222,13 +222,13 @@ def resolve_set(element: Element, encodings: Encodings) -> Set | None:
     for child in element.children:
         bit = _choice(child, encoding, report) if child.tag == "choice" else None
         if bit is not None:
-            _note_twice(child, bit, choices, names, report)
+            _check_duplicate(child, bit, choices, names, report)
             choices[bit] = child.name
             _note_versions(child, bit, versions, deprecated, report)
             _note_description(child, bit, descriptions)
-    since, about = report.number(element, "sinceVersion"), remarks_of(element, report)
+    since, remarks = report.number(element, "sinceVersion"), remarks_of(element, report)
     named = (choices, versions, since, deprecated, descriptions)
-    return Set(element.name, encoding, encoding.size, *named, about)
+    return Set(element.name, encoding, encoding.size, *named, remarks)
 
 
 def _choice(child: Element, encoding: Scalar, report: Report) -> int | None:
@@ -242,7 +242,7 @@ def _choice(child: Element, encoding: Scalar, report: Report) -> int | None:
     return bit
 
 
-def _note_twice(child: Element, raw: int, known: Mapping[int, str], names: set[str], report: Report) -> None:
+def _check_duplicate(child: Element, raw: int, known: Mapping[int, str], names: set[str], report: Report) -> None:
     if raw in known or child.name in names:
         report.warn("W06", child, f"{child.tag} {child.name} repeats a name or a value; the last counts")
     names.add(child.name)

@@ -26,16 +26,16 @@ def codec(charset: str) -> str | None:
         bytes(4).decode(name)  # decoding empty bytes would not look up the codec
     except (LookupError, UnicodeError):
         return None
-    return f"{codecs.lookup(name).name}-be" if _may_be_marked(name) else name
+    return f"{codecs.lookup(name).name}-be" if _may_have_mark(name) else name
 
 
 def encoded_text(value: str, charset: str, name: str) -> bytes:
     """Encode text in a charset whose `codec` is ``name``; text that begins with a mark gets another one before it."""
-    marked = value.startswith(_MARK) and _may_be_marked(charset)
-    return f"{_MARK}{value}".encode(name) if marked else value.encode(name)
+    is_marked = value.startswith(_MARK) and _may_have_mark(charset)
+    return f"{_MARK}{value}".encode(name) if is_marked else value.encode(name)
 
 
-def _may_be_marked(charset: str) -> bool:
+def _may_have_mark(charset: str) -> bool:
     return codecs.lookup(charset).name in _LITTLE
 
 
@@ -47,7 +47,7 @@ def text_reader(charset: str, mode: TextMode) -> Callable[[Buffer], str | bytes]
     name = codec(charset)
     if name is None:
         return _refuse if mode == "strict" else bytes
-    text = _marked_text(charset, name) if _may_be_marked(charset) else lambda raw, errors: str(raw, name, errors)
+    text = _marked_text(charset, name) if _may_have_mark(charset) else lambda raw, errors: str(raw, name, errors)
     if mode == "replace":
         return lambda raw: text(raw, "replace")
     if mode == "strict":
@@ -82,12 +82,12 @@ def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | b
     name = codec(charset)
     if name is not None and name.startswith(("utf-16", "utf-32")):
         return lambda raw: _until_nul(read(raw))
-    if (plain := plain_codec(charset, mode)) is not None:
-        return lambda raw: raw.partition(b"\0")[0].decode(plain)
+    if (codec_name := fixed_text_codec(charset, mode)) is not None:
+        return lambda raw: raw.partition(b"\0")[0].decode(codec_name)
     return lambda raw: read(raw.partition(b"\0")[0])
 
 
-def plain_codec(charset: str, mode: TextMode) -> str | None:
+def fixed_text_codec(charset: str, mode: TextMode) -> str | None:
     """Return the codec that alone reads char arrays of a charset, up to the first NUL byte; None if there is none."""
     name = data_codec(charset, mode)
     return None if name is None or name.startswith(("utf-16", "utf-32")) else name
@@ -96,7 +96,7 @@ def plain_codec(charset: str, mode: TextMode) -> str | None:
 def data_codec(charset: str, mode: TextMode) -> str | None:
     """Return the codec that alone reads data of a charset as text; None if there is none."""
     name = codec(charset) if mode == "strict" else None
-    return None if name is None or _may_be_marked(charset) else name
+    return None if name is None or _may_have_mark(charset) else name
 
 
 def _until_nul(text: str | bytes) -> str | bytes:

@@ -22,11 +22,11 @@ from connectors.wire.sbe.model import (
     Scalar,
     Set,
 )
-from connectors.wire.sbe.primitives import FLOATS, held
+from connectors.wire.sbe.primitives import FLOATS, stored_value
 from connectors.wire.sbe.semantic_checks import Odd, odd_composite, odd_time
 from connectors.wire.sbe.values import Finding, SetValue
 
-_REPLACED = "\ufffd"
+_REPLACEMENT = "\ufffd"
 """Replacement character for bytes that are not text."""
 
 
@@ -188,7 +188,7 @@ def _odd_list(array: Array, numbers: Iterable[Any] | None, presence: Presence) -
 
 def _odd_text(encoding: Scalar | Array, text: Any, presence: Presence) -> Iterator[Odd]:
     """Check text: ASCII characters must be printable; text in other charsets is valid if it could be decoded."""
-    if isinstance(text, bytes) or (isinstance(text, str) and _REPLACED in text):
+    if isinstance(text, bytes) or (isinstance(text, str) and _REPLACEMENT in text):
         yield "charset", "bytes that are not text"
     elif text == "" and isinstance(encoding, Scalar):
         if presence is Presence.REQUIRED:
@@ -201,7 +201,7 @@ def _odd_text(encoding: Scalar | Array, text: Any, presence: Presence) -> Iterat
 
 
 def _within(value: float, scalar: Scalar) -> bool:
-    return held(scalar.minimum, scalar.primitive) <= value <= held(scalar.maximum, scalar.primitive)
+    return stored_value(scalar.minimum, scalar.primitive) <= value <= stored_value(scalar.maximum, scalar.primitive)
 
 
 def _versions(encoding: Enum | Set, value: Any, versions: Mapping[int, int]) -> Iterator[tuple[str, int]]:

@@ -66,7 +66,7 @@ class Fault(Exception):
         self.path: list[str] = []
         super().__init__(detail)
 
-    def wire_error(self, message: str, *, placed: bool = True) -> WireError:
-        """Return the error; its element is the path from ``message`` down. It has an offset only if ``placed``."""
+    def wire_error(self, message: str, *, with_offset: bool = True) -> WireError:
+        """Return the error; its element is the path from ``message`` down. It has an offset only if ``with_offset``."""
         element = ".".join([message, *reversed(self.path)])
-        return self.error(self.detail, offset=self.offset if placed else None, reason=self.reason, element=element)
+        return self.error(self.detail, offset=self.offset if with_offset else None, reason=self.reason, element=element)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.blocks import end_of
+from connectors.wire.sbe.blocks import part_end
 from connectors.wire.sbe.model import (
     Array,
     Body,
@@ -61,7 +61,7 @@ class DimensionsReader:
     def __init__(self, structure: Structure, order: ByteOrder) -> None:
         names = ["blockLength", "numInGroup", *(name for name in _COUNTS if name in structure.roles)]
         self._reader = RoleReader(structure, names, order)
-        self._plain = len(names) == 2
+        self._without_counts = len(names) == 2
         self._names = names
         self._minimum, self._maximum = structure.roles["numInGroup"].minimum, structure.roles["numInGroup"].maximum
 
@@ -80,7 +80,7 @@ class DimensionsReader:
         if not self._minimum <= count <= self._maximum:
             detail = f"{count} entries, allowed are {self._minimum} to {self._maximum}"
             raise Fault(InvalidValue, "count-range", detail, offset)
-        if self._plain:
+        if self._without_counts:
             return _new(Dimensions, (block_length, count, start, None, None))
         named = dict(zip(self._names, values, strict=True))
         return Dimensions(block_length, count, start, named.get(_COUNTS[0]), named.get(_COUNTS[1]))
@@ -119,7 +119,9 @@ def block_fields(body: Body, *, version: int, wire_block_length: int) -> tuple[F
     A field is absent if it is newer than the acting version, or ends beyond the block.
     """
     return tuple(
-        field for field in body.fields if field.since_version <= version and end_of(field, version) <= wire_block_length
+        field
+        for field in body.fields
+        if field.since_version <= version and part_end(field, version) <= wire_block_length
     )
 
 

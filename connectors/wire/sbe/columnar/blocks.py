@@ -15,16 +15,16 @@ from connectors.wire.sbe.columnar.state import WalkState
 _NEWEST = (1 << 63) - 1
 
 
-def ends_in(ends: Sequence[tuple[int, int]], version: Longs) -> int | Longs:
+def block_ends(ends: Sequence[tuple[int, int]], version: Longs) -> int | Longs:
     """Return the end of a field in each block, or one end for all, by the version of the block's message.
 
     Args:
-        ends: Result of `connectors.wire.sbe.blocks.ends_of` for the field.
+        ends: Result of `connectors.wire.sbe.blocks.field_ends` for the field.
     """
     if len(ends) == 1:
         return ends[0][1]
-    ages, lengths = np.array(ends).T
-    needed: Longs = lengths[np.searchsorted(ages, version, "right") - 1]
+    versions, lengths = np.array(ends).T
+    needed: Longs = lengths[np.searchsorted(versions, version, "right") - 1]
     return needed
 
 

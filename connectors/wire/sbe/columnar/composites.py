@@ -6,8 +6,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from connectors.wire.sbe.blocks import ends_of
-from connectors.wire.sbe.columnar.blocks import Blocks, ends_in
+from connectors.wire.sbe.blocks import field_ends
+from connectors.wire.sbe.columnar.blocks import Blocks, block_ends
 from connectors.wire.sbe.columnar.meanings import meant_composite, meant_number
 from connectors.wire.sbe.columnar.names import EnumNames, SetInteger, SetNames
 from connectors.wire.sbe.columnar.numeric import Constant, Number, NumberList, number_type, struct_of
@@ -46,7 +46,7 @@ class FieldColumn:
     def __init__(self, field: Field, order: ByteOrder, options: ColumnOptions) -> None:
         self.name = field.name
         self._since = field.since_version
-        self._ends = ends_of(field)
+        self._ends = field_ends(field)
         self.end = self._ends[-1][1]
         """End of the field in its block, in bytes; 0 for constants. A composite may end earlier in older versions."""
         self._column = column_of(field, field.offset, order, options, optional=False)
@@ -54,7 +54,7 @@ class FieldColumn:
 
     def make(self, blocks: Blocks) -> pa.Array:
         """Return the column, NULL where the field is null, newer than the message, or beyond the block's end."""
-        return self._column.make(blocks, blocks.missing(self._since, ends_in(self._ends, blocks.version)))
+        return self._column.make(blocks, blocks.missing(self._since, block_ends(self._ends, blocks.version)))
 
 
 class Struct:

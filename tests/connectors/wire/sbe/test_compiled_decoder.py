@@ -70,4 +70,4 @@ def test_headers_of_all_kinds_do_not_fill_the_memory():
     for version in range(2_000):
         assert reader.read(frame("07", block_length=1, version=version)).values == {"x": 7}
 
-    assert len(reader._plain) < 300
+    assert len(reader._compiled) < 300
