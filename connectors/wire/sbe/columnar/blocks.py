@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets, gather, stride_of
 from connectors.wire.sbe.columnar.levels import BlockTable
-from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets, gather, stride_of
 from connectors.wire.sbe.columnar.state import WalkState
 
 _NEWEST = (1 << 63) - 1
@@ -93,4 +93,4 @@ class Blocks:
 
     def reject(self, rows: Longs) -> None:
         """Mark the messages of some blocks as bad: they contain an invalid value."""
-        self._state.give_up(self.message[rows])
+        self._state.mark_bad(self.message[rows])

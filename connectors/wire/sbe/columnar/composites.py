@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from connectors.wire.sbe.blocks import field_ends
 from connectors.wire.sbe.columnar.blocks import Blocks, block_ends
-from connectors.wire.sbe.columnar.meanings import meant_composite, meant_number
+from connectors.wire.sbe.columnar.byte_arrays import Bools
+from connectors.wire.sbe.columnar.logical_types import logical_composite, logical_number
 from connectors.wire.sbe.columnar.names import EnumNames, SetInteger, SetNames
 from connectors.wire.sbe.columnar.numeric import Constant, Number, NumberList, number_type, struct_of
-from connectors.wire.sbe.columnar.octets import Bools
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.columnar.texts import FixedText
 from connectors.wire.sbe.model import (
@@ -89,7 +89,7 @@ def column_of(part: Field | Member, offset: int, order: ByteOrder, options: Colu
     optional = optional or part.presence is Presence.OPTIONAL
     if isinstance(part.encoding, Composite):
         struct = Struct(part.encoding, offset, order, options, optional=optional)
-        return meant_composite(part, offset, order, options, optional=optional) or struct
+        return logical_composite(part, offset, order, options, optional=optional) or struct
     if isinstance(part.encoding, Enum | Set):
         return _names_of(part.encoding, offset, order, options)
     return _value_of(part, part.encoding, offset, order, options, optional=optional)
@@ -118,7 +118,7 @@ def _value_of(
     if isinstance(encoding, Array):
         return NumberList(encoding, offset, order, options, optional=optional)
     number = Number(encoding, offset, order, options, optional=optional)
-    return meant_number(part, number, options) or number
+    return logical_number(part, number, options) or number
 
 
 def _constant_type(encoding: Encoding, options: ColumnOptions) -> pa.DataType:

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from conf.errors import OversizedMessage, WireError
+from connectors.wire.sbe.columnar.byte_arrays import Bodies, Longs, bodies_of
 from connectors.wire.sbe.columnar.headers import HeaderColumns, Headers
 from connectors.wire.sbe.columnar.levels import BlockTable
-from connectors.wire.sbe.columnar.meanings import check_times
-from connectors.wire.sbe.columnar.octets import Bodies, Longs, bodies_of
+from connectors.wire.sbe.columnar.logical_types import check_times
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.columnar.plan import BodyPlan
 from connectors.wire.sbe.columnar.rows import BodyRows
@@ -119,8 +119,8 @@ class ColumnReader:
             [error.offset for error in errors],
             [str(error) for error in errors],
         )
-        told = [pa.array(column, kind) for column, kind in zip(columns, ERROR.types[1:], strict=True)]
-        return pa.RecordBatch.from_arrays([pa.array(unread), *told], schema=ERROR)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, ERROR.types[1:], strict=True)]
+        return pa.RecordBatch.from_arrays([pa.array(unread), *arrays], schema=ERROR)
 
     def _error(self, body: Buffer) -> WireError:
         if len(body) > _LARGEST:
@@ -175,7 +175,7 @@ class ColumnReader:
         bad = -1
         while bad != state.bad.sum():
             bad = int(state.bad.sum())
-            level.settle(state.bad)
+            level.finalize(state.bad)
             structs = rows.make(level, state)
         return structs
 

@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
-from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
 from connectors.wire.sbe.columnar.state import WalkState
 
-_MANY = 64
+_MIN_ENTRIES = 64
 """Fewest entries for which it pays."""
-_SMALL = 64
+_MAX_ENTRY_SIZE = 64
 """Largest entry size, in bytes, for which it pays."""
-_FEW = 400
+_MAX_MESSAGES = 400
 """Most messages for which it pays; with more, it is faster to read the first entries of all, then the second."""
-_LARGEST_PART = 32
+_MAX_PART_SIZE = 32
 """Largest dimensions or length, in bytes, that are searched for."""
 _WINDOW = 1 << 15
 """Bytes examined together."""
-_LOST = -1
+_INVALID = -1
 
 
 class Entries(NamedTuple):
@@ -35,7 +35,7 @@ class Entries(NamedTuple):
     block_length: int
 
 
-class Dense(NamedTuple):
+class DenseParts(NamedTuple):
     """Parts after the blocks of a group's entries, in messages of one version."""
 
     groups: tuple[tuple[int, GroupPlan], ...]
@@ -43,7 +43,7 @@ class Dense(NamedTuple):
     data: tuple[tuple[int, DataPlan], ...]
 
 
-def dense_parts(entry: BodyPlan, version: int) -> Dense | None:
+def dense_parts(entry: BodyPlan, version: int) -> DenseParts | None:
     """Return the parts of entries that can be found this way; None if some have parts of their own.
 
     Also None where dimensions count parts, or parts need no bytes.
@@ -54,45 +54,45 @@ def dense_parts(entry: BodyPlan, version: int) -> Dense | None:
         if group.counts_parts or min(group.entry.first_group, group.entry.first_data) <= version:
             return None
     sizes = [group.dimensions.size for _, group in groups] + [datum.length.size for _, datum in data]
-    return Dense(groups, data) if all(0 < size <= _LARGEST_PART for size in sizes) else None
+    return DenseParts(groups, data) if all(0 < size <= _MAX_PART_SIZE for size in sizes) else None
 
 
-def dense(counts: Longs, octets: Longs) -> Longs:
+def dense_messages(counts: Longs, octets: Longs) -> Longs:
     """Return the indexes of messages for which it pays, given the number of entries and the most bytes they take."""
-    if len(counts) == 0 or int(counts.sum()) > _FEW * int(counts.max()):
+    if len(counts) == 0 or int(counts.sum()) > _MAX_MESSAGES * int(counts.max()):
         return np.empty(0, np.int64)
-    return np.flatnonzero((counts >= _MANY) & (octets >= counts) & (octets <= counts * _SMALL))
+    return np.flatnonzero((counts >= _MIN_ENTRIES) & (octets >= counts) & (octets <= counts * _MAX_ENTRY_SIZE))
 
 
-def read_dense(state: WalkState, level: BlockTable, message: int, said: Entries, parts: Dense) -> None:
+def read_dense(state: WalkState, level: BlockTable, message: int, entries: Entries, parts: DenseParts) -> None:
     """Record all entries of a message, the first at its cursor, and move the cursor behind them."""
     first, last = int(state.cursor[message]), int(state.end[message])
-    starts = _starts(state.octets, (first, last), said, parts)
+    starts = _starts(state.octets, (first, last), entries, parts)
     if starts is None:
-        state.give_up(message)
+        state.mark_bad(message)
         return
-    state.weigh(said.number, level.body.content_length)
-    cursor, owner = starts[:-1], np.full(said.number, message, np.int64)
-    columns = level.chunk(owner, cursor, np.full(said.number, said.block_length, np.int64))
-    cursor = cursor + said.block_length
+    state.count_memory(entries.number, level.body.content_length)
+    cursor, owner = starts[:-1], np.full(entries.number, message, np.int64)
+    columns = level.chunk(owner, cursor, np.full(entries.number, entries.block_length, np.int64))
+    cursor = cursor + entries.block_length
     for number, group in parts.groups:
         read, first_block = group.dimensions.read(state.octets, cursor), cursor + group.dimensions.size
-        entries, length = read["numInGroup"], read["blockLength"]
-        if state.count_empty_of(message, int(entries[length == 0].sum())) < 0:
-            state.give_up(message)
+        counts, length = read["numInGroup"], read["blockLength"]
+        if state.count_empty_of(message, int(counts[length == 0].sum())) < 0:
+            state.mark_bad(message)
             return
-        columns[FIRST_GROUP + number] = entries
-        state.weigh(int(entries.sum()), group.entry.body.content_length)
-        level.groups[number].runs(owner, first_block, length, entries)
-        cursor = first_block + entries * length
+        columns[FIRST_GROUP + number] = counts
+        state.count_memory(int(counts.sum()), group.entry.body.content_length)
+        level.groups[number].runs(owner, first_block, length, counts)
+        cursor = first_block + counts * length
     for number, datum in parts.data:
-        place, length = level.place(number), datum.length.read(state.octets, cursor)["length"]
-        columns[place], columns[place + 1] = cursor + datum.offset, length
+        column, length = level.data_column(number), datum.length.read(state.octets, cursor)["length"]
+        columns[column], columns[column + 1] = cursor + datum.offset, length
         cursor = cursor + datum.offset + length
     state.cursor[message] = starts[-1]
 
 
-def _starts(octets: Octets, span: tuple[int, int], said: Entries, parts: Dense) -> Longs | None:
+def _starts(octets: Octets, span: tuple[int, int], entries: Entries, parts: DenseParts) -> Longs | None:
     """Return the offsets where entries begin, and where the last one ends; None if they do not fit.
 
     Args:
@@ -100,45 +100,45 @@ def _starts(octets: Octets, span: tuple[int, int], said: Entries, parts: Dense) 
     """
     at, last = span
     starts = [at]
-    while len(starts) <= said.number:
+    while len(starts) <= entries.number:
         window = np.arange(at, min(at + _WINDOW, last))
-        follow = _ends(octets, window, last, said.block_length, parts).tolist()
+        follow = _ends(octets, window, last, entries.block_length, parts).tolist()
         base, reach = at, at + len(follow)
-        while at < reach and len(starts) <= said.number:
+        while at < reach and len(starts) <= entries.number:
             at = follow[at - base]
-            if at == _LOST:
+            if at == _INVALID:
                 return None
             starts.append(at)
-        if at >= last and len(starts) <= said.number:
+        if at >= last and len(starts) <= entries.number:
             return None
     return np.array(starts, np.int64)
 
 
-def _ends(octets: Octets, start: Longs, last: int, block_length: int, parts: Dense) -> Longs:
-    """Return for each offset where an entry beginning there would end; `_LOST` where none can."""
+def _ends(octets: Octets, start: Longs, last: int, block_length: int, parts: DenseParts) -> Longs:
+    """Return for each offset where an entry beginning there would end; `_INVALID` where none can."""
     cursor = start + block_length
-    lost = cursor > last
+    invalid = cursor > last
     for _, group in parts.groups:
-        cursor, lost = _behind_group(octets, cursor, lost, last, group)
+        cursor, invalid = _skip_group(octets, cursor, invalid, last, group)
     for _, datum in parts.data:
-        cursor, lost = _behind_data(octets, cursor, lost, last, datum)
-    return np.where(lost, _LOST, cursor)
+        cursor, invalid = _skip_data(octets, cursor, invalid, last, datum)
+    return np.where(invalid, _INVALID, cursor)
 
 
-def _behind_group(octets: Octets, cursor: Longs, lost: Bools, last: int, group: GroupPlan) -> tuple[Longs, Bools]:
+def _skip_group(octets: Octets, cursor: Longs, invalid: Bools, last: int, group: GroupPlan) -> tuple[Longs, Bools]:
     size = group.dimensions.size
-    lost = lost | (cursor + size > last)
-    read = group.dimensions.read(octets, np.where(lost, 0, cursor))
+    invalid = invalid | (cursor + size > last)
+    read = group.dimensions.read(octets, np.where(invalid, 0, cursor))
     count, length = read["numInGroup"], np.minimum(read["blockLength"], last)
-    lost |= (count < group.minimum) | (count > group.maximum)
+    invalid |= (count < group.minimum) | (count > group.maximum)
     count = np.minimum(count, last)
-    cursor = cursor + size + np.where(lost, 0, count * length)
-    return cursor, lost | (cursor > last)
+    cursor = cursor + size + np.where(invalid, 0, count * length)
+    return cursor, invalid | (cursor > last)
 
 
-def _behind_data(octets: Octets, cursor: Longs, lost: Bools, last: int, datum: DataPlan) -> tuple[Longs, Bools]:
-    lost = lost | (cursor + datum.length.size > last)
-    length = datum.length.read(octets, np.where(lost, 0, cursor))["length"]
-    lost |= (length < datum.minimum) | (length > datum.maximum)
-    cursor = cursor + datum.offset + np.where(lost, 0, np.minimum(length, last))
-    return cursor, lost | (cursor > last)
+def _skip_data(octets: Octets, cursor: Longs, invalid: Bools, last: int, datum: DataPlan) -> tuple[Longs, Bools]:
+    invalid = invalid | (cursor + datum.length.size > last)
+    length = datum.length.read(octets, np.where(invalid, 0, cursor))["length"]
+    invalid |= (length < datum.minimum) | (length > datum.maximum)
+    cursor = cursor + datum.offset + np.where(invalid, 0, np.minimum(length, last))
+    return cursor, invalid | (cursor > last)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from connectors.wire.sbe.columnar.octets import Bodies, Bools, Longs
+from connectors.wire.sbe.columnar.byte_arrays import Bodies, Bools, Longs
 from connectors.wire.sbe.columnar.roles import RoleColumns
 from connectors.wire.sbe.header import ROLES
 from connectors.wire.sbe.model import Presence, Scalar, Schema
 
-NOT_SAID = -1
+NOT_COUNTED = -1
 """Count of groups or data if the message does not carry it."""
 
 
@@ -24,14 +24,14 @@ class Headers(NamedTuple):
     version: Longs
     block_length: Longs
     groups: Longs | None
-    """Number of groups according to each message, or `NOT_SAID`; None if the header has no such member."""
+    """Number of groups according to each message, or `NOT_COUNTED`; None if the header has no such member."""
     data: Longs | None
 
     def of(self, which: Bools) -> Headers:
         """Return the selected headers."""
         if which.all():
             return self
-        groups, data = (None if said is None else said[which] for said in (self.groups, self.data))
+        groups, data = (None if count is None else count[which] for count in (self.groups, self.data))
         return Headers(
             self.message[which], self.template[which], self.version[which], self.block_length[which], groups, data
         )
@@ -48,11 +48,11 @@ class HeaderColumns:
 
     def read(self, bodies: Bodies) -> tuple[Headers, Longs]:
         """Return the headers, and the indexes of messages with no complete header or one of another schema."""
-        whole = np.flatnonzero(bodies.end - bodies.start >= self._reader.size)
-        columns = self._reader.read(bodies.octets, bodies.start[whole])
+        complete = np.flatnonzero(bodies.end - bodies.start >= self._reader.size)
+        columns = self._reader.read(bodies.octets, bodies.start[complete])
         ours = columns["schemaId"] == self._schema_id
         headers = Headers(
-            whole,
+            complete,
             columns["templateId"],
             np.maximum(columns["version"], 0),
             columns["blockLength"],
@@ -67,7 +67,7 @@ class HeaderColumns:
         if name not in columns:
             return None
         null = self._nulls[name]
-        return columns[name] if null is None else np.where(columns[name] == null, NOT_SAID, columns[name])
+        return columns[name] if null is None else np.where(columns[name] == null, NOT_COUNTED, columns[name])
 
 
 def _null(schema: Schema, name: str) -> int | None:

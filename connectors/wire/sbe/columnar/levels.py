@@ -11,19 +11,19 @@ from array import array
 
 import numpy as np
 
-from connectors.wire.sbe.columnar.octets import Bools, Longs
+from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
 from connectors.wire.sbe.model import Body
 
 ABSENT = -1
 FIRST_GROUP = 3
-_LONG_RUN = 16
+_MIN_CHUNKED_RUN = 16
 """Fewest blocks for which adding them all at once pays."""
 
 
 class BlockTable:
     """The blocks of one body found so far, and those of its groups.
 
-    Rows of messages found to be unreadable stay until `settle`.
+    Rows of messages found to be unreadable stay until `finalize`.
     """
 
     def __init__(self, body: Body) -> None:
@@ -32,7 +32,7 @@ class BlockTable:
         self._first_data = FIRST_GROUP + len(body.groups)
         self.width = self._first_data + 2 * len(body.data)
         self.rows = np.empty((self.width, 0), np.int64)
-        """Valid after `settle`."""
+        """Valid after `finalize`."""
         self.lines = array("q")
         """Rows added one by one, concatenated; see `line`."""
         self._absent = (ABSENT,) * (self.width - FIRST_GROUP)
@@ -53,7 +53,7 @@ class BlockTable:
 
     def run(self, message: int, start: int, block_length: int, count: int) -> None:
         """Add consecutive blocks of one message, without nested parts."""
-        if count < _LONG_RUN:
+        if count < _MIN_CHUNKED_RUN:
             for number in range(count):
                 self.line(message, start + number * block_length, block_length)
         else:
@@ -67,11 +67,11 @@ class BlockTable:
         lengths = np.repeat(block_length, count)
         self.chunk(np.repeat(message, count), np.repeat(start, count) + lengths * number, lengths)
 
-    def place(self, data: int) -> int:
+    def data_column(self, data: int) -> int:
         """Return the column with the offsets of a data element, given its index. The next column has the lengths."""
         return self._first_data + 2 * data
 
-    def settle(self, bad: Bools) -> None:
+    def finalize(self, bad: Bools) -> None:
         """Sort all rows by offset, and drop those of bad messages."""
         if self.lines:
             self._chunks.append(np.frombuffer(self.lines, np.int64).reshape(-1, self.width).T)
@@ -83,7 +83,7 @@ class BlockTable:
             rows = rows.take(
                 np.argsort(rows[1], kind="stable"), axis=1
             )  # stable: empty blocks stay in the order they were found
-        kept = ~bad[rows[0]]
-        self.rows = rows if bool(kept.all()) else rows[:, kept]
+        good = ~bad[rows[0]]
+        self.rows = rows if bool(good.all()) else rows[:, good]
         for group in self.groups:
-            group.settle(bad)
+            group.finalize(bad)

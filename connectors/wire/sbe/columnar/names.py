@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.byte_arrays import Bools
 from connectors.wire.sbe.columnar.numeric import array_of, number_type
-from connectors.wire.sbe.columnar.octets import Bools
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import ByteOrder, Enum, Primitive, Set
 from connectors.wire.sbe.primitives import TRAITS
@@ -40,7 +40,7 @@ class EnumNames:
         if self._octets is not None:
             return self._octets.take(array_of(blocks.read(np.uint8, self._offset), pa.uint8(), missing))
         raw = blocks.read(self._dtype, self._offset)
-        return by_distinct(array_of(raw, _plain(self._dtype), missing), self._name, self.type)
+        return map_distinct(array_of(raw, _arrow_type(self._dtype), missing), self._name, self.type)
 
     def _name(self, raw: int) -> str | None:
         return self._names.get(raw, str(self._enum.unnamed(raw)))
@@ -64,7 +64,7 @@ class SetNames:
             return self._octets.take(array_of(blocks.read(np.uint8, self._offset), pa.uint8(), missing))
         native = self._dtype.newbyteorder("=")
         raw = blocks.read(self._dtype, self._offset) & native.type(self._known)
-        return by_distinct(array_of(raw, _plain(native), missing), self._names, self.type)
+        return map_distinct(array_of(raw, _arrow_type(native), missing), self._names, self.type)
 
     def _names(self, raw: int) -> list[str]:
         return [name for bit, name in self._choices if raw >> bit & 1]
@@ -83,12 +83,12 @@ class SetInteger:
         return array_of(blocks.read(self._dtype, self._offset), self.type, missing)
 
 
-def by_distinct(raw: pa.Array, meaning: Callable[[int], object], kind: pa.DataType) -> pa.Array:
+def map_distinct(raw: pa.Array, meaning: Callable[[int], object], kind: pa.DataType) -> pa.Array:
     """Map numbers through ``meaning``, called once for each distinct number. NULL stays NULL."""
     coded = raw.dictionary_encode()
     meanings = [meaning(number) for number in coded.dictionary.to_pylist()]
     return pa.array(meanings, kind).take(coded.indices)
 
 
-def _plain(dtype: np.dtype[np.int64]) -> pa.DataType:
+def _arrow_type(dtype: np.dtype[np.int64]) -> pa.DataType:
     return pa.from_numpy_dtype(dtype.newbyteorder("="))

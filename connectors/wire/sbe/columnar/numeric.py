@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from connectors.wire.sbe.blocks import wire_null
 from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.octets import Bools
+from connectors.wire.sbe.columnar.byte_arrays import Bools
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import Array, ByteOrder, Primitive, Scalar
 from connectors.wire.sbe.primitives import TRAITS
@@ -108,10 +108,10 @@ def nulls(values: npt.NDArray[Any], null: float, missing: Bools | None) -> Bools
     found: Bools = np.isnan(values) if math.isnan(null) else np.equal(values, null)
     if not found.any():
         return missing
-    return either(found, missing)
+    return combine(found, missing)
 
 
-def either(found: Bools, missing: Bools | None) -> Bools:
+def combine(found: Bools, missing: Bools | None) -> Bools:
     """Combine two masks, the second of which may be None."""
     return found if missing is None else found | missing
 
@@ -132,7 +132,7 @@ class NumberList:
         absent = None if self._null is None else nulls(values, self._null, None)
         if absent is not None:
             all_null: Bools = np.all(absent.reshape(-1, self._width), axis=1)
-            missing = either(all_null, missing)
+            missing = combine(all_null, missing)
         offsets = np.arange(blocks.count + 1, dtype=np.int32) * self._width
         elements = array_of(values, self._element, absent)
         return pa.ListArray.from_arrays(

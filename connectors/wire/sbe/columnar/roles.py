@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from connectors.wire.sbe.columnar.octets import Longs, Octets, gather, stride_of
+from connectors.wire.sbe.columnar.byte_arrays import Longs, Octets, gather, stride_of
 from connectors.wire.sbe.model import ByteOrder, Role
 from connectors.wire.sbe.primitives import TRAITS
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.byte_arrays import Longs
 from connectors.wire.sbe.columnar.composites import FieldColumn
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from connectors.wire.sbe.columnar.numeric import struct_of
-from connectors.wire.sbe.columnar.octets import Longs
 from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION, ColumnOptions
 from connectors.wire.sbe.columnar.state import WalkState
 from connectors.wire.sbe.columnar.texts import DataValues
@@ -39,8 +39,8 @@ class BodyRows:
             entries = group.make(level.groups[number], state)
             columns.append(_lists(level.rows[FIRST_GROUP + number], entries))
         for number, data in enumerate(self._data):
-            place = level.place(number)
-            columns.append(data.make(blocks, level.rows[place], level.rows[place + 1]))
+            column = level.data_column(number)
+            columns.append(data.make(blocks, level.rows[column], level.rows[column + 1]))
         if self._shapes:
             columns += [pa.array(blocks.version), pa.array(blocks.length)]
         return struct_of(columns, self.type, blocks.count)

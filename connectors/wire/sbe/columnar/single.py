@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.columnar.headers import NOT_SAID
+from connectors.wire.sbe.columnar.headers import NOT_COUNTED
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
 from connectors.wire.sbe.columnar.state import WalkState
@@ -55,7 +55,7 @@ class Single:
 
     def read(self, plan: BodyPlan, level: BlockTable, start: int, shape: Shape) -> int:
         """Record the body whose block is at ``start``; return the offset of its end."""
-        self._state.weigh(1, plan.body.content_length)
+        self._state.count_memory(1, plan.body.content_length)
         return self._read(plan, level, start, shape, self._parts_of(plan, level, shape))
 
     def entries(self, entry: BodyPlan, level: BlockTable, start: int, count: int, shape: Shape) -> int:
@@ -64,7 +64,7 @@ class Single:
         offset = start
         for first in range(0, count, _AT_ONCE):
             some = min(count - first, _AT_ONCE)
-            self._state.weigh(some, entry.body.content_length)
+            self._state.count_memory(some, entry.body.content_length)
             for _ in range(some):
                 begin = offset
                 offset = self._read(entry, level, begin, shape, parts)
@@ -80,29 +80,29 @@ class Single:
         for column, group, entries in parts.groups:
             lines[at + column], offset = self._group(group, entries, offset)
         if parts.unknown_groups > 0:
-            offset = self._skip(offset, groups=parts.unknown_groups, lawful=plan.root and not parts.data)
+            offset = self._skip(offset, groups=parts.unknown_groups, may_fail=plan.root and not parts.data)
         for column, datum in parts.data:
             begin, end = datum.single.read(self._body, offset)
             lines[at + column], lines[at + column + 1], offset = self._base + begin, end - begin, end
-        return self._skip(offset, data=parts.unknown_data, lawful=plan.root) if parts.unknown_data > 0 else offset
+        return self._skip(offset, data=parts.unknown_data, may_fail=plan.root) if parts.unknown_data > 0 else offset
 
     def skip_groups(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
         """Skip the groups unknown to the schema; return the offset of their end."""
-        unknown = shape.groups - len(self._there(plan.groups, shape.groups))
-        return self._skip(offset, groups=unknown, lawful=plan.root and not self._there(plan.data, shape.data))
+        unknown = shape.groups - len(self._present(plan.groups, shape.groups))
+        return self._skip(offset, groups=unknown, may_fail=plan.root and not self._present(plan.data, shape.data))
 
     def skip_data(self, plan: BodyPlan, shape: Shape, offset: int) -> int:
         """Skip the data unknown to the schema; return the offset of their end."""
-        return self._skip(offset, data=shape.data - len(self._there(plan.data, shape.data)), lawful=plan.root)
+        return self._skip(offset, data=shape.data - len(self._present(plan.data, shape.data)), may_fail=plan.root)
 
-    def _skip(self, offset: int, *, groups: int = 0, data: int = 0, lawful: bool) -> int:
-        """Skip unknown parts; if ``lawful``, nothing known follows and failing to skip them is no error."""
+    def _skip(self, offset: int, *, groups: int = 0, data: int = 0, may_fail: bool) -> int:
+        """Skip unknown parts; if ``may_fail``, nothing known follows and failing to skip them is no error."""
         if self._state.stopped[self._message]:
             return offset
         try:
             return self._skipper.skip(self._body, offset, groups=groups, data=data)
         except Unskippable:
-            if not lawful:
+            if not may_fail:
                 raise Fault(InvalidValue, "unskippable", "unknown parts", offset) from None
             self._state.stopped[self._message] = True
             return offset
@@ -111,12 +111,12 @@ class Single:
         block_length, count, start, groups, data = group.single.read(self._body, offset)
         if not count:
             return 0, start
-        shape = Shape(block_length, NOT_SAID if groups is None else groups, NOT_SAID if data is None else data)
+        shape = Shape(block_length, NOT_COUNTED if groups is None else groups, NOT_COUNTED if data is None else data)
         if not self._parts_of(group.entry, level, shape).flat:
             return count, self.entries(group.entry, level, start, count, shape)
         if not block_length:
             self._count_empty(count)
-        self._state.weigh(count, group.entry.body.content_length)
+        self._state.count_memory(count, group.entry.body.content_length)
         level.run(self._message, self._base + start, block_length, count)
         return count, start + block_length * count
 
@@ -124,20 +124,20 @@ class Single:
         key = (plan, shape.groups, shape.data)
         parts = self._parts.get(key)
         if parts is None:
-            groups, data = self._there(plan.groups, shape.groups), self._there(plan.data, shape.data)
+            groups, data = self._present(plan.groups, shape.groups), self._present(plan.data, shape.data)
             parts = _Parts(
                 tuple((FIRST_GROUP + number, plan.groups[number], level.groups[number]) for number in groups),
-                tuple((level.place(number), plan.data[number]) for number in data),
+                tuple((level.data_column(number), plan.data[number]) for number in data),
                 shape.groups - len(groups),
                 shape.data - len(data),
             )
             self._parts[key] = parts
         return parts
 
-    def _there(self, parts: Sequence[GroupPlan | DataPlan], said: int) -> list[int]:
-        """Return the indexes of the parts that the message has: those of its version, or the first ``said`` of them."""
+    def _present(self, parts: Sequence[GroupPlan | DataPlan], count: int) -> list[int]:
+        """Return the indexes of the parts in the message: those of its version, or the first ``count`` of them."""
         present = [number for number, part in enumerate(parts) if part.since <= self._version]
-        return present if said == NOT_SAID else present[:said]
+        return present if count == NOT_COUNTED else present[:count]
 
     def _count_empty(self, entries: int) -> None:
         if self._state.count_empty_of(self._message, entries) < 0:

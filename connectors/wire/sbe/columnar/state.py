@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from connectors.wire.sbe.columnar.octets import ALL, Bodies, Bools, Longs, Places, where
+from connectors.wire.sbe.columnar.byte_arrays import ALL, Bodies, Bools, Longs, Places, where
 
 COLUMN_BYTES_AT_ONCE = 1 << 27
 """Most column bytes for the blocks of messages walked together: short blocks take more than on the wire."""
@@ -30,7 +30,7 @@ class WalkState:
         self.oldest, self.newest = int(version.min(initial=_NEWEST)), int(version.max(initial=0))
         self.bad: Bools = np.zeros(len(version), np.bool_)
         """Messages marked as bad; see `fail`."""
-        self.hurt = False
+        self.has_bad = False
         """Whether any message is bad."""
         self.stopped: Bools = np.zeros(len(version), np.bool_)
         """Unknown parts at the end could not be skipped: the end of the message is unknown."""
@@ -41,21 +41,21 @@ class WalkState:
         """Return the bytes of one message."""
         return self.octets[self.begin[index] : self.end[index]].data
 
-    def give_up(self, which: Longs | int) -> None:
+    def mark_bad(self, which: Longs | int) -> None:
         """Mark messages as bad."""
         self.bad[which] = True
-        self.hurt = True
+        self.has_bad = True
 
     def fail(self, which: Longs, wrong: Bools) -> Places:
         """Mark the messages for which ``wrong`` is set; return the index of the others."""
         if not wrong.any():
             return ALL
-        self.give_up(which[wrong])
+        self.mark_bad(which[wrong])
         return np.flatnonzero(~wrong)
 
     def good(self, which: Longs) -> Places:
         """Return the index of the messages that are not bad."""
-        return where(~self.bad[which]) if self.hurt else ALL
+        return where(~self.bad[which]) if self.has_bad else ALL
 
     def count_empty(self, which: Longs, entries: Longs | int) -> None:
         """Count entries that take no bytes. Each message must occur only once."""
@@ -68,7 +68,7 @@ class WalkState:
         self._empty_left[message] = left
         return left
 
-    def weigh(self, blocks: int, size: int) -> None:
+    def count_memory(self, blocks: int, size: int) -> None:
         """Count the memory for ``blocks`` blocks of ``size`` bytes.
 
         Raises:

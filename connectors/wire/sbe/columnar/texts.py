@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.numeric import either, validity
-from connectors.wire.sbe.columnar.octets import Bools, Longs, Octets
+from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
+from connectors.wire.sbe.columnar.numeric import combine, validity
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import Array, Data, Scalar
 from connectors.wire.sbe.text import DEFAULT_CHARSET, codec, fixed_text_reader, text_reader
@@ -60,7 +60,7 @@ class FixedText:
         self._texts = Texts(charset, options, fixed_text_reader(charset, options.text))
         self.type = self._texts.type
         name = codec(charset) or ""
-        self._whole = name.startswith(("utf-16", "utf-32"))
+        self._is_wide = name.startswith(("utf-16", "utf-32"))
         self._offset, self._width = offset, encoding.size
         null = encoding.element.null if isinstance(encoding, Array) else encoding.null
         self._null = int(null) if optional else None
@@ -70,8 +70,8 @@ class FixedText:
         octets = np.ascontiguousarray(blocks.read((np.uint8, (self._width,)), self._offset))
         if self._null is not None:
             null = octets[:, 0] == self._null
-            missing = either(null, missing)
-        lengths = None if self._whole else _until_nul(octets)
+            missing = combine(null, missing)
+        lengths = None if self._is_wide else _until_nul(octets)
         return self._texts.make(blocks, heads(octets, lengths, missing))
 
 
@@ -99,10 +99,10 @@ def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> 
     else:
         bounds = np.zeros(count + 1, np.int32)
         np.cumsum(lengths, out=bounds[1:])
-        kept = rows != 0
-        if np.count_nonzero(kept) != bounds[-1]:  # bytes after a NUL, or in missing rows
-            kept = np.arange(width) < lengths[:, None]
-        rows = rows[kept]
+        mask = rows != 0
+        if np.count_nonzero(mask) != bounds[-1]:  # bytes after a NUL, or in missing rows
+            mask = np.arange(width) < lengths[:, None]
+        rows = rows[mask]
     buffers = [validity(missing), pa.py_buffer(bounds), pa.py_buffer(rows)]
     return pa.Array.from_buffers(pa.binary(), count, buffers)
 
@@ -135,10 +135,10 @@ def _until_nul(rows: Octets) -> Longs | None:
     lengths: Longs = np.strings.str_len(rows.view(f"S{width}").reshape(-1))
     if int(lengths.sum()) == others:  # all NULs are trailing
         return lengths
-    lengths, going = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    lengths, before_nul = np.zeros(count, np.int64), np.ones(count, np.bool_)
     for column in rows.T:
-        going &= column != 0
-        lengths += going
+        before_nul &= column != 0
+        lengths += before_nul
     return lengths
 
 

@@ -13,20 +13,20 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from connectors.wire.sbe.columnar.dense import Entries, dense, dense_parts, read_dense
-from connectors.wire.sbe.columnar.headers import NOT_SAID
+from connectors.wire.sbe.columnar.byte_arrays import ALL, CLAMP, Bools, Longs, Places, where
+from connectors.wire.sbe.columnar.dense import Entries, dense_messages, dense_parts, read_dense
+from connectors.wire.sbe.columnar.headers import NOT_COUNTED
 from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
-from connectors.wire.sbe.columnar.octets import ALL, CLAMP, Bools, Longs, Places, where
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
 from connectors.wire.sbe.columnar.single import FEW, Shape, Single
 from connectors.wire.sbe.columnar.state import WalkState
 from connectors.wire.sbe.skip import Skipper
 from connectors.wire.sbe.values import Fault
 
-_LARGE = 1 << 12
+_LARGE_MESSAGE = 1 << 12
 """Bytes per message above which even few messages are walked together: their entries may be found all at once."""
 
-Parts: TypeAlias = Sequence[GroupPlan] | Sequence[DataPlan]
+PartPlans: TypeAlias = Sequence[GroupPlan] | Sequence[DataPlan]
 Skip: TypeAlias = Callable[[Single, BodyPlan, Shape, int], int]
 
 
@@ -35,19 +35,19 @@ class Shapes(NamedTuple):
 
     block_length: Longs
     groups: Longs | None
-    """Number of groups, or `NOT_SAID`; None if the schema has no such count."""
+    """Number of groups, or `NOT_COUNTED`; None if the schema has no such count."""
     data: Longs | None
 
     def of(self, which: Places) -> Shapes:
         """Return those of the selected messages."""
         if which is ALL:
             return self
-        groups, data = (None if said is None else said[which] for said in (self.groups, self.data))
+        groups, data = (None if counts is None else counts[which] for counts in (self.groups, self.data))
         return Shapes(self.block_length[which], groups, data)
 
     def one(self, index: int) -> Shape:
         """Return the shape of one message."""
-        groups, data = (NOT_SAID if said is None else int(said[index]) for said in (self.groups, self.data))
+        groups, data = (NOT_COUNTED if counts is None else int(counts[index]) for counts in (self.groups, self.data))
         return Shape(int(self.block_length[index]), groups, data)
 
 
@@ -60,7 +60,7 @@ class Walk:
     def messages(self, plan: BodyPlan, level: BlockTable, shapes: Shapes) -> None:
         """Walk all messages, with the cursors at their root blocks."""
         which = np.arange(len(self._state.version))
-        if len(which) >= FEW or len(self._state.octets) > _LARGE * len(which):
+        if len(which) >= FEW or len(self._state.octets) > _LARGE_MESSAGE * len(which):
             self._bodies(plan, level, which, shapes)
             return
         for message in which.tolist():
@@ -77,7 +77,7 @@ class Walk:
                 end = one.entries(body, level, start, entries, shape)
             state.cursor[message] = end + state.begin[message]
         except Fault:
-            state.give_up(message)
+            state.mark_bad(message)
 
     def _bodies(self, plan: BodyPlan, level: BlockTable, which: Longs, shapes: Shapes) -> None:
         """Record one body of each message, its block at the message's cursor; move the cursors behind it."""
@@ -85,7 +85,7 @@ class Walk:
         start = state.cursor[which]
         fits = state.fail(which, shapes.block_length > state.end[which] - start)
         which, start, shapes = which[fits], start[fits], shapes.of(fits)
-        state.weigh(len(which), plan.body.content_length)
+        state.count_memory(len(which), plan.body.content_length)
         columns = level.chunk(which, start, shapes.block_length)
         state.cursor[which] = start + shapes.block_length
         for number, group in enumerate(plan.groups):
@@ -94,8 +94,8 @@ class Walk:
         if shapes.groups is not None:
             self._skip(which, plan, shapes, Single.skip_groups, shapes.groups > self._known(which, plan.groups))
         for number, datum in enumerate(plan.data):
-            at, place = self._having(which, plan.data, number, shapes.data), level.place(number)
-            columns[place, at], columns[place + 1, at] = self._data(datum, which[at])
+            at, column = self._having(which, plan.data, number, shapes.data), level.data_column(number)
+            columns[column, at], columns[column + 1, at] = self._data(datum, which[at])
         if shapes.data is not None:
             self._skip(which, plan, shapes, Single.skip_data, shapes.data > self._known(which, plan.data))
 
@@ -109,9 +109,9 @@ class Walk:
                 one = Single(state, self._skipper, message)
                 state.cursor[message] = begin + skip(one, plan, shapes.one(index), int(state.cursor[message]) - begin)
             except Fault:
-                state.give_up(message)
+                state.mark_bad(message)
 
-    def _known(self, which: Longs, parts: Parts) -> Longs:
+    def _known(self, which: Longs, parts: PartPlans) -> Longs:
         """Return how many of the parts exist in the version of each message."""
         version = self._state.version[which]
         known = np.zeros(len(which), np.int64)
@@ -119,14 +119,14 @@ class Walk:
             known += version >= part.since
         return known
 
-    def _having(self, which: Longs, parts: Parts, number: int, said: Longs | None) -> Places:
+    def _having(self, which: Longs, parts: PartPlans, number: int, counts: Longs | None) -> Places:
         """Return the index of messages that have a part: in their version, and within the count they carry."""
         state, since = self._state, parts[number].since
-        if said is None and state.oldest >= since:
+        if counts is None and state.oldest >= since:
             return state.good(which)
         present = state.version[which] >= since
-        if said is not None:
-            present &= (said == NOT_SAID) | (said > self._known(which, parts[:number]))
+        if counts is not None:
+            present &= (counts == NOT_COUNTED) | (counts > self._known(which, parts[:number]))
         return where(present & ~state.bad[which])
 
     def _group(self, group: GroupPlan, level: BlockTable, which: Longs) -> Longs:
@@ -157,9 +157,9 @@ class Walk:
     def _flat(self, entry: BodyPlan, which: Longs, shapes: Shapes) -> Bools:
         """Return which messages have nothing after the blocks of the group's entries."""
         state, flat = self._state, np.ones(len(which), np.bool_)
-        for oldest, said in ((entry.first_group, shapes.groups), (entry.first_data, shapes.data)):
-            if said is not None:
-                flat &= np.where(said == NOT_SAID, state.version[which] < oldest, said <= 0)
+        for oldest, counts in ((entry.first_group, shapes.groups), (entry.first_data, shapes.data)):
+            if counts is not None:
+                flat &= np.where(counts == NOT_COUNTED, state.version[which] < oldest, counts <= 0)
             elif state.newest >= oldest:
                 flat &= state.version[which] < oldest
         return flat
@@ -169,9 +169,9 @@ class Walk:
         empty = block_length == 0
         if empty.any():
             state.count_empty(which[empty], count[empty])
-            kept = state.good(which)
-            which, count, block_length = which[kept], count[kept], block_length[kept]
-        state.weigh(int(count.sum()), level.body.content_length)
+            good = state.good(which)
+            which, count, block_length = which[good], count[good], block_length[good]
+        state.count_memory(int(count.sum()), level.body.content_length)
         cursor = state.cursor[which]
         level.runs(which, cursor, block_length, count)
         state.cursor[which] = cursor + block_length * count
@@ -201,7 +201,7 @@ class Walk:
     ) -> Places:
         """Record the entries of messages with many small ones; return the index of the other messages."""
         state, others = self._state, np.ones(len(which), np.bool_)
-        for index in dense(count, state.end[which] - state.cursor[which]).tolist():
+        for index in dense_messages(count, state.end[which] - state.cursor[which]).tolist():
             message = int(which[index])
             parts = dense_parts(group.entry, int(state.version[message]))
             if parts is not None:

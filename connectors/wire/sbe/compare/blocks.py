@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from connectors.wire.sbe.compare.ages import Age, check_new_age
 from connectors.wire.sbe.compare.fields import compare_fields
 from connectors.wire.sbe.compare.layouts import kind, meaning, wire_fields
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
 from connectors.wire.sbe.compare.texts import field_text
+from connectors.wire.sbe.compare.versions import Age, check_new_age
 from connectors.wire.sbe.model import Body, Field, Presence
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.compare.ages import Age, check_new_age, compare_ages, compare_deprecation
 from connectors.wire.sbe.compare.layouts import kind, meaning, shape
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.named_values import compare_enums, compare_sets
 from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
 from connectors.wire.sbe.compare.texts import composite_text, encoding_text
 from connectors.wire.sbe.compare.values import compare_constants, compare_presence, compare_values
+from connectors.wire.sbe.compare.versions import Age, check_new_age, compare_ages, compare_deprecation
 from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.compare.ages import Age, compare_ages
 from connectors.wire.sbe.compare.encodings import compare_encodings, compare_type_names
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.texts import field_text
 from connectors.wire.sbe.compare.values import compare_constants, compare_presence
+from connectors.wire.sbe.compare.versions import Age, compare_ages
 from connectors.wire.sbe.model import Data, Field, Group, Message, Presence
 
 

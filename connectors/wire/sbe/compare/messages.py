@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.compare.ages import (
-    Age,
-    check_new_age,
-    check_new_body,
-    compare_deprecation,
-    compare_order,
-)
 from connectors.wire.sbe.compare.blocks import Strays, compare_blocks
 from connectors.wire.sbe.compare.fields import compare_remarks
 from connectors.wire.sbe.compare.findings import Severity
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import pair_messages
 from connectors.wire.sbe.compare.parts import compare_data, compare_groups
+from connectors.wire.sbe.compare.versions import (
+    Age,
+    check_new_age,
+    check_new_body,
+    compare_deprecation,
+    compare_order,
+)
 from connectors.wire.sbe.model import Body, Message
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from connectors.wire.sbe.compare.ages import Age, check_new_age, compare_ages
 from connectors.wire.sbe.compare.ledger import Ledger, Location
+from connectors.wire.sbe.compare.versions import Age, check_new_age, compare_ages
 from connectors.wire.sbe.model import Enum, Primitive, Set
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from connectors.wire.sbe.compare.ages import Age, check_new_age, check_new_body, compare_ages
 from connectors.wire.sbe.compare.fields import compare_remarks
 from connectors.wire.sbe.compare.layouts import data_layout, group_layout
 from connectors.wire.sbe.compare.ledger import Ledger, Location
@@ -12,6 +11,7 @@ from connectors.wire.sbe.compare.pairing import Parts, pair_parts
 from connectors.wire.sbe.compare.skipping import can_skip_data, can_skip_group
 from connectors.wire.sbe.compare.structures import compare_data_layouts, compare_dimensions
 from connectors.wire.sbe.compare.texts import data_text, group_text
+from connectors.wire.sbe.compare.versions import Age, check_new_age, check_new_body, compare_ages
 from connectors.wire.sbe.model import Body, Data, Group, Message
 
 

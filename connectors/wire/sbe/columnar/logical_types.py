@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from conf.errors import InvalidValue
 from connectors.wire.sbe.columnar.blocks import Blocks
+from connectors.wire.sbe.columnar.byte_arrays import Bools
 from connectors.wire.sbe.columnar.numeric import Number, array_of
-from connectors.wire.sbe.columnar.octets import Bools
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.model import Body, ByteOrder, Composite, Field, Member, Presence, Primitive, Scalar
 from connectors.wire.sbe.primitives import INTEGERS, TRAITS
@@ -68,14 +68,14 @@ class Timestamp:
     def __init__(self, time: Number, unit: Unit, options: ColumnOptions) -> None:
         self.type = pa.timestamp("us" if options.types == "spark" else unit.name, "UTC")
         self._time = time
-        self._held = range_of(unit, options)
+        self._range = range_of(unit, options)
         self._scale = 10 ** abs(_MICROSECOND - unit.digits) if options.types == "spark" else 1
         self._is_finer = unit.digits > _MICROSECOND
 
     def make(self, blocks: Blocks, missing: Bools | None) -> pa.Array:
         """Return the column; for Spark, nanoseconds are rounded down to microseconds."""
         values, absent = self._time.values(blocks, missing)
-        beyond = (values < self._held.start) | (values >= self._held.stop)
+        beyond = (values < self._range.start) | (values >= self._range.stop)
         if absent is not None:
             beyond &= ~absent
         if beyond.any():
@@ -86,13 +86,13 @@ class Timestamp:
         return array_of(values.astype(np.int64) * self._scale, self.type, absent)
 
 
-def meant_number(part: Field | Member, number: Number, options: ColumnOptions) -> Timestamp | None:
+def logical_number(part: Field | Member, number: Number, options: ColumnOptions) -> Timestamp | None:
     """Return the column of a number with a logical type; None if it is just a number."""
     unit = unit_of_number(part, options)
     return None if unit is None else Timestamp(number, unit, options)
 
 
-def meant_composite(
+def logical_composite(
     part: Field | Member, offset: int, order: ByteOrder, options: ColumnOptions, *, optional: bool
 ) -> Decimal | Timestamp | None:
     """Return the column of a composite with a logical type; None if it is just a composite."""
@@ -155,8 +155,8 @@ def unit_of_number(part: Field | Member, options: ColumnOptions) -> Unit | None:
     """Return the unit of a field that is a time; None if it is just a number."""
     if not options.timestamps or not isinstance(part, Field) or part.presence is Presence.CONSTANT:
         return None
-    is_whole = isinstance(part.encoding, Scalar) and part.encoding.primitive in INTEGERS
-    is_time = is_whole and _is_utc_timestamp(part) and part.epoch.lower() == "unix"
+    is_integer = isinstance(part.encoding, Scalar) and part.encoding.primitive in INTEGERS
+    is_time = is_integer and _is_utc_timestamp(part) and part.epoch.lower() == "unix"
     return _UNITS.get(part.time_unit.lower()) if is_time else None
 
 
@@ -166,8 +166,8 @@ def unit_of_composite(part: Field | Member, options: ColumnOptions) -> Unit | No
     if members is None or not options.timestamps or not _is_utc_timestamp(part):
         return None
     first, second = members
-    is_named_so = (first.name, second.name) == ("time", "unit")
-    return _UNITS.get(second.constant) if is_named_so and isinstance(second.constant, int) else None
+    has_time_names = (first.name, second.name) == ("time", "unit")
+    return _UNITS.get(second.constant) if has_time_names and isinstance(second.constant, int) else None
 
 
 def number_and_constant(part: Field | Member) -> tuple[Member, Member] | None:
