@@ -15,7 +15,7 @@ from connectors.wire.sbe.compare.layouts import kind, meaning, wire_fields
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
 from connectors.wire.sbe.compare.texts import field_text
-from connectors.wire.sbe.compare.versions import Age, check_new_age
+from connectors.wire.sbe.compare.versions import ElementVersions, check_new_versions
 from connectors.wire.sbe.model import Body, Field, Presence
 
 
@@ -23,9 +23,9 @@ class Stray(NamedTuple):
     """A field with bytes that was added to a block or removed from it."""
 
     block: Location
-    spot: Location
+    location: Location
     field: Field
-    tell: Callable[[], None]
+    report: Callable[[], None]
     """Reports it as a finding of its own."""
 
 
@@ -34,56 +34,58 @@ class Strays:
     """The fields of a message that were added or removed, over all its blocks."""
 
     ledger: Ledger
-    gone: list[Stray] = field(default_factory=list)
-    come: list[Stray] = field(default_factory=list)
+    removed: list[Stray] = field(default_factory=list)
+    added: list[Stray] = field(default_factory=list)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report each as moved to another block, or else as added or removed."""
-        for stray in self.gone:
-            target = next((each for each in self.come if _is_moved(stray, each)), None)
+        for stray in self.removed:
+            target = next((each for each in self.added if _is_moved(stray, each)), None)
             if target is None:
-                stray.tell()
+                stray.report()
             else:
-                self.come.remove(target)
-                before, after = (f"{each.spot.path}: {field_text(each.field)}" for each in (stray, target))
-                self.ledger.add("R37", target.spot, old=before, new=after)
-        for stray in self.come:
-            stray.tell()
+                self.added.remove(target)
+                before, after = (f"{each.location.path}: {field_text(each.field)}" for each in (stray, target))
+                self.ledger.add("R37", target.location, old=before, new=after)
+        for stray in self.added:
+            stray.report()
 
 
-def _is_moved(gone: Stray, come: Stray) -> bool:
-    same_name = gone.field.name == come.field.name
-    return same_name and gone.block != come.block and kind(gone.field.encoding) == kind(come.field.encoding)
+def _is_moved(removed: Stray, added: Stray) -> bool:
+    same_name = removed.field.name == added.field.name
+    return same_name and removed.block != added.block and kind(removed.field.encoding) == kind(added.field.encoding)
 
 
-def compare_blocks(ledger: Ledger, spot: Location, old: Body, new: Body, strays: Strays) -> None:
+def compare_blocks(ledger: Ledger, location: Location, old: Body, new: Body, strays: Strays) -> None:
     """Compare the fields of two bodies, and their block lengths."""
     blocks = pair_blocks(old.fields, new.fields)
-    moved = _tell_exchanged(ledger, spot, [pair for pair in blocks.pairs if _is_at_other_place(*pair)])
+    moved = _report_exchanged(ledger, location, [pair for pair in blocks.pairs if _has_moved(*pair)])
     cause = None
     if moved:
         first = min(moved, key=lambda pair: pair[0].offset)
-        cause, said = _cause(old, blocks, first)
+        cause, description = _cause(old, blocks, first)
         before, after = (field_text(each) for each in first)
-        ledger.add("R24", _field_spot(spot, first[1]), old=before, new=after, cause=said)
+        ledger.add("R24", _field_location(location, first[1]), old=before, new=after, cause=description)
     for pair in blocks.pairs:
-        compare_fields(ledger, _field_spot(spot, pair[1]), *pair)
+        compare_fields(ledger, _field_location(location, pair[1]), *pair)
     for each in blocks.removed:
-        _remove(ledger, spot, each, strays)
+        _remove(ledger, location, each, strays)
     for each in blocks.added:
-        _add(ledger, spot, each, _row_of(ledger, each, old, is_cause=each is cause), strays)
-    _compare_lengths(ledger, spot, old, new, blocks)
+        _add(ledger, location, each, _rule_row(ledger, each, old, is_cause=each is cause), strays)
+    _compare_lengths(ledger, location, old, new, blocks)
 
 
-def _field_spot(spot: Location, field: Field) -> Location:
-    return spot.at(field.name, 0, field.offset)
+def _field_location(location: Location, field: Field) -> Location:
+    return location.at(field.name, 0, field.offset)
 
 
-def _is_at_other_place(old: Field, new: Field) -> bool:
+def _has_moved(old: Field, new: Field) -> bool:
     return Presence.CONSTANT not in {old.presence, new.presence} and old.offset != new.offset
 
 
-def _tell_exchanged(ledger: Ledger, spot: Location, moved: list[tuple[Field, Field]]) -> list[tuple[Field, Field]]:
+def _report_exchanged(
+    ledger: Ledger, location: Location, moved: list[tuple[Field, Field]]
+) -> list[tuple[Field, Field]]:
     """Report pairs of fields that exchanged their offsets; return the other moved pairs."""
     left = list(moved)
     for pair in moved:
@@ -92,9 +94,9 @@ def _tell_exchanged(ledger: Ledger, spot: Location, moved: list[tuple[Field, Fie
             left = [each for each in left if each not in (pair, other)]
             names = pair[1].name, other[1].name
             before, after = (
-                f"{first} at {pair[0].offset}, {then} at {other[0].offset}" for first, then in (names, names[::-1])
+                f"{first} at {pair[0].offset}, {second} at {other[0].offset}" for first, second in (names, names[::-1])
             )
-            ledger.add("R38", _field_spot(spot, pair[1]), old=before, new=after)
+            ledger.add("R38", _field_location(location, pair[1]), old=before, new=after)
     return left
 
 
@@ -125,19 +127,19 @@ def _gap_before(old: Body, field: Field) -> int:
     return field.offset - max(ends, default=0)
 
 
-def _remove(ledger: Ledger, spot: Location, field: Field, strays: Strays) -> None:
-    at, text = _field_spot(spot, field), field_text(field)
+def _remove(ledger: Ledger, location: Location, field: Field, strays: Strays) -> None:
+    at, text = _field_location(location, field), field_text(field)
     if field.presence is Presence.CONSTANT:
         ledger.add("R26/removed", at, old=text)
     else:
-        strays.gone.append(Stray(spot, at, field, lambda: ledger.add("R25", at, old=text)))
+        strays.removed.append(Stray(location, at, field, lambda: ledger.add("R25", at, old=text)))
 
 
-def _row_of(ledger: Ledger, field: Field, old: Body, *, is_cause: bool) -> str | None:
+def _rule_row(ledger: Ledger, field: Field, old: Body, *, is_cause: bool) -> str | None:
     """Return the rule for a new field; None if its insertion is already reported as a cause."""
     if field.presence is Presence.CONSTANT:
         return "R26/added"
-    if not ledger.is_proper(field.since_version):
+    if not ledger.is_versioned(field.since_version):
         return "R21"
     if field.offset >= old.block_length:
         return "R20"
@@ -146,29 +148,29 @@ def _row_of(ledger: Ledger, field: Field, old: Body, *, is_cause: bool) -> str |
     return None if is_cause else "R23"
 
 
-def _add(ledger: Ledger, spot: Location, field: Field, row: str | None, strays: Strays) -> None:
-    at = _field_spot(spot, field)
-    check_new_age(ledger, at, Age(field.since_version, field.deprecated))
+def _add(ledger: Ledger, location: Location, field: Field, row: str | None, strays: Strays) -> None:
+    at = _field_location(location, field)
+    check_new_versions(ledger, at, ElementVersions(field.since_version, field.deprecated))
 
-    def tell() -> None:
+    def report() -> None:
         if row is not None:
             ledger.add(row, at, new=field_text(field), since=field.since_version)
 
     if field.presence is Presence.CONSTANT:
-        tell()
+        report()
     else:
-        strays.come.append(Stray(spot, at, field, tell))
+        strays.added.append(Stray(location, at, field, report))
 
 
-def _compare_lengths(ledger: Ledger, spot: Location, old: Body, new: Body, blocks: Blocks[Field]) -> None:
+def _compare_lengths(ledger: Ledger, location: Location, old: Body, new: Body, blocks: Blocks[Field]) -> None:
     """Compare the lengths of blocks whose old fields did not change; other changes imply a change of length."""
-    kept = [
+    layouts = [
         (each.offset, each.size, right.offset, right.size) for each, right in blocks.pairs if each.size or right.size
     ]
-    if wire_fields(tuple(blocks.removed)) or any(place[:2] != place[2:] for place in kept):
+    if wire_fields(tuple(blocks.removed)) or any(layout[:2] != layout[2:] for layout in layouts):
         return
     lengths = {"old": f"{old.block_length} bytes", "new": f"{new.block_length} bytes"}
     if new.block_length < old.block_length:
-        ledger.add("R45", spot, **lengths)
+        ledger.add("R45", location, **lengths)
     elif new.block_length > old.block_length and not wire_fields(tuple(blocks.added)):
-        ledger.add("R46", spot, **lengths)
+        ledger.add("R46", location, **lengths)

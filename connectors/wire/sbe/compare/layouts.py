@@ -32,7 +32,7 @@ from connectors.wire.sbe.text import DEFAULT_CHARSET, codec
 
 Layout: TypeAlias = tuple[object, ...]
 
-_ASIDE = frozenset({"file", "warnings", "plans", "version", "description", "semantic_version"})
+_IGNORED = frozenset({"file", "warnings", "plans", "version", "description", "semantic_version"})
 
 
 def kind(encoding: Encoding) -> str:
@@ -148,7 +148,7 @@ def _names(part: type) -> tuple[str, ...]:
     """Return the compared attributes of a part of a schema; empty if the type is a plain value."""
     if not is_dataclass(part):
         return ()
-    left_out = _ASIDE if issubclass(part, Schema) else frozenset()
+    left_out = _IGNORED if issubclass(part, Schema) else frozenset()
     return tuple(each.name for each in fields(part) if each.name not in left_out)
 
 

@@ -17,7 +17,7 @@ class Location(NamedTuple):
     """Location of a finding."""
 
     path: str
-    place: tuple[int, ...]
+    order: tuple[int, ...]
     """Sort key: the enclosing level first, then members in their order."""
     message: str | None = None
     user: str | None = None
@@ -28,20 +28,20 @@ class Location(NamedTuple):
         """The element's own name."""
         return self.path.rpartition(".")[2]
 
-    def at(self, name: str, *place: int) -> Location:
+    def at(self, name: str, *order: int) -> Location:
         """Return the location of a part."""
-        return self._replace(path=f"{self.path}.{name}", place=(*self.place, *place))
+        return self._replace(path=f"{self.path}.{name}", order=(*self.order, *order))
 
-    def among(self, *place: int) -> Location:
+    def with_order(self, *order: int) -> Location:
         """Return this location with the sort key of a list of its parts."""
-        return self._replace(place=(*self.place, *place))
+        return self._replace(order=(*self.order, *order))
 
     def encoding(self, label: str) -> Location:
         """Return the location of an encoding that this element uses."""
         return self._replace(path=label, user=self.user or self.path)
 
 
-WHOLE = Location("schema", (0,))
+SCHEMA_LOCATION = Location("schema", (0,))
 
 
 @dataclass
@@ -60,48 +60,48 @@ class Ledger:
     def __post_init__(self) -> None:
         self._found: list[tuple[Location, Finding]] = []
 
-    def add(self, row: str, spot: Location, *, old: object = None, new: object = None, **said: object) -> None:
+    def add(self, row: str, location: Location, *, old: object = None, new: object = None, **details: object) -> None:
         """Add a finding under one row of the rules.
 
         Args:
             old: Description of the element in the old schema, None for none; likewise ``new``.
-            said: Further values for the row's sentence, besides the name, both descriptions and the old version.
+            details: Further values for the row's sentence, besides the name, both descriptions and the old version.
         """
         rule = RULES[row]
         backward, forward = rule.severity(self.profile)
-        sentence = rule.sees.format(name=spot.name, old=old, new=new, version=self.old.version, **said)
+        sentence = rule.sees.format(name=location.name, old=old, new=new, version=self.old.version, **details)
         finding = Finding(
             rule=row.partition("/")[0],
             title=rule.title,
             kind=rule.kind,
             backward=backward,
             forward=forward,
-            path=spot.path,
+            path=location.path,
             old=None if old is None else str(old),
             new=None if new is None else str(new),
             sentence=sentence,
-            message=spot.message,
-            used_by=() if spot.user is None else (spot.user,),
+            message=location.message,
+            used_by=() if location.user is None else (location.user,),
             touches_wire=rule.touches_wire,
         )
-        self._found.append((spot, finding))
+        self._found.append((location, finding))
 
-    def is_proper(self, since: int) -> bool:
+    def is_versioned(self, since: int) -> bool:
         """Return whether a new element's sinceVersion shows that older messages lack it."""
         return self.old.version < since
 
-    def apart(self) -> Ledger:
+    def fork(self) -> Ledger:
         """Return an empty ledger for the same comparison."""
         return Ledger(self.old, self.new, self.profile, self.framed)
 
-    def take(self, other: Ledger) -> None:
+    def merge(self, other: Ledger) -> None:
         """Add all findings of another ledger."""
         self._found += other._found
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings, by location, then by rule; merged where reached through several fields."""
         joined: dict[tuple[object, ...], Finding] = {}
-        in_order = sorted(self._found, key=lambda found: (found[0].place, found[1].number))
+        in_order = sorted(self._found, key=lambda found: (found[0].order, found[1].number))
         for index, (_, finding) in enumerate(in_order):
             key = (finding.title, finding.path, finding.old, finding.new, None if finding.used_by else index)
             first = joined.setdefault(key, finding)

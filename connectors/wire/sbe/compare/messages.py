@@ -9,9 +9,9 @@ from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import pair_messages
 from connectors.wire.sbe.compare.parts import compare_data, compare_groups
 from connectors.wire.sbe.compare.versions import (
-    Age,
-    check_new_age,
+    ElementVersions,
     check_new_body,
+    check_new_versions,
     compare_deprecation,
     compare_order,
 )
@@ -41,39 +41,39 @@ def _text(message: Message) -> str:
 
 
 def _add(ledger: Ledger, message: Message) -> None:
-    spot = _spot(message, message.id)
-    ledger.add("R10" if ledger.framed else "R10/unframed", spot, new=_text(message))
-    if not ledger.is_proper(message.since_version):
-        ledger.add("R11", spot, new=f"since {message.since_version}")
-    check_new_age(ledger, spot, Age(message.since_version, message.deprecated))
-    check_new_body(ledger, spot, message)
+    location = _spot(message, message.id)
+    ledger.add("R10" if ledger.framed else "R10/unframed", location, new=_text(message))
+    if not ledger.is_versioned(message.since_version):
+        ledger.add("R11", location, new=f"since {message.since_version}")
+    check_new_versions(ledger, location, ElementVersions(message.since_version, message.deprecated))
+    check_new_body(ledger, location, message)
 
 
 def _compare_pair(ledger: Ledger, old: Message, new: Message) -> None:
     """Compare two messages with the same template id. A reused id is reported instead of all differences."""
-    spot = _spot(new, new.id)
-    inside = ledger.apart()
+    location = _spot(new, new.id)
+    inside = ledger.fork()
     strays = Strays(inside)
-    _compare_bodies(inside, spot, old, new, strays)
-    strays.tell()
+    _compare_bodies(inside, location, old, new, strays)
+    strays.report()
     names = {"old": f"{old.name}, template {old.id}", "new": f"{new.name}, template {new.id}"}
     if old.name != new.name:
         breaks = [finding for finding in inside.findings() if finding.worst is Severity.BREAKING]
         if breaks:
-            ledger.add("R14", spot, **names, first=f"{breaks[0].rule} at {breaks[0].path} ({breaks[0].title})")
+            ledger.add("R14", location, **names, first=f"{breaks[0].rule} at {breaks[0].path} ({breaks[0].title})")
             return
-        ledger.add("R15", spot, **names)
-    ledger.take(inside)
-    compare_remarks(ledger, spot, old, new)
+        ledger.add("R15", location, **names)
+    ledger.merge(inside)
+    compare_remarks(ledger, location, old, new)
     if old.since_version != new.since_version:
-        ledger.add("R16", spot, old=old.since_version, new=new.since_version)
-    ages = Age(old.since_version, old.deprecated), Age(new.since_version, new.deprecated)
-    compare_deprecation(ledger, spot, *ages)
+        ledger.add("R16", location, old=old.since_version, new=new.since_version)
+    versions = ElementVersions(old.since_version, old.deprecated), ElementVersions(new.since_version, new.deprecated)
+    compare_deprecation(ledger, location, *versions)
 
 
-def _compare_bodies(ledger: Ledger, spot: Location, old: Body, new: Body, strays: Strays) -> None:
-    compare_order(ledger, spot, old, new)
-    compare_blocks(ledger, spot, old, new, strays)
-    for at, before, after in compare_groups(ledger, spot, old, new):
+def _compare_bodies(ledger: Ledger, location: Location, old: Body, new: Body, strays: Strays) -> None:
+    compare_order(ledger, location, old, new)
+    compare_blocks(ledger, location, old, new, strays)
+    for at, before, after in compare_groups(ledger, location, old, new):
         _compare_bodies(ledger, at, before, after, strays)
-    compare_data(ledger, spot, old, new)
+    compare_data(ledger, location, old, new)

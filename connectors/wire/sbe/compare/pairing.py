@@ -43,10 +43,10 @@ def pair_blocks(old: Sequence[Laid], new: Sequence[Laid]) -> Blocks[Laid]:
         candidate = left.get(each.offset)
         if each.name not in partners and candidate and meaning(candidate.encoding) == meaning(each.encoding):
             partners[each.name] = candidate
-    taken = {each.name for each in partners.values()}
+    paired_names = {each.name for each in partners.values()}
     return Blocks(
         [(partners[each.name], each) for each in new if each.name in partners],
-        [each for each in old if each.name not in taken],
+        [each for each in old if each.name not in paired_names],
         [each for each in new if each.name not in partners],
     )
 
@@ -82,8 +82,8 @@ def pair_parts(old: Sequence[Part], new: Sequence[Part], layout: Callable[[Part]
 def _between(index: int, partners: dict[int, int], end: int) -> range:
     """Return the indexes in the new level between the partners of an old part's neighbours."""
     before = [place for neighbour, place in partners.items() if neighbour < index]
-    behind = [place for neighbour, place in partners.items() if neighbour > index]
-    return range(max(before, default=-1) + 1, min(behind, default=end))
+    after = [place for neighbour, place in partners.items() if neighbour > index]
+    return range(max(before, default=-1) + 1, min(after, default=end))
 
 
 class Messages(NamedTuple):
@@ -101,15 +101,15 @@ def pair_messages(old: Iterable[Message], new: Iterable[Message]) -> Messages:
     """Pair by template id first, then the rest by name."""
     by_id, by_name = {each.id: each for each in new}, {each.name: each for each in new}
     pairs = [(each, by_id[each.id]) for each in old if each.id in by_id]
-    taken = {each.id for _, each in pairs}
+    paired_ids = {each.id for _, each in pairs}
     rest = [each for each in old if each.id not in by_id]
     renumbered = [(each, by_name[each.name]) for each in rest if each.name in by_name]
-    renumbered = [pair for pair in renumbered if pair[1].id not in taken]
-    taken |= {each.id for _, each in renumbered}
-    gone = {each.id for each, _ in renumbered}
+    renumbered = [pair for pair in renumbered if pair[1].id not in paired_ids]
+    paired_ids |= {each.id for _, each in renumbered}
+    renumbered_ids = {each.id for each, _ in renumbered}
     return Messages(
         pairs,
         renumbered,
-        [each for each in rest if each.id not in gone],
-        [each for each in new if each.id not in taken],
+        [each for each in rest if each.id not in renumbered_ids],
+        [each for each in new if each.id not in paired_ids],
     )

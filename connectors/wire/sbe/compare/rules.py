@@ -37,7 +37,7 @@ class Rule(NamedTuple):
         return _SEVERITIES[pair[0]], _SEVERITIES[pair[1]]
 
 
-def _said(severities: str, kind: str, title: str, sees: str) -> Rule:
+def _text_rule(severities: str, kind: str, title: str, sees: str) -> Rule:
     """Return a rule about documentation: the bytes and their meaning are unchanged."""
     return Rule(severities, Kind(kind), title, sees, touches_wire=False)
 
@@ -48,26 +48,26 @@ def _rule(severities: str, kind: str, title: str, sees: str) -> Rule:
 
 _ABSENT = "New readers report {name} absent in messages before version {since}"
 _UNTOUCHED = "Nothing on the wire changes"
-_PASSED = "Old readers pass over it: counts tell them that it is there."
+_SKIPPED = "Old readers pass over it: counts tell them that it is there."
 _LOST = "take what follows for something else"
 
 RULES: dict[str, Rule] = {
     "R1": _rule("BB", "L", "schema id differs",
         "Each side refuses the messages of the other: their schema id is not its own."),
-    "R2": _said("WW", "R", "package differs", f"{_UNTOUCHED}; code made from the two lies in different packages."),
+    "R2": _text_rule("WW", "R", "package differs", f"{_UNTOUCHED}; code made from the two lies in different packages."),
     "R3": _rule("BB", "L", "byte order differs",
         "Every number of more than one byte is read backwards, those of the header first."),
     "R4": _rule("BB", "L", "message header differs",
         "Readers find block length, template, schema id or version at the wrong place, or the root block does."),
-    "R4/name": _said("II", "-", "message header renamed", f"{_UNTOUCHED}."),
+    "R4/name": _text_rule("II", "-", "message header renamed", f"{_UNTOUCHED}."),
     "R5": _rule("BB", "L", "version decreased",
         "Old readers take new messages for older ones and leave out what these do have; versions no longer "
         "tell which is newer."),
     "R6": _rule("BB", "L", "version not raised",
         "Readers cannot tell from its version which of the two layouts a message has."),
-    "R7": _said("WW", "R", "version not raised, descriptions differ",
+    "R7": _text_rule("WW", "R", "version not raised, descriptions differ",
         "Messages are read alike; the same version stands for two different files."),
-    "R8": _said("II", "-", "version raised, nothing else changed", "Messages are read alike."),
+    "R8": _text_rule("II", "-", "version raised, nothing else changed", "Messages are read alike."),
     "R10": _rule("-I", "-", "message added", "Old readers meet an unknown template and pass over it."),
     "R10/unframed": _rule("-B", "-", "message added, messages not framed",
         "Old readers cannot tell where the unknown message ends and lose all that follows."),
@@ -80,8 +80,8 @@ RULES: dict[str, Rule] = {
     "R13": _rule("BB", "L", "template id changed", "Each side takes the other's {name} for an unknown template."),
     "R14": _rule("BB", "L", "template id reused",
         "Each side reads the other's message by its own layout; the first that breaks is {first}."),
-    "R15": _said("II", "-", "message renamed", f"{_UNTOUCHED}; users meet another name."),
-    "R16": _said("W-", "R", "version of a message changed",
+    "R15": _text_rule("II", "-", "message renamed", f"{_UNTOUCHED}; users meet another name."),
+    "R16": _text_rule("W-", "R", "version of a message changed",
         "New readers that check it take messages between the two versions for impossible, or no longer do."),
     "R20": _rule("--", "-", "field added at the end", _ABSENT + "; old readers skip its bytes."),
     "R21": _rule("B-", "L", "new field lacks its version",
@@ -120,10 +120,10 @@ RULES: dict[str, Rule] = {
         "Each side looks for {name} where the other does not write it."),
     "R38": _rule("BB", "M", "fields exchanged their names",
         "Each side shows the value of one under the name of the other."),
-    "R39": _said("II", "-", "field renamed or renumbered",
+    "R39": _text_rule("II", "-", "field renamed or renumbered",
         f"{_UNTOUCHED}; if the name stands for another meaning, no checker can see it."),
-    "R40": _said("II", "-", "description or semantic type changed", f"{_UNTOUCHED}."),
-    "R41": _said("II", "-", "type renamed", f"{_UNTOUCHED}: the encodings are equal."),
+    "R40": _text_rule("II", "-", "description or semantic type changed", f"{_UNTOUCHED}."),
+    "R41": _text_rule("II", "-", "type renamed", f"{_UNTOUCHED}: the encodings are equal."),
     "R45": _rule("BB", "R", "block became shorter",
         "Readers that go by their own block length instead of that on the wire lose their place."),
     "R46": _rule("WW", "R", "block became longer",
@@ -133,7 +133,7 @@ RULES: dict[str, Rule] = {
         "Old readers take its dimensions for the header of the next message."),
     "R51": _rule("-B", "L", "group added before data",
         "Old readers take its dimensions for the length of the data that follows."),
-    "R51/counted": _rule("--", "-", "group added before data", _PASSED),
+    "R51/counted": _rule("--", "-", "group added before data", _SKIPPED),
     "R51/unskippable": _rule("-B", "L", "group added before data, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and do not reach the data behind it."),
     "R52": _rule("B- W-", "L", "new group lacks its version",
@@ -145,7 +145,7 @@ RULES: dict[str, Rule] = {
         "Old readers take its dimensions and entries for those of the group behind it."),
     "R54": _rule("-B", "L", "group added inside entries",
         "Old readers lose their place at the end of the first entry."),
-    "R54/counted": _rule("--", "-", "group added inside entries", _PASSED),
+    "R54/counted": _rule("--", "-", "group added inside entries", _SKIPPED),
     "R54/unskippable": _rule("-B", "L", "group added inside entries, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and lose their place at the end of the first entry."),
     "R55": _rule("BB", "L", "group removed", f"Both sides lose their place where {{name}} was, and {_LOST}."),
@@ -159,18 +159,18 @@ RULES: dict[str, Rule] = {
         "Each side takes the entries of one group for those of another."),
     "R57": _rule("BB", "L", "group dimensions differ",
         "Both sides read block length and number of entries of {name} wrong, and lose their place."),
-    "R58": _said("II", "-", "group dimensions renamed", f"{_UNTOUCHED}: the layouts are equal."),
+    "R58": _text_rule("II", "-", "group dimensions renamed", f"{_UNTOUCHED}: the layouts are equal."),
     "R59/narrowed": _rule("W-", "M", "number of entries narrowed",
         "New readers refuse old messages whose number of entries is outside of it."),
     "R59/widened": _rule("-W", "M", "number of entries widened",
         "Old readers refuse new messages whose number of entries is outside of it."),
-    "R60": _said("II", "-", "group renamed or renumbered", f"{_UNTOUCHED}."),
+    "R60": _text_rule("II", "-", "group renamed or renumbered", f"{_UNTOUCHED}."),
     "R65": _rule("--", "-", "data added at the end", _ABSENT + "; old readers leave it over at the end."),
     "R65/unframed": _rule("-B", "-", "data added at the end, messages not framed",
         "Old readers take its length for the header of the next message."),
     "R66": _rule("-B", "L", "data added inside entries",
         "Old readers lose their place at the end of the first entry."),
-    "R66/counted": _rule("--", "-", "data added inside entries", _PASSED),
+    "R66/counted": _rule("--", "-", "data added inside entries", _SKIPPED),
     "R66/unskippable": _rule("-B", "L", "data added inside entries, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and lose their place at the end of the first entry."),
     "R67": _rule("B- W-", "L", "new data lacks its version",
@@ -202,7 +202,7 @@ RULES: dict[str, Rule] = {
         "New readers refuse old messages whose {name} is outside of it."),
     "R73/widened": _rule("-W", "M", "length of data widened",
         "Old readers refuse new messages whose {name} is outside of it."),
-    "R74": _said("II", "-", "data renamed or renumbered", f"{_UNTOUCHED}."),
+    "R74": _text_rule("II", "-", "data renamed or renumbered", f"{_UNTOUCHED}."),
     "R80": _rule("BB", "L", "enum written as another primitive",
         "Both sides read the bytes as another type than they were written as."),
     "R81": _rule("-W", "M", "enum value added", "Old readers meet {new} as an unknown value."),
@@ -238,15 +238,15 @@ RULES: dict[str, Rule] = {
         "New readers take padding for {name} in messages of version {version}."),
     "R95/added": _rule("II", "M", "constant member added", "It takes no bytes; old readers do not show it."),
     "R95/removed": _rule("WW", "M", "constant member removed", "It takes no bytes; new readers no longer show it."),
-    "R96": _said("II", "-", "member renamed or defined elsewhere", f"{_UNTOUCHED}."),
-    "R97": _said("II", "-", "unused encoding changed", "No message uses it."),
+    "R96": _text_rule("II", "-", "member renamed or defined elsewhere", f"{_UNTOUCHED}."),
+    "R97": _text_rule("II", "-", "unused encoding changed", "No message uses it."),
     "R100": _rule("B-", "L", "version of an element raised",
         "New readers report {name} absent in messages of version {version}, which do carry it."),
     "R101": _rule("W-", "R", "version of an element changed",
         "Messages with versions between {old} and {new} are read differently."),
-    "R102": _said("W-", "R", "versions not in order",
+    "R102": _text_rule("W-", "R", "versions not in order",
         "{name} is newer than what stands behind it, so it was not added at the end."),
-    "R103": _said("II", "-", "deprecated", "Writers are about to stop sending it."),
-    "R104": _said("WW", "R", "deprecation changed", "Users were told otherwise before."),
-    "R105": _said("W-", "R", "deprecated before it exists", "The two versions contradict each other."),
+    "R103": _text_rule("II", "-", "deprecated", "Writers are about to stop sending it."),
+    "R104": _text_rule("WW", "R", "deprecation changed", "Users were told otherwise before."),
+    "R105": _text_rule("W-", "R", "deprecated before it exists", "The two versions contradict each other."),
 }  # fmt: skip

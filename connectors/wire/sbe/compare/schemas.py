@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 from connectors.wire.sbe.compare.findings import Comparison, Profile
 from connectors.wire.sbe.compare.layouts import same, structure_layout
-from connectors.wire.sbe.compare.ledger import WHOLE, Ledger, Location
+from connectors.wire.sbe.compare.ledger import SCHEMA_LOCATION, Ledger, Location
 from connectors.wire.sbe.compare.messages import compare_messages
 from connectors.wire.sbe.compare.skipping import profile_of
 from connectors.wire.sbe.compare.texts import structure_text
 from connectors.wire.sbe.model import Body, Composite, Encoding, Enum, Schema, Set
 
 _ORDERS = {"<": "littleEndian", ">": "bigEndian"}
-_BEHIND_MESSAGES = 2
+_AFTER_MESSAGES = 2
 
 
 def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed: bool = True) -> Comparison:
@@ -29,7 +29,7 @@ def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed:
         framed: The framing determines where messages end. False: they are packed back to back.
     """
     ledger = Ledger(old, new, profile or profile_of(old, new), framed)
-    _compare_whole(ledger)
+    _compare_attributes(ledger)
     _compare_headers(ledger)
     compare_messages(ledger)
     _compare_unused(ledger)
@@ -37,22 +37,22 @@ def compare(old: Schema, new: Schema, *, profile: Profile | None = None, framed:
     return Comparison(ledger.profile, framed, ledger.findings(), new.version)
 
 
-def _compare_whole(ledger: Ledger) -> None:
+def _compare_attributes(ledger: Ledger) -> None:
     old, new = ledger.old, ledger.new
     if old.id != new.id:
-        ledger.add("R1", WHOLE, old=f"id {old.id}", new=f"id {new.id}")
+        ledger.add("R1", SCHEMA_LOCATION, old=f"id {old.id}", new=f"id {new.id}")
     elif old.package != new.package:
-        ledger.add("R2", WHOLE, old=old.package, new=new.package)
+        ledger.add("R2", SCHEMA_LOCATION, old=old.package, new=new.package)
     if old.byte_order != new.byte_order:
-        ledger.add("R3", WHOLE, old=_ORDERS[old.byte_order], new=_ORDERS[new.byte_order])
+        ledger.add("R3", SCHEMA_LOCATION, old=_ORDERS[old.byte_order], new=_ORDERS[new.byte_order])
 
 
 def _compare_headers(ledger: Ledger) -> None:
     old, new = ledger.old.header, ledger.new.header
     if structure_layout(old, named=True) != structure_layout(new, named=True):
-        ledger.add("R4", WHOLE, old=structure_text(old), new=structure_text(new))
+        ledger.add("R4", SCHEMA_LOCATION, old=structure_text(old), new=structure_text(new))
     elif old.name != new.name:
-        ledger.add("R4/name", WHOLE, old=old.name, new=new.name)
+        ledger.add("R4/name", SCHEMA_LOCATION, old=old.name, new=new.name)
 
 
 def _compare_versions(ledger: Ledger) -> None:
@@ -60,17 +60,17 @@ def _compare_versions(ledger: Ledger) -> None:
     old, new = ledger.old, ledger.new
     versions = {"old": f"version {old.version}", "new": f"version {new.version}"}
     if new.version < old.version:
-        ledger.add("R5", WHOLE, **versions)
+        ledger.add("R5", SCHEMA_LOCATION, **versions)
     elif new.version > old.version:
         if same(old, new):
-            ledger.add("R8", WHOLE, **versions)
+            ledger.add("R8", SCHEMA_LOCATION, **versions)
     elif any(finding.touches_wire for finding in ledger.findings()):
-        ledger.add("R6", WHOLE, **versions)
-    elif not (same(old, new) and _said(old) == _said(new)):
-        ledger.add("R7", WHOLE, **versions)
+        ledger.add("R6", SCHEMA_LOCATION, **versions)
+    elif not (same(old, new) and _documentation(old) == _documentation(new)):
+        ledger.add("R7", SCHEMA_LOCATION, **versions)
 
 
-def _said(schema: Schema) -> tuple[str | None, str | None]:
+def _documentation(schema: Schema) -> tuple[str | None, str | None]:
     return schema.description, schema.semantic_version
 
 
@@ -82,9 +82,9 @@ def _compare_unused(ledger: Ledger) -> None:
     for index, name in enumerate(names):
         before, after = old.get(name), new.get(name)
         if before is None or after is None or not same(before, after):
-            spot = Location(name, (_BEHIND_MESSAGES, index))
+            location = Location(name, (_AFTER_MESSAGES, index))
             texts = [None if each is None else type(each).__name__.lower() for each in (before, after)]
-            ledger.add("R97", spot, old=texts[0], new=texts[1])
+            ledger.add("R97", location, old=texts[0], new=texts[1])
 
 
 def _used(schema: Schema) -> Iterator[str]:

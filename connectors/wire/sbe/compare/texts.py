@@ -18,11 +18,11 @@ from connectors.wire.sbe.model import (
 
 def encoding_text(encoding: Encoding) -> str:
     """Return a type's name and its kind, such as ``Tag (char[8])``."""
-    plain = _plain(encoding)
-    return plain if plain == encoding.name else f"{encoding.name} ({plain})"
+    text = _kind_text(encoding)
+    return text if text == encoding.name else f"{encoding.name} ({text})"
 
 
-def _plain(encoding: Encoding) -> str:
+def _kind_text(encoding: Encoding) -> str:
     match encoding:
         case Scalar():
             return encoding.primitive.value
@@ -55,9 +55,9 @@ def data_text(data: Data) -> str:
 
 def length_text(data: Data) -> str:
     """Return the type and offset of a length, and its distance from the bytes."""
-    place = f" at {data.length.offset}" if data.length.offset else ""
+    offset = f" at {data.length.offset}" if data.length.offset else ""
     gap = data.data_offset - data.length.offset - data.length.size
-    return f"{data.length.primitive.value} length{place}{f', {gap} bytes apart' if gap else ''}"
+    return f"{data.length.primitive.value} length{offset}{f', {gap} bytes apart' if gap else ''}"
 
 
 def composite_text(composite: Composite) -> str:
@@ -68,7 +68,7 @@ def composite_text(composite: Composite) -> str:
 def _member_text(member: Member) -> str:
     if member.presence is Presence.CONSTANT:
         return f"{member.name} = {member.constant!r}"
-    return f"{member.name} {_plain(member.encoding)} at {member.offset}"
+    return f"{member.name} {_kind_text(member.encoding)} at {member.offset}"
 
 
 def structure_text(structure: Structure) -> str:

@@ -12,7 +12,9 @@ from connectors.wire.sbe.model import Array, Enum, Field, Member, Presence, Prim
 _ASCII, _UTF_8 = "ascii", "utf-8"
 
 
-def compare_values(ledger: Ledger, spot: Location, old: Scalar | Array, new: Scalar | Array, *, nullable: bool) -> None:
+def compare_values(
+    ledger: Ledger, location: Location, old: Scalar | Array, new: Scalar | Array, *, nullable: bool
+) -> None:
     """Compare numbers or texts of the same shape.
 
     Args:
@@ -20,11 +22,11 @@ def compare_values(ledger: Ledger, spot: Location, old: Scalar | Array, new: Sca
     """
     old_scalar, new_scalar = _scalar(old), _scalar(new)
     if nullable and not same(old_scalar.null, new_scalar.null):
-        ledger.add("R31", spot, old=old_scalar.null, new=new_scalar.null)
+        ledger.add("R31", location, old=old_scalar.null, new=new_scalar.null)
     if charset(old) != charset(new):
-        ledger.add(f"R34{charset_case(charset(old), charset(new))}", spot, old=charset(old), new=charset(new))
+        ledger.add(f"R34{charset_case(charset(old), charset(new))}", location, old=charset(old), new=charset(new))
     if not (isinstance(old, Array) and old_scalar.primitive in {Primitive.CHAR, Primitive.UINT8}):
-        _compare_ranges(ledger, spot, old_scalar, new_scalar)
+        _compare_ranges(ledger, location, old_scalar, new_scalar)
 
 
 def charset_case(old: str, new: str) -> Literal["", "/widened", "/narrowed"]:
@@ -46,24 +48,24 @@ def is_narrowed(old: Limits, new: Limits) -> bool:
     return new.minimum > old.minimum or new.maximum < old.maximum
 
 
-def _compare_ranges(ledger: Ledger, spot: Location, old: Scalar, new: Scalar) -> None:
+def _compare_ranges(ledger: Ledger, location: Location, old: Scalar, new: Scalar) -> None:
     limits, others = Limits(old.minimum, old.maximum), Limits(new.minimum, new.maximum)
     if is_narrowed(limits, others):
-        ledger.add("R35", spot, old=range_text(*limits), new=range_text(*others))
+        ledger.add("R35", location, old=range_text(*limits), new=range_text(*others))
     if is_narrowed(others, limits):
-        ledger.add("R36", spot, old=range_text(*limits), new=range_text(*others))
+        ledger.add("R36", location, old=range_text(*limits), new=range_text(*others))
 
 
-def compare_presence(ledger: Ledger, spot: Location, old: Presence, new: Presence) -> None:
+def compare_presence(ledger: Ledger, location: Location, old: Presence, new: Presence) -> None:
     """Compare whether a value with bytes may be null."""
     if old is not new:
-        ledger.add("R29" if new is Presence.OPTIONAL else "R30", spot, old=old.value, new=new.value)
+        ledger.add("R29" if new is Presence.OPTIONAL else "R30", location, old=old.value, new=new.value)
 
 
-def compare_constants(ledger: Ledger, spot: Location, old: Field | Member, new: Field | Member) -> None:
+def compare_constants(ledger: Ledger, location: Location, old: Field | Member, new: Field | Member) -> None:
     """Compare two constants of the same name. An enum constant counts as its number: names are compared elsewhere."""
     if _constant(old) != _constant(new):
-        ledger.add("R32", spot, old=old.constant, new=new.constant)
+        ledger.add("R32", location, old=old.constant, new=new.constant)
 
 
 def _constant(part: Field | Member) -> tuple[str, int | float | str | None]:

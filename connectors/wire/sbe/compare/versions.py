@@ -11,7 +11,7 @@ from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.model import Body, Data, Field, Group
 
 
-class Age(NamedTuple):
+class ElementVersions(NamedTuple):
     """Versions of an element."""
 
     since: int
@@ -24,61 +24,63 @@ class Age(NamedTuple):
         return self.deprecated is not None and self.deprecated < self.since
 
 
-def compare_ages(ledger: Ledger, spot: Location, old: Age, new: Age, *, value: bool = False) -> None:
+def compare_versions(
+    ledger: Ledger, location: Location, old: ElementVersions, new: ElementVersions, *, value: bool = False
+) -> None:
     """Compare the versions of an element that both schemas have.
 
     Args:
         value: The element is an enum value or a set choice: those are decoded by name in any version.
     """
     if new.since > ledger.old.version and new.since > old.since and not value:
-        ledger.add("R100", spot, old=f"since {old.since}", new=f"since {new.since}")
+        ledger.add("R100", location, old=f"since {old.since}", new=f"since {new.since}")
     elif new.since != old.since:
-        ledger.add("R101", spot, old=f"since {old.since}", new=f"since {new.since}")
-    compare_deprecation(ledger, spot, old, new)
+        ledger.add("R101", location, old=f"since {old.since}", new=f"since {new.since}")
+    compare_deprecation(ledger, location, old, new)
 
 
-def compare_deprecation(ledger: Ledger, spot: Location, old: Age, new: Age) -> None:
+def compare_deprecation(ledger: Ledger, location: Location, old: ElementVersions, new: ElementVersions) -> None:
     """Compare the versions since which an element of both schemas is deprecated."""
     if old.deprecated is None and new.deprecated is not None:
-        ledger.add("R103", spot, new=_deprecation(new))
+        ledger.add("R103", location, new=_deprecation(new))
     elif old.deprecated != new.deprecated:
-        ledger.add("R104", spot, old=_deprecation(old), new=_deprecation(new))
+        ledger.add("R104", location, old=_deprecation(old), new=_deprecation(new))
     if old != new:
-        check_new_age(ledger, spot, new)
+        check_new_versions(ledger, location, new)
 
 
-def _deprecation(age: Age) -> str | None:
-    return None if age.deprecated is None else f"deprecated {age.deprecated}"
+def _deprecation(versions: ElementVersions) -> str | None:
+    return None if versions.deprecated is None else f"deprecated {versions.deprecated}"
 
 
-def check_new_age(ledger: Ledger, spot: Location, new: Age) -> None:
+def check_new_versions(ledger: Ledger, location: Location, new: ElementVersions) -> None:
     """Report a new element that is deprecated before it exists."""
     if new.is_contradictory:
-        ledger.add("R105", spot, new=f"since {new.since}, deprecated {new.deprecated}")
+        ledger.add("R105", location, new=f"since {new.since}, deprecated {new.deprecated}")
 
 
-def compare_order(ledger: Ledger, spot: Location, old: Body | None, new: Body) -> None:
+def compare_order(ledger: Ledger, location: Location, old: Body | None, new: Body) -> None:
     """Report members of a body that are newer than the next member, unless they already were in the old schema."""
     lists = zip(_lists(new), ((), (), ()) if old is None else _lists(old), strict=True)
-    for kind, (members, former) in enumerate(lists):
-        known = _descents(former)
+    for kind, (members, old_members) in enumerate(lists):
+        known = _descents(old_members)
         for index, pair in sorted(_descents(members).items(), key=lambda item: item[1]):
             if index not in known:
-                place, since, behind, after = pair
-                member = members[place]
-                place = member.offset if isinstance(member, Field) else place
-                said = f"since {since}, before {behind} since {after}"
-                ledger.add("R102", spot.at(member.name, kind, place), new=said)
+                position, since, next_name, next_since = pair
+                member = members[position]
+                position = member.offset if isinstance(member, Field) else position
+                text = f"since {since}, before {next_name} since {next_since}"
+                ledger.add("R102", location.at(member.name, kind, position), new=text)
 
 
-def check_new_body(ledger: Ledger, spot: Location, body: Body) -> None:
+def check_new_body(ledger: Ledger, location: Location, body: Body) -> None:
     """Check the versions inside a new message or group."""
-    compare_order(ledger, spot, None, body)
+    compare_order(ledger, location, None, body)
     lists: tuple[Sequence[Field | Group | Data], ...] = (body.fields, body.groups, body.data)
     for kind, members in enumerate(lists):
         for index, member in enumerate(members):
-            at = spot.at(member.name, kind, member.offset if isinstance(member, Field) else index)
-            check_new_age(ledger, at, Age(member.since_version, member.deprecated))
+            at = location.at(member.name, kind, member.offset if isinstance(member, Field) else index)
+            check_new_versions(ledger, at, ElementVersions(member.since_version, member.deprecated))
             if isinstance(member, Group):
                 check_new_body(ledger, at, member)
 
@@ -91,7 +93,7 @@ def _descents(members: Sequence[Field | Group | Data]) -> dict[tuple[str, str], 
     """Return adjacent members where the first is newer: its index and version, then the other's name and version."""
     pairs = enumerate(pairwise(members))
     return {
-        (first.name, then.name): (index, first.since_version, then.name, then.since_version)
-        for index, (first, then) in pairs
-        if first.since_version > then.since_version
+        (first.name, second.name): (index, first.since_version, second.name, second.since_version)
+        for index, (first, second) in pairs
+        if first.since_version > second.since_version
     }
