@@ -46,7 +46,7 @@ def change_steadily(
     due = [(0.0, number, changer) for number, changer in enumerate(changers)] if rate.changes_per_second > 0 else []
     while due:
         at, number, changer = heapq.heappop(due)
-        if _over(rate, at) or stopped_within(max(0.0, start + at - clock())) or _over(rate, clock() - start):
+        if _is_over(rate, at) or stopped_within(max(0.0, start + at - clock())) or _is_over(rate, clock() - start):
             continue
         changes = changer.change()
         total += changes
@@ -55,5 +55,5 @@ def change_steadily(
     return total
 
 
-def _over(rate: Rate, elapsed: float) -> bool:
+def _is_over(rate: Rate, elapsed: float) -> bool:
     return rate.seconds is not None and elapsed >= rate.seconds

@@ -41,9 +41,9 @@ class EachFrame:
         except Exception as error:
             if frames.num_rows > 1:
                 return [changes for at in range(frames.num_rows) for changes in self._changes(frames.slice(at, 1))]
-            return [self._failed(frames["frame_seq"][0].as_py(), error)]
+            return [self._error_batch(frames["frame_seq"][0].as_py(), error)]
 
-    def _failed(self, position: int, error: Exception) -> pa.RecordBatch:
+    def _error_batch(self, position: int, error: Exception) -> pa.RecordBatch:
         error_class, reason = of_decoder(error)
         details = {"error_class": error_class, "reason": reason}
         return pa.RecordBatch.from_pylist([{"frame_seq": position, "error": details}], self.type)

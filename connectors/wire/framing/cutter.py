@@ -98,8 +98,8 @@ class FrameCutter:
         After any of these errors, every later call raises the same error.
 
         Raises:
-            OversizedMessage: ``frame-too-large``: the frame header announces a message longer than the framing's
-                ``largest``; or the input, being one message, exceeds it. Raised before the message is complete.
+            OversizedMessage: ``frame-too-large``: a message is longer than the framing's ``largest``. Raised as soon as
+                a frame header announces it; without one, once more bytes of the message have arrived.
             TruncatedMessage: ``short-frame``: a message shorter than its header is announced. ``truncated``: the
                 input ends inside a header or a message.
             InvalidValue: ``frame-mark``: the fixed bytes of a header differ. ``encoding-type``: the frame header
@@ -121,15 +121,15 @@ class FrameCutter:
         if self._lacks(head_size, may_end=self._left_in_packet is None):
             return None
         head = self._read_head()
-        taken = head_size + self._message_size(head)
-        if self._lacks(taken):
+        frame_size = head_size + self._message_size(head)
+        if self._lacks(frame_size):
             return None
         self._join()
         before = head_size - self._inside
-        start, end = self._at + before, self._at + taken
+        start, end = self._at + before, self._at + frame_size
         frame = Frame(self._chunk[start:end], self._chunk_offset + start, head, self._packet or _NOTHING, before)
-        self._consume(taken)
-        self._padding = -taken % self._framing.padding
+        self._consume(frame_size)
+        self._padding = -frame_size % self._framing.padding
         self._leave_frame()
         return frame
 
@@ -152,7 +152,7 @@ class FrameCutter:
             try:
                 packet = self._packet_reader.read(self._chunk, self._at)
             except InvalidValue as error:
-                raise self._relocated(error) from None
+                raise self._relocate(error) from None
             self._consume(size)
             self._left_in_packet = self._frame_count(packet)
             self._packet = None if self._left_in_packet == 0 else packet
@@ -175,7 +175,7 @@ class FrameCutter:
         try:
             head = self._head_reader.read(self._chunk, self._at)
         except InvalidValue as error:
-            raise self._relocated(error) from None
+            raise self._relocate(error) from None
         if self._encoding is not None and head[self._encoding[0]] != self._encoding[1]:
             name, expected = self._encoding
             detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
@@ -213,7 +213,7 @@ class FrameCutter:
             size = self._measure(memoryview(self._chunk)[self._at :])
         except WireError as error:
             if error.reason not in _MORE_MAY_HELP or self._ended:
-                raise self._relocated(error) from None
+                raise self._relocate(error) from None
             if self._received > self._framing.largest:
                 raise self._too_large(f"a message of {self._received} bytes or more") from None
             self._needed = self._received + 1
@@ -258,7 +258,7 @@ class FrameCutter:
         detail = f"{what}, {self._framing.largest} are allowed"
         return OversizedMessage(detail, offset=self._position, reason="frame-too-large")
 
-    def _relocated(self, error: WireError) -> WireError:
+    def _relocate(self, error: WireError) -> WireError:
         """Return the error with its offset in the stream instead of in the message."""
         offset = self._position + (error.offset or 0)
         return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)

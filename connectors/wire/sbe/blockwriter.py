@@ -87,13 +87,13 @@ class BlockWriter:
         for slot in slots:
             value = values.get(slot.name, _MISSING)
             try:
-                raws.append(self._absent(slot, null=null) if value is _MISSING else slot.pack(value))
+                raws.append(self._pack_absent(slot, null=null) if value is _MISSING else slot.pack(value))
             except Fault as fault:
                 fault.path.append(slot.name)
                 raise
         return raws
 
-    def _absent(self, slot: _Slot, *, null: bool) -> Any:
+    def _pack_absent(self, slot: _Slot, *, null: bool) -> Any:
         if self._lenient or (null and slot is not self._slots[0]):
             return slot.zero
         if slot.optional:

@@ -34,9 +34,9 @@ class DeprecatedValues:
     """
 
     def __init__(self, schema: Schema, reported: Collection[str]) -> None:
-        possible = {message.name: set(_in_body(message, message.name)) for message in schema.messages.values()}
+        possible = {message.name: set(_body_paths(message, message.name)) for message in schema.messages.values()}
         self._left = {name: paths.difference(reported) for name, paths in possible.items()}
-        messages = [_root(message) for message in schema.messages.values() if self._left[message.name]]
+        messages = [_prune_message(message) for message in schema.messages.values() if self._left[message.name]]
         self._reader = MessageReader(
             replace(
                 schema,
@@ -64,41 +64,41 @@ class DeprecatedValues:
         return new
 
 
-def _in_body(body: Body, path: str) -> Iterator[str]:
+def _body_paths(body: Body, path: str) -> Iterator[str]:
     for field in body.fields:
-        yield from _in_field(field, path)
+        yield from _field_paths(field, path)
     for group in body.groups:
-        yield from _in_body(group, f"{path}.{group.name}")
+        yield from _body_paths(group, f"{path}.{group.name}")
 
 
-def _in_field(field: Field, path: str) -> Iterator[str]:
+def _field_paths(field: Field, path: str) -> Iterator[str]:
     if field.presence is not Presence.CONSTANT:
-        yield from _in_encoding(field.encoding, f"{path}.{field.name}")
+        yield from _encoding_paths(field.encoding, f"{path}.{field.name}")
 
 
-def _in_encoding(encoding: Encoding, path: str) -> Iterator[str]:
+def _encoding_paths(encoding: Encoding, path: str) -> Iterator[str]:
     match encoding:
         case Composite():
             for member in encoding.members:
-                yield from _in_encoding(member.encoding, f"{path}.{member.name}")
+                yield from _encoding_paths(member.encoding, f"{path}.{member.name}")
         case Enum():
             yield from (f"{path}.{encoding.values[raw]}" for raw in encoding.deprecated_values)
         case Set():
             yield from (f"{path}.{encoding.choices[bit]}" for bit in encoding.deprecated_values)
 
 
-def _root(message: Message) -> Message:
+def _prune_message(message: Message) -> Message:
     """Return a message without fields that cannot have any, and without the parts after the last group that can."""
     groups = message.groups
-    while groups and not any(_in_body(groups[-1], "")):
+    while groups and not any(_body_paths(groups[-1], "")):
         groups = groups[:-1]
-    return replace(message, fields=_fields(message), groups=tuple(map(_entries, groups)), data=())
+    return replace(message, fields=_prune_fields(message), groups=tuple(map(_prune_group, groups)), data=())
 
 
-def _entries(group: Group) -> Group:
+def _prune_group(group: Group) -> Group:
     """Return a group without fields that cannot have any; its nested groups and data are still needed for skipping."""
-    return replace(group, fields=_fields(group), groups=tuple(map(_entries, group.groups)))
+    return replace(group, fields=_prune_fields(group), groups=tuple(map(_prune_group, group.groups)))
 
 
-def _fields(body: Body) -> tuple[Field, ...]:
-    return tuple(field for field in body.fields if any(_in_field(field, "")))
+def _prune_fields(body: Body) -> tuple[Field, ...]:
+    return tuple(field for field in body.fields if any(_field_paths(field, "")))

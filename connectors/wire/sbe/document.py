@@ -69,7 +69,7 @@ def read_document(source: Path | bytes, *, file: str = "") -> Element:
         _include(root, _Includes(None))
         return root
     path = source.resolve()
-    root = _parse(_contents(path, file or str(source), None), file or str(source))
+    root = _parse(_read_file(path, file or str(source), None), file or str(source))
     _include(root, _Includes(path.parent), path)
     return root
 
@@ -133,12 +133,12 @@ def _include(element: Element, includes: _Includes, *opened: Path) -> None:
             _include(child, includes, *opened)
             continue
         path = includes.path(child, opened)
-        root = _parse(_contents(path, child.file, child.line), str(path))
+        root = _parse(_read_file(path, child.file, child.line), str(path))
         _include(root, includes, *opened, path)
         element.children[index] = root
 
 
-def _contents(path: Path, file: str, line: int | None) -> bytes:
+def _read_file(path: Path, file: str, line: int | None) -> bytes:
     try:
         return read_whole(path)
     except OSError as error:

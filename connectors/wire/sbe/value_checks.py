@@ -23,7 +23,7 @@ from connectors.wire.sbe.model import (
     Set,
 )
 from connectors.wire.sbe.primitives import FLOATS, stored_value
-from connectors.wire.sbe.semantic_checks import Odd, odd_composite, odd_time
+from connectors.wire.sbe.semantic_checks import Oddity, check_composite, check_time_of_day
 from connectors.wire.sbe.values import Finding, SetValue
 
 _REPLACEMENT = "\ufffd"
@@ -48,9 +48,9 @@ def review_values(message: Message, values: Mapping[str, Any]) -> tuple[Finding,
     """
     found: dict[tuple[str, str], Finding] = {}
     for element, version in _deprecated(message, values, message.name):
-        found[("deprecated", element)] = _since(element, version)
+        found[("deprecated", element)] = _deprecation(element, version)
     for leaf in _leaves(message, values, message.name):
-        for reason, detail in _odd(leaf):
+        for reason, detail in _check_leaf(leaf):
             found.setdefault((reason, leaf.element), Finding(reason, leaf.element, detail))
     return tuple(found.values())
 
@@ -99,7 +99,7 @@ def _deprecated(body: Body, values: Mapping[str, Any], path: str) -> Iterator[tu
             yield from _deprecated(group, entry, f"{path}.{group.name}")
 
 
-def _since(element: str, version: int) -> Finding:
+def _deprecation(element: str, version: int) -> Finding:
     return Finding("deprecated", element, f"deprecated since version {version}")
 
 
@@ -108,13 +108,13 @@ def _leaves(body: Body, values: Mapping[str, Any], path: str) -> Iterator[_Leaf]
         if field.name in values:
             element = f"{path}.{field.name}"
             leaf = _Leaf(element, field.encoding, field.presence, field.deprecated, values[field.name], field)
-            yield from _inside(leaf)
+            yield from _flatten(leaf)
     for group in body.groups:
         for entry in values.get(group.name, ()):
             yield from _leaves(group, entry, f"{path}.{group.name}")
 
 
-def _inside(leaf: _Leaf) -> Iterator[_Leaf]:
+def _flatten(leaf: _Leaf) -> Iterator[_Leaf]:
     """Yield a value, and the members of a composite unless it is null."""
     yield leaf
     if not isinstance(leaf.encoding, Composite) or _is_null(leaf.encoding, leaf.value):
@@ -122,7 +122,7 @@ def _inside(leaf: _Leaf) -> Iterator[_Leaf]:
     for member in leaf.encoding.members:
         if member.name in leaf.value:
             element, value = f"{leaf.element}.{member.name}", leaf.value[member.name]
-            yield from _inside(_Leaf(element, member.encoding, member.presence, member.deprecated, value, leaf.field))
+            yield from _flatten(_Leaf(element, member.encoding, member.presence, member.deprecated, value, leaf.field))
 
 
 def _is_null(encoding: Encoding, value: Any) -> bool:
@@ -133,26 +133,26 @@ def _is_null(encoding: Encoding, value: Any) -> bool:
     return bool(wire) and wire[0].name in value and _is_null(wire[0].encoding, value[wire[0].name])
 
 
-def _odd(leaf: _Leaf) -> Iterator[Odd]:
+def _check_leaf(leaf: _Leaf) -> Iterator[Oddity]:
     if leaf.deprecated is not None:
-        yield "deprecated", _since(leaf.element, leaf.deprecated).detail
+        yield "deprecated", _deprecation(leaf.element, leaf.deprecated).detail
     if leaf.presence is Presence.CONSTANT:
         return
     match leaf.encoding:
         case Scalar(primitive=Primitive.CHAR) | Array(element=Scalar(primitive=Primitive.CHAR)):
-            yield from _odd_text(leaf.encoding, leaf.value, leaf.presence)
+            yield from _check_text(leaf.encoding, leaf.value, leaf.presence)
         case Scalar():
-            yield from _odd_number(leaf.encoding, leaf.value, leaf.presence)
-            yield from odd_time(leaf.field, leaf.value)
+            yield from _check_number(leaf.encoding, leaf.value, leaf.presence)
+            yield from check_time_of_day(leaf.field, leaf.value)
         case Array():
-            yield from _odd_list(leaf.encoding, leaf.value, leaf.presence)
+            yield from _check_list(leaf.encoding, leaf.value, leaf.presence)
         case Composite() if not _is_null(leaf.encoding, leaf.value):
-            yield from odd_composite(leaf.encoding, leaf.value, leaf.field.semantic_type)
+            yield from check_composite(leaf.encoding, leaf.value, leaf.field.semantic_type)
         case Enum() | Set():
-            yield from _odd_name(leaf.encoding, leaf.value, leaf.presence)
+            yield from _check_name(leaf.encoding, leaf.value, leaf.presence)
 
 
-def _odd_name(encoding: Enum | Set, value: Any, presence: Presence) -> Iterator[Odd]:
+def _check_name(encoding: Enum | Set, value: Any, presence: Presence) -> Iterator[Oddity]:
     if isinstance(encoding, Set):
         if value.unknown:
             yield "unknown-bits", f"{value.unknown:#x} are no choices of {encoding.name}"
@@ -165,7 +165,7 @@ def _odd_name(encoding: Enum | Set, value: Any, presence: Presence) -> Iterator[
         yield "deprecated", f"{name} is deprecated since version {version}"
 
 
-def _odd_number(scalar: Scalar, value: Any, presence: Presence) -> Iterator[Odd]:
+def _check_number(scalar: Scalar, value: Any, presence: Presence) -> Iterator[Oddity]:
     if value is None:
         return
     if scalar.primitive not in FLOATS and null_test(scalar)(value):
@@ -175,18 +175,18 @@ def _odd_number(scalar: Scalar, value: Any, presence: Presence) -> Iterator[Odd]
         yield "out-of-range", f"{value!r} is not from {scalar.minimum} to {scalar.maximum}"
 
 
-def _odd_list(array: Array, numbers: Iterable[Any] | None, presence: Presence) -> Iterator[Odd]:
+def _check_list(array: Array, numbers: Iterable[Any] | None, presence: Presence) -> Iterator[Oddity]:
     """Check an array of numbers; uint8 arrays are opaque, so they are null only if all bytes are."""
     if numbers is None:
         return
     if array.element.primitive is not Primitive.UINT8:
         for number in numbers:
-            yield from _odd_number(array.element, number, presence)
+            yield from _check_number(array.element, number, presence)
     elif presence is Presence.REQUIRED and all(number == array.element.null for number in numbers):
         yield "null-in-required", f"all bytes have the null value {array.element.null}"
 
 
-def _odd_text(encoding: Scalar | Array, text: Any, presence: Presence) -> Iterator[Odd]:
+def _check_text(encoding: Scalar | Array, text: Any, presence: Presence) -> Iterator[Oddity]:
     """Check text: ASCII characters must be printable; text in other charsets is valid if it could be decoded."""
     if isinstance(text, bytes) or (isinstance(text, str) and _REPLACEMENT in text):
         yield "charset", "bytes that are not text"

@@ -44,19 +44,19 @@ class Blocks:
         self._oldest = int(self.version.min(initial=_NEWEST))
         self._shortest = int(self.length.min(initial=_NEWEST))
         self._first, self._stride = 0, size
-        self._base = self._lay(start, size)
+        self._base = self._align(start, size)
 
-    def _lay(self, start: Longs, size: int) -> Octets:
+    def _align(self, start: Longs, size: int) -> Octets:
         """Return a buffer in which the blocks have a constant stride."""
         if self._shortest < size:
-            return self._padded(start, size)
+            return self._pad(start, size)
         stride = stride_of(start)
         if not stride:
             return gather(self.octets, start, size)
         self._first, self._stride = int(start[0]), stride
         return self.octets
 
-    def _padded(self, start: Longs, size: int) -> Octets:
+    def _pad(self, start: Longs, size: int) -> Octets:
         """Return the blocks, zero-padded where they end early on the wire."""
         rows = np.zeros((self.count, size), np.uint8)
         lengths = np.minimum(self.length, size)

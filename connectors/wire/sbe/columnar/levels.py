@@ -80,9 +80,8 @@ class BlockTable:
         self._chunks = []
         rows = np.concatenate(chunks, axis=1) if len(chunks) > 1 else chunks[0] if chunks else self.rows
         if bool((rows[1, 1:] < rows[1, :-1]).any()):
-            rows = rows.take(
-                np.argsort(rows[1], kind="stable"), axis=1
-            )  # stable: empty blocks stay in the order they were found
+            # stable: empty blocks stay in the order they were found
+            rows = rows.take(np.argsort(rows[1], kind="stable"), axis=1)
         good = ~bad[rows[0]]
         self.rows = rows if bool(good.all()) else rows[:, good]
         for group in self.groups:

@@ -37,7 +37,7 @@ class BodyRows:
         columns = [field.make(blocks) for field in self._fields]
         for number, group in enumerate(self._groups):
             entries = group.make(level.groups[number], state)
-            columns.append(_lists(level.rows[FIRST_GROUP + number], entries))
+            columns.append(_list_array(level.rows[FIRST_GROUP + number], entries))
         for number, data in enumerate(self._data):
             column = level.data_column(number)
             columns.append(data.make(blocks, level.rows[column], level.rows[column + 1]))
@@ -46,7 +46,7 @@ class BodyRows:
         return struct_of(columns, self.type, blocks.count)
 
 
-def _lists(counts: Longs, entries: pa.Array) -> pa.Array:
+def _list_array(counts: Longs, entries: pa.Array) -> pa.Array:
     """Return the entries of each body as a list; NULL where the count is negative."""
     absent = counts < 0
     offsets = np.zeros(len(counts) + 1, np.int32)

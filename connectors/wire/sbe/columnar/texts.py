@@ -41,9 +41,9 @@ class Texts:
             return values
         if (self._ascii and _is_ascii(values)) or (self._utf8 and _is_utf8(values)):
             return values.view(pa.string())
-        return pa.array(list(self._each(blocks, values)), pa.binary()).view(pa.string())
+        return pa.array(list(self._decode_each(blocks, values)), pa.binary()).view(pa.string())
 
-    def _each(self, blocks: Blocks, values: pa.Array) -> Any:
+    def _decode_each(self, blocks: Blocks, values: pa.Array) -> Any:
         for row, raw in enumerate(values.to_pylist()):
             try:
                 yield None if raw is None else str(self._read(raw)).encode("utf-8", "replace")

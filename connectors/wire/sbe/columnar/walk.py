@@ -64,9 +64,9 @@ class Walk:
             self._bodies(plan, level, which, shapes)
             return
         for message in which.tolist():
-            self._alone(message, plan, level, None, shapes.one(message))
+            self._walk_single(message, plan, level, None, shapes.one(message))
 
-    def _alone(self, message: int, body: BodyPlan, level: BlockTable, entries: int | None, shape: Shape) -> None:
+    def _walk_single(self, message: int, body: BodyPlan, level: BlockTable, entries: int | None, shape: Shape) -> None:
         """Walk ``entries`` entries of one message, or its root body if None."""
         one, state = Single(self._state, self._skipper, message), self._state
         start = int(state.cursor[message] - state.begin[message])
@@ -89,12 +89,12 @@ class Walk:
         columns = level.chunk(which, start, shapes.block_length)
         state.cursor[which] = start + shapes.block_length
         for number, group in enumerate(plan.groups):
-            at = self._having(which, plan.groups, number, shapes.groups)
+            at = self._messages_with(which, plan.groups, number, shapes.groups)
             columns[FIRST_GROUP + number, at] = self._group(group, level.groups[number], which[at])
         if shapes.groups is not None:
             self._skip(which, plan, shapes, Single.skip_groups, shapes.groups > self._known(which, plan.groups))
         for number, datum in enumerate(plan.data):
-            at, column = self._having(which, plan.data, number, shapes.data), level.data_column(number)
+            at, column = self._messages_with(which, plan.data, number, shapes.data), level.data_column(number)
             columns[column, at], columns[column + 1, at] = self._data(datum, which[at])
         if shapes.data is not None:
             self._skip(which, plan, shapes, Single.skip_data, shapes.data > self._known(which, plan.data))
@@ -119,7 +119,7 @@ class Walk:
             known += version >= part.since
         return known
 
-    def _having(self, which: Longs, parts: PartPlans, number: int, counts: Longs | None) -> Places:
+    def _messages_with(self, which: Longs, parts: PartPlans, number: int, counts: Longs | None) -> Places:
         """Return the index of messages that have a part: in their version, and within the count they carry."""
         state, since = self._state, parts[number].since
         if counts is None and state.oldest >= since:
@@ -194,7 +194,7 @@ class Walk:
                 state.count_empty(empty, 1)
             done += 1
         for index, message in enumerate(which.tolist()):
-            self._alone(message, group.entry, level, int(count[index]) - done, shapes.one(index))
+            self._walk_single(message, group.entry, level, int(count[index]) - done, shapes.one(index))
 
     def _dense_entries(
         self, group: GroupPlan, level: BlockTable, which: Longs, count: Longs, block_length: Longs

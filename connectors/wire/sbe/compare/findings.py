@@ -119,10 +119,12 @@ class Comparison:
             if any(finding.severity(direction) is Severity.BREAKING for direction in directions):
                 for name in finding.messages():
                     broken.setdefault(name, set()).add(finding.rule)
-        return {name: f"{_instead(rules)}, deprecated from version {self.version}." for name, rules in broken.items()}
+        return {
+            name: f"{_advice_text(rules)}, deprecated from version {self.version}." for name, rules in broken.items()
+        }
 
 
-def _instead(rules: set[str]) -> str:
+def _advice_text(rules: set[str]) -> str:
     if rules <= _REMOVED:
         return "Keep what was removed"
     if rules == {"R13"}:

@@ -24,15 +24,15 @@ def compare_messages(ledger: Ledger) -> None:
     for old, new in paired.pairs:
         _compare_pair(ledger, old, new)
     for old, new in paired.renumbered:
-        ledger.add("R13", _spot(new, old.id), old=f"template {old.id}", new=f"template {new.id}")
+        ledger.add("R13", _location(new, old.id), old=f"template {old.id}", new=f"template {new.id}")
     for message in paired.removed:
         deprecated = "" if message.deprecated is None else "/deprecated"
-        ledger.add(f"R12{deprecated}", _spot(message, message.id), old=_text(message))
+        ledger.add(f"R12{deprecated}", _location(message, message.id), old=_text(message))
     for message in paired.added:
         _add(ledger, message)
 
 
-def _spot(message: Message, place: int) -> Location:
+def _location(message: Message, place: int) -> Location:
     return Location(message.name, (1, place), message.name)
 
 
@@ -41,7 +41,7 @@ def _text(message: Message) -> str:
 
 
 def _add(ledger: Ledger, message: Message) -> None:
-    location = _spot(message, message.id)
+    location = _location(message, message.id)
     ledger.add("R10" if ledger.framed else "R10/unframed", location, new=_text(message))
     if not ledger.is_versioned(message.since_version):
         ledger.add("R11", location, new=f"since {message.since_version}")
@@ -51,7 +51,7 @@ def _add(ledger: Ledger, message: Message) -> None:
 
 def _compare_pair(ledger: Ledger, old: Message, new: Message) -> None:
     """Compare two messages with the same template id. A reused id is reported instead of all differences."""
-    location = _spot(new, new.id)
+    location = _location(new, new.id)
     inside = ledger.fork()
     strays = Strays(inside)
     _compare_bodies(inside, location, old, new, strays)

@@ -8,16 +8,16 @@ from typing import Generic, NamedTuple, TypeVar
 from connectors.wire.sbe.compare.layouts import meaning
 from connectors.wire.sbe.model import Data, Field, Group, Member, Message, Presence
 
-Laid = TypeVar("Laid", Field, Member)
+BlockPart = TypeVar("BlockPart", Field, Member)
 Part = TypeVar("Part", Group, Data)
 
 
-class Blocks(NamedTuple, Generic[Laid]):
+class Blocks(NamedTuple, Generic[BlockPart]):
     """Fields of a block, or members of a composite. Lists are in the order of their schema, pairs in the new one's."""
 
-    pairs: list[tuple[Laid, Laid]]
-    removed: list[Laid]
-    added: list[Laid]
+    pairs: list[tuple[BlockPart, BlockPart]]
+    removed: list[BlockPart]
+    added: list[BlockPart]
 
 
 class Parts(NamedTuple, Generic[Part]):
@@ -34,10 +34,10 @@ class Parts(NamedTuple, Generic[Part]):
     """Pairs have the same order on both sides."""
 
 
-def pair_blocks(old: Sequence[Laid], new: Sequence[Laid]) -> Blocks[Laid]:
+def pair_blocks(old: Sequence[BlockPart], new: Sequence[BlockPart]) -> Blocks[BlockPart]:
     """Pair by name; then pair renamed elements, with bytes at the same offset and the same encoding."""
     by_name = {each.name: each for each in old}
-    partners: dict[str, Laid] = {each.name: by_name[each.name] for each in new if each.name in by_name}
+    partners: dict[str, BlockPart] = {each.name: by_name[each.name] for each in new if each.name in by_name}
     left = {each.offset: each for each in _on_wire(old) if each.name not in partners}
     for each in _on_wire(new):
         candidate = left.get(each.offset)
@@ -51,7 +51,7 @@ def pair_blocks(old: Sequence[Laid], new: Sequence[Laid]) -> Blocks[Laid]:
     )
 
 
-def _on_wire(members: Iterable[Laid]) -> Iterable[Laid]:
+def _on_wire(members: Iterable[BlockPart]) -> Iterable[BlockPart]:
     return (each for each in members if each.presence is not Presence.CONSTANT)
 
 

@@ -37,17 +37,17 @@ def compare_groups(ledger: Ledger, location: Location, old: Body, new: Body) -> 
 
 def _group_row(ledger: Ledger, group: Group, old: Body) -> str:
     if isinstance(old, Message) and not old.data:
-        return _at_the_end(ledger, "R50")
+        return _last_row(ledger, "R50")
     row = "R51" if isinstance(old, Message) else "R54"
-    return _inside(ledger, row, can_skip=can_skip_group(group, ledger.old))
+    return _inner_row(ledger, row, can_skip=can_skip_group(group, ledger.old))
 
 
-def _at_the_end(ledger: Ledger, row: str) -> str:
+def _last_row(ledger: Ledger, row: str) -> str:
     """Return the row for a part at the end of a message: old readers ignore it, unless they read on there."""
     return row if ledger.framed or ledger.profile == "counted" else f"{row}/unframed"
 
 
-def _inside(ledger: Ledger, row: str, *, can_skip: bool) -> str:
+def _inner_row(ledger: Ledger, row: str, *, can_skip: bool) -> str:
     """Return the row for a part before known ones: old readers can skip it only if messages are counted."""
     if ledger.profile != "counted":
         return row
@@ -75,8 +75,8 @@ def compare_data(ledger: Ledger, location: Location, old: Body, new: Body) -> No
 
 def _data_row(ledger: Ledger, data: Data, *, root: bool) -> str:
     if root:
-        return _at_the_end(ledger, "R65")
-    return _inside(ledger, "R66", can_skip=can_skip_data(data, ledger.old))
+        return _last_row(ledger, "R65")
+    return _inner_row(ledger, "R66", can_skip=can_skip_data(data, ledger.old))
 
 
 def _names(level: Sequence[Group] | Sequence[Data]) -> str:
