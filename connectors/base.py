@@ -212,8 +212,9 @@ class Decoder(Protocol):
         """Scan the cut once. Runs one Spark job at most; writes nothing; never raises on bad bytes."""
 
     def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
-        """Return whether the statistics may have counters. If not, they are computed for a replacing cut only after
-        it has failed.
+        """Return whether the statistics may have counters.
+
+        If not, they are computed for a replacing cut only after it has failed.
         """
 
     def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
@@ -234,7 +235,7 @@ class Decoder(Protocol):
         """
 
     def tombstone_horizon(self, context: Any, cut: Cut, table: Table) -> str | None:
-        """Return which tombstones can be dropped: no older change can arrive after the beginning of the cut.
+        """Return which tombstones can be dropped: from the cut's beginning on, no change older than them can arrive.
 
         Only for a `Connector.source_ordered` source. A SQL condition on ``t._position``
         (`transforms.tombstones.write_tombstones`); None when the source guarantees nothing.
