@@ -25,7 +25,7 @@ from connectors.sqlitecloud.capture import CaptureMode
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server_options import Channels, Pacing, ServerOptions
 from connectors.sqlitecloud.settings import PORT
-from connectors.sqlitecloud.statements import may_be_pasted
+from connectors.sqlitecloud.statements import is_safe_word
 from connectors.transport import Address
 from jobs.cli import main_of
 from jobs.console import counted
@@ -246,9 +246,7 @@ def sqlitecloud(
         typer.echo(f"listening on {' and '.join(str(Address(each, server.port)) for each in hosts)}")
         for name in files:
             address = server.address(name, apikey="any" if credentials is None else None)
-            typer.echo(
-                address if may_be_pasted(name) else f"{name!r} is not one word: no connection string can name it"
-            )
+            typer.echo(address if is_safe_word(name) else f"{name!r} is not one word: no connection string can name it")
         made = _change(changers, Rate(changes_per_second, changes_for), stop, server)
         typer.echo(f"quiet after {made} changes")
         stop.wait()

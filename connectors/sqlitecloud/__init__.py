@@ -1,1 +1,1 @@
-"""Folds the tables of a SQLite Cloud database, from its pub/sub notifications and snapshots."""
+"""SQLite Cloud connector: folds the tables of a database from pub/sub notifications and snapshots."""

@@ -1,7 +1,7 @@
-"""Knows which sessions listen to what, and lets them hear of commits and messages.
+"""Subscriptions of all sessions, and delivery of commits and messages to them.
 
-The order in which a session hears is the order in which its server was told, whatever it listens to: what tells holds
-the database's `order`.
+A session receives notifications in the order in which the server published them, across all its subscriptions:
+publishers hold the database's `order` lock.
 """
 
 from __future__ import annotations
@@ -18,104 +18,118 @@ from connectors.sqlitecloud.statements import ALL
 
 
 class Topic(NamedTuple):
-    """What a session listens to."""
+    """A subscription target."""
 
     name: str
-    """A channel; or a table in small letters, or `ALL`."""
+    """A channel name; or a lower-case table name, or `ALL`."""
     database: str | None = None
-    """Of a table, or of a channel where each database has its own."""
+    """The database of a table, or of a channel where each database has its own channels."""
     is_table: bool = False
 
 
 class Subscriber(Protocol):
-    """A session that listens."""
+    """A listening session."""
 
     uuid: str
 
-    def hear(self, frame: bytes) -> None:
-        """Take a notification. Called in any thread, and may take its time."""
+    def deliver(self, frame: bytes) -> None:
+        """Receive a notification. Called from any thread; may block."""
 
 
 class Broker:
-    """The registrations of all sessions, and the channels that were made. May be used from any thread."""
+    """The subscriptions of all sessions and the channels created so far. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._channels: dict[Topic, None] = {}
-        self._interests: dict[Topic, dict[Subscriber, None]] = {}
+        self._subscriptions: dict[Topic, dict[Subscriber, None]] = {}
 
-    def listen(self, hearer: Subscriber, interest: Topic) -> None:
-        """Let a session hear of something. Safe to repeat."""
+    def listen(self, subscriber: Subscriber, topic: Topic) -> None:
+        """Subscribe a session to a topic. Idempotent."""
         with self._lock:
-            self._interests.setdefault(interest, {})[hearer] = None
+            self._subscriptions.setdefault(topic, {})[subscriber] = None
 
-    def unlisten(self, hearer: Subscriber, *interests: Topic) -> None:
-        """Let a session hear no more of some things; of anything where none is named."""
+    def unlisten(self, subscriber: Subscriber, *topics: Topic) -> None:
+        """Unsubscribe a session from the given topics, or from all if none is given."""
         with self._lock:
-            self._forget(hearer, interests or tuple(self._interests))
+            self._forget(subscriber, topics or tuple(self._subscriptions))
 
-    def unlisten_tables(self, hearer: Subscriber, database: str | None) -> None:
-        """Let a session hear no more of any table of a database."""
+    def unlisten_tables(self, subscriber: Subscriber, database: str | None) -> None:
+        """Unsubscribe a session from all tables of a database."""
         with self._lock:
-            self._forget(hearer, [each for each in self._interests if each.is_table and each.database == database])
+            self._forget(
+                subscriber, [each for each in self._subscriptions if each.is_table and each.database == database]
+            )
 
     def create(self, channel: Topic) -> bool:
-        """Make a channel; return whether it is new."""
+        """Create a channel; return whether it is new."""
         with self._lock:
             new = channel not in self._channels
             self._channels[channel] = None
             return new
 
     def remove(self, channel: Topic) -> bool:
-        """Remove a channel and end listening to it; return whether there was one."""
+        """Remove a channel and its subscriptions; return whether it existed."""
         with self._lock:
-            self._interests.pop(channel, None)
+            self._subscriptions.pop(channel, None)
             return self._channels.pop(channel, channel) is None
 
     def channels(self, database: str | None) -> list[str]:
-        """Return the channels that were made, in that order: those of a database, or of the server."""
+        """Return the created channels of a database, or of the server, in order of creation."""
         with self._lock:
             return [each.name for each in self._channels if each.database == database]
 
     @property
     def registrations(self) -> list[tuple[str, Topic]]:
-        """Who listens to what, by uuid."""
+        """All subscriptions: session uuid and topic."""
         with self._lock:
-            return [(hearer.uuid, interest) for interest, hearers in self._interests.items() for hearer in hearers]
+            return [
+                (subscriber.uuid, topic)
+                for topic, subscribers in self._subscriptions.items()
+                for subscriber in subscribers
+            ]
 
-    def tell_changes(
+    def publish_changes(
         self, behaviour: ServerOptions, database: str, sender: str | None, changes: Sequence[TableChanges]
     ) -> None:
-        """Tell what one transaction did: a notification for each table.
+        """Publish the changes of one transaction: one notification per table.
 
         Args:
-            sender: The uuid of the session that committed, None for the server itself.
+            sender: The uuid of the committing session; None for the server itself.
         """
         for each in changes:
-            if hearers := self._hearers(*(Topic(name, database, True) for name in (each.table.lower(), ALL))):
-                by = sender_text(sender, server=behaviour.server_sender)
-                _tell(behaviour, hearers, table_text(behaviour.dialect, sender=by, changes=each))
+            if subscribers := self._subscribers_of(
+                *(Topic(name, database, True) for name in (each.table.lower(), ALL))
+            ):
+                sender_json = sender_text(sender, server=behaviour.server_sender)
+                _publish(behaviour, subscribers, table_text(behaviour.dialect, sender=sender_json, changes=each))
 
-    def tell_message(self, behaviour: ServerOptions, sender: str | None, channel: Topic, payload: str | None) -> None:
-        """Send a message to all that listen to a channel, the sender included; also where it is called as a table."""
+    def publish_message(
+        self, behaviour: ServerOptions, sender: str | None, channel: Topic, payload: str | None
+    ) -> None:
+        """Publish a message to a channel's subscribers, the sender included, and to those of a table of that name."""
         table = [channel._replace(name=channel.name.lower(), is_table=True)] if behaviour.has_channels_of_tables else []
-        if hearers := self._hearers(channel, *table):
-            by = sender_text(sender, server=behaviour.server_sender)
-            _tell(behaviour, hearers, message_text(behaviour.dialect, sender=by, channel=channel.name, payload=payload))
+        if subscribers := self._subscribers_of(channel, *table):
+            sender_json = sender_text(sender, server=behaviour.server_sender)
+            _publish(
+                behaviour,
+                subscribers,
+                message_text(behaviour.dialect, sender=sender_json, channel=channel.name, payload=payload),
+            )
 
-    def _forget(self, hearer: Subscriber, interests: Sequence[Topic]) -> None:
-        for each in interests:
-            found = self._interests.get(each, {})
-            found.pop(hearer, None)
+    def _forget(self, subscriber: Subscriber, topics: Sequence[Topic]) -> None:
+        for each in topics:
+            found = self._subscriptions.get(each, {})
+            found.pop(subscriber, None)
             if not found:
-                self._interests.pop(each, None)
+                self._subscriptions.pop(each, None)
 
-    def _hearers(self, *interests: Topic) -> dict[Subscriber, None]:
+    def _subscribers_of(self, *topics: Topic) -> dict[Subscriber, None]:
         with self._lock:
-            return {hearer: None for interest in interests for hearer in self._interests.get(interest, {})}
+            return {subscriber: None for topic in topics for subscriber in self._subscriptions.get(topic, {})}
 
 
-def _tell(behaviour: ServerOptions, hearers: dict[Subscriber, None], text: str) -> None:
+def _publish(behaviour: ServerOptions, subscribers: dict[Subscriber, None], text: str) -> None:
     frame = encode_json(text) if behaviour.notification_frame == "#" else encode_text(text)
-    for hearer in hearers:
-        hearer.hear(frame)
+    for subscriber in subscribers:
+        subscriber.deliver(frame)

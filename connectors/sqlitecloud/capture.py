@@ -1,9 +1,9 @@
-"""Tells which rows a transaction of an SQLite connection changes, in the forms in which SQLite itself reports it.
+"""Capture of the rows that a transaction changes, as SQLite itself reports them.
 
-Two ways, because nobody knows which one the hosted service goes: `SessionCapture` (SQLite's session extension: the net
-change of each key) and `HookCapture` (the preupdate hook: every step, in the order of statements). A connection has
-one of them. Both are asked inside the transaction, before it commits: afterwards others' changes would leak in, and
-inside the commit hook SQLite refuses.
+There are two implementations, because it is not known which one the hosted service uses: `SessionCapture` (SQLite's
+session extension: the net change of each key) and `HookCapture` (the preupdate hook: every step, in statement order). A
+connection uses one of them. Both are read inside the transaction, before it commits: afterwards changes of other
+connections would leak in, and inside the commit hook SQLite refuses.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Op: TypeAlias = Literal["INSERT", "UPDATE", "DELETE"]
 
 
 class CaptureMode(StrEnum):
-    """Who reports changes, and how much of an updated row."""
+    """The source of changes, and how much of an updated row it includes."""
 
     SESSION = "session"
     """The session extension: key and changed columns."""
     HOOK_FULL = "hook-full"
-    """The preupdate hook, whole rows."""
+    """The preupdate hook, complete rows."""
     HOOK_CHANGED = "hook-changed"
     """The preupdate hook, key and changed columns."""
 
@@ -35,85 +35,85 @@ class RowChange(NamedTuple):
 
     op: Op
     values: dict[str, SqliteValue]
-    """Columns that are told, in the order of the table: all of an INSERT, none of a DELETE."""
+    """The reported columns, in table order: all for an INSERT, none for a DELETE."""
     old_key: tuple[SqliteValue, ...]
-    """Key before an UPDATE or DELETE, in the order of the key's names; empty for an INSERT."""
+    """Key before an UPDATE or DELETE, in the order of the key columns; empty for an INSERT."""
     key_changed: bool = False
-    """Whether an UPDATE gave the row another key."""
+    """Whether an UPDATE changed the row's key."""
 
 
 class TableChanges(NamedTuple):
-    """What one transaction did to one table."""
+    """The changes of one transaction to one table."""
 
     table: str
     key: tuple[str, ...]
-    """Names of the key's columns in declared order; empty for a table without a key."""
+    """The key columns in declared order; empty for a table without a key."""
     changes: tuple[RowChange, ...]
 
 
 class Unreportable(Exception):
-    """SQLite cannot say what the transaction changed; it may commit all the same."""
+    """SQLite cannot report the changes of the transaction; it may commit all the same."""
 
 
 class Capture(Protocol):
     """Records the changes of one connection, one transaction at a time."""
 
     def begin(self) -> None:
-        """Record from now on. Whatever was recorded before is forgotten."""
+        """Start recording. Discard earlier records."""
 
-    def place(self) -> int:
-        """Return a name for this moment, for `back_to`."""
+    def savepoint(self) -> int:
+        """Return a savepoint marker for `rollback_to`."""
 
-    def back_to(self, place: int) -> None:
-        """Forget what happened since then: a statement failed, or a savepoint was rolled back."""
+    def rollback_to(self, savepoint: int) -> None:
+        """Discard changes recorded since the marker, after a failed statement or a rolled-back savepoint."""
 
     def statement_done(self) -> None:
-        """Take notice that a statement has run to its end."""
+        """Record that a statement has completed."""
 
     def changes(self) -> list[TableChanges]:
-        """Return what has changed, per table. Call inside the transaction.
+        """Return the changes per table. Call inside the transaction.
 
         Raises:
-            Unreportable: SQLite cannot tell.
+            Unreportable: SQLite cannot report them.
         """
 
     def end(self) -> None:
-        """Stop recording and forget. May be repeated."""
+        """Stop recording and discard. Idempotent."""
 
 
 class TableShape(NamedTuple):
-    """Columns of a table as changes count them."""
+    """The columns of a table, as changes index them."""
 
     stored: tuple[str, ...]
-    """Columns that have a place in rows, stored generated ones included."""
-    plain: frozenset[str]
-    """Those that are not generated: what a row can be made from."""
+    """Columns stored in rows, stored generated ones included."""
+    writable: frozenset[str]
+    """Columns that are not generated, which suffice to write a row."""
     key: tuple[str, ...]
-    """Primary key, in declared order; empty where there is none."""
+    """Primary key columns in declared order; empty if there is none."""
 
 
 def table_shape(connection: apsw.Connection, table: str) -> TableShape:
-    """Return a table's columns; no columns for a table that is not there (SQLite's ``pragma_table_xinfo``)."""
-    found = connection.execute("SELECT name, hidden, pk FROM pragma_table_xinfo(?, 'main')", (table,)).fetchall()
-    columns = cast(list[tuple[str, int, int]], found)
+    """Return a table's columns (SQLite's ``pragma_table_xinfo``); empty if the table does not exist."""
+    rows = connection.execute("SELECT name, hidden, pk FROM pragma_table_xinfo(?, 'main')", (table,)).fetchall()
+    columns = cast(list[tuple[str, int, int]], rows)
     return TableShape(
         stored=tuple(name for name, hidden, _ in columns if hidden in (0, 3)),
-        plain=frozenset(name for name, hidden, _ in columns if hidden == 0),
-        key=tuple(name for _, name in sorted((place, name) for name, _, place in columns if place)),
+        writable=frozenset(name for name, hidden, _ in columns if hidden == 0),
+        key=tuple(name for _, name in sorted((position, name) for name, _, position in columns if position)),
     )
 
 
 def capture_for(connection: apsw.Connection, mode: CaptureMode) -> Capture:
-    """Return the capture of a connection; a connection takes one for its whole life."""
+    """Return the capture of a connection. Call once per connection."""
     if mode is CaptureMode.SESSION:
         return SessionCapture(connection)
-    return HookCapture(connection, whole=mode is CaptureMode.HOOK_FULL)
+    return HookCapture(connection, full_rows=mode is CaptureMode.HOOK_FULL)
 
 
 class SessionCapture:
-    """By the session extension: at most one change per key, in the order of its hash table.
+    """Capture by the session extension: at most one change per key, in the order of its hash table.
 
-    Tables without a declared key and rows with NULL in the key are not reported; generated columns are left out.
+    Tables without a declared key and rows with NULL in the key are not reported; generated columns are omitted.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -126,23 +126,23 @@ class SessionCapture:
         self._session = apsw.Session(self._connection, "main")
         self._session.attach()
 
-    def place(self) -> int:
-        """Return nothing of interest: SQLite undoes by itself."""
+    def savepoint(self) -> int:
+        """Return a dummy: SQLite itself handles rollback."""
         return 0
 
-    def back_to(self, place: int) -> None:
-        """Do nothing: a changeset compares with what is there at the end."""
+    def rollback_to(self, savepoint: int) -> None:
+        """Do nothing: a changeset compares with the final state."""
 
     def statement_done(self) -> None:
         """Do nothing."""
 
     def changes(self) -> list[TableChanges]:
-        """See `Capture.changes`. A table changed and then altered or dropped makes the whole untellable."""
+        """See `Capture.changes`. A table altered or dropped after a change makes the transaction unreportable."""
         if self._session is None or self._session.is_empty:
             return []
         try:
             changeset = self._session.changeset()
-            return self._told(apsw.Changeset.iter(changeset))
+            return self._table_changes(apsw.Changeset.iter(changeset))
         except (apsw.Error, UnicodeDecodeError) as error:
             raise Unreportable(f"the session extension fails: {error}") from error
 
@@ -152,7 +152,7 @@ class SessionCapture:
             self._session.close()
             self._session = None
 
-    def _told(self, changeset: Iterable[apsw.TableChange]) -> list[TableChanges]:
+    def _table_changes(self, changeset: Iterable[apsw.TableChange]) -> list[TableChanges]:
         found: dict[str, tuple[TableShape, list[RowChange]]] = {}
         for change in changeset:
             if change.name not in found:
@@ -165,19 +165,19 @@ class SessionCapture:
 
 
 class HookCapture:
-    """By the preupdate hook: every step, those of triggers and foreign keys too, in the order in which they happen.
+    """Capture by the preupdate hook: every step in order, those of triggers and foreign keys included.
 
-    The hook also fires for what is undone later; `back_to` drops that. A row of a table with virtual generated columns
-    or with text that is not UTF-8 cannot be read in the hook: its transaction is untellable.
+    The hook also fires for changes undone later; `rollback_to` drops these. The hook cannot read rows of tables with
+    virtual generated columns, nor text that is not UTF-8: the transaction is then unreportable.
 
     Args:
-        whole: Tell all columns of an updated row; otherwise those of its key and those that changed.
+        full_rows: Report all columns of an updated row; otherwise those of its key and those that changed.
     """
 
-    def __init__(self, connection: apsw.Connection, *, whole: bool) -> None:
-        self._connection, self._whole = connection, whole
+    def __init__(self, connection: apsw.Connection, *, full_rows: bool) -> None:
+        self._connection, self._full_rows = connection, full_rows
         self._fired: list[tuple[str, Op, _Values | None, _Values | None]] = []
-        self._told: list[tuple[str, tuple[str, ...], RowChange]] = []
+        self._recorded: list[tuple[str, tuple[str, ...], RowChange]] = []
         self._failed = ""
         self._recording = False
         connection.preupdate_hook(self._on_change, id=self)
@@ -187,24 +187,24 @@ class HookCapture:
         self.end()
         self._recording = True
 
-    def place(self) -> int:
-        """See `Capture.place`."""
-        return len(self._told)
+    def savepoint(self) -> int:
+        """See `Capture.savepoint`."""
+        return len(self._recorded)
 
-    def back_to(self, place: int) -> None:
-        """See `Capture.back_to`."""
+    def rollback_to(self, savepoint: int) -> None:
+        """See `Capture.rollback_to`."""
         self._fired.clear()
-        del self._told[place:]
+        del self._recorded[savepoint:]
 
     def statement_done(self) -> None:
-        """Name the columns of what the statement changed: the next one may alter tables."""
+        """Resolve the column names of the statement's changes, before the next one may alter tables."""
         shapes: dict[str, TableShape] = {}
         for table, op, old, new in self._fired:
             shape = shapes.get(table) or shapes.setdefault(table, table_shape(self._connection, table))
             if len(old or new or ()) != len(shape.stored):
                 self._failed = self._failed or f"the columns of {table} are not those of its changes"
                 break
-            self._told.append((table, shape.key, _row_change(shape, op, old, self._shown(shape, old, new))))
+            self._recorded.append((table, shape.key, _row_change(shape, op, old, self._reported(shape, old, new))))
         self._fired.clear()
 
     def changes(self) -> list[TableChanges]:
@@ -212,14 +212,14 @@ class HookCapture:
         if self._failed:
             raise Unreportable(self._failed)
         found: dict[tuple[str, tuple[str, ...]], list[RowChange]] = {}
-        for table, key, change in self._told:
+        for table, key, change in self._recorded:
             found.setdefault((table, key), []).append(change)
         return [TableChanges(table, key, tuple(changes)) for (table, key), changes in found.items()]
 
     def end(self) -> None:
         """See `Capture.end`."""
         self._fired.clear()
-        self._told.clear()
+        self._recorded.clear()
         self._failed, self._recording = "", False
 
     def _on_change(self, update: apsw.PreUpdate) -> None:
@@ -230,20 +230,20 @@ class HookCapture:
         except (apsw.Error, UnicodeDecodeError) as error:
             self._failed = self._failed or f"the hook cannot read a row of {update.table_name}: {error}"
 
-    def _shown(self, shape: TableShape, old: _Values | None, new: _Values | None) -> _Values | None:
-        if self._whole or old is None or new is None:
+    def _reported(self, shape: TableShape, old: _Values | None, new: _Values | None) -> _Values | None:
+        if self._full_rows or old is None or new is None:
             return new
-        return tuple(apsw.no_change if _same(*pair) else pair[1] for pair in zip(old, new, strict=True))
+        return tuple(apsw.no_change if _is_same(*pair) else pair[1] for pair in zip(old, new, strict=True))
 
 
 def _without_generated(shape: TableShape) -> TableShape:
-    return shape._replace(stored=tuple(name for name in shape.stored if name in shape.plain))
+    return shape._replace(stored=tuple(name for name in shape.stored if name in shape.writable))
 
 
 def _row_change(shape: TableShape, op: Op, old: _Values | None, new: _Values | None) -> RowChange:
-    """Return a change by its column values, where ``no_change`` stands for what is not told or did not change."""
-    before = _told(shape, old)
-    after = _told(shape, new)
+    """Build a change from column values; ``no_change`` marks values that are unreported or unchanged."""
+    before = _named_values(shape, old)
+    after = _named_values(shape, new)
     old_key = tuple(before[name] for name in shape.key) if before else ()
     if op != "UPDATE":
         return RowChange(op, after, old_key)
@@ -252,12 +252,14 @@ def _row_change(shape: TableShape, op: Op, old: _Values | None, new: _Values | N
     return RowChange(op, values, old_key, key_changed=tuple(key.values()) != old_key)
 
 
-def _told(shape: TableShape, values: _Values | None) -> dict[str, SqliteValue]:
+def _named_values(shape: TableShape, values: _Values | None) -> dict[str, SqliteValue]:
     named = zip(shape.stored, values or (), strict=values is not None)
     return {
-        name: cast(SqliteValue, value) for name, value in named if value is not apsw.no_change and name in shape.plain
+        name: cast(SqliteValue, value)
+        for name, value in named
+        if value is not apsw.no_change and name in shape.writable
     }
 
 
-def _same(one: object, other: object) -> bool:
+def _is_same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other

@@ -1,4 +1,4 @@
-"""Reads the values inside frames: snapshots have millions of them.
+"""Parsing of the values inside frames. Snapshots have millions of them.
 
 ::
 
@@ -19,26 +19,26 @@ from connectors.sqlitecloud.messages import SIGNED_64, RawText, Value
 _TEXT, _INTEGER, _NULL, _FLOAT, _ZERO_TEXT, _BLOB = b"+:_,!$"
 
 _SMALL: Final = {b"%d" % number: number for number in range(10_000)}
-"""Numbers that come most often: looked up, they need no check."""
+"""The most frequent numbers: looked up, they need no check."""
 
-_PLAIN: Final = b"0123456789.eE+-"
-"""Of a float that Python reads as ``strtod`` does, if it reads it at all."""
+_FLOAT_BYTES: Final = b"0123456789.eE+-"
+"""Characters of a float that Python and ``strtod`` parse alike, if Python parses it at all."""
 
-_WHOLE: Final = re.compile(rb"-?[0-9]{1,19}")
+_INTEGER_TEXT: Final = re.compile(rb"-?[0-9]{1,19}")
 _NAMED: Final = re.compile(rb"[+-]?(?:inf(?:inity)?|nan)", re.IGNORECASE)
 _HEX: Final = re.compile(rb"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]{1,6})?", re.IGNORECASE)
 _LENGTH: Final = re.compile(rb"[0-9]{1,19}")
 
 
 def read_values(octets: bytes, at: int, count: int, reason: str) -> tuple[list[Value], int]:
-    """Return ``count`` values that stand one after the other, and the offset behind the last.
+    """Parse ``count`` consecutive values; return them and the offset behind the last.
 
     Args:
         at: Offset of the first.
-        reason: Of the error when the bytes end too early, or begin no value.
+        reason: Error reason if the bytes end too early or start no value.
 
     Raises:
-        InvalidValue: Also ``bad_number`` and ``missing_nul``.
+        InvalidValue: With that reason, ``bad_number`` or ``missing_nul``.
     """
     values: list[Value] = []
     append, find, small, size = values.append, octets.find, _SMALL.get, len(octets)
@@ -74,7 +74,7 @@ def read_values(octets: bytes, at: int, count: int, reason: str) -> tuple[list[V
 
 
 def read_count(octets: bytes, at: int, reason: str) -> tuple[int, int]:
-    """Return the number that stands before the next space, and the offset behind that. Raises InvalidValue."""
+    """Parse the number before the next space; return it and the offset behind the space. Raise InvalidValue."""
     space = octets.find(b" ", at)
     found = octets[at : max(space, at)]
     if not _LENGTH.fullmatch(found):
@@ -99,7 +99,7 @@ def _length(octets: bytes, at: int, token: bytes, reason: str) -> int:
 def _integer(token: bytes, at: int) -> int:
     if token.isdigit() and len(token) < 19:
         return int(token)
-    number = int(token) if _WHOLE.fullmatch(token) else None
+    number = int(token) if _INTEGER_TEXT.fullmatch(token) else None
     if number is None or number not in SIGNED_64:
         raise InvalidValue(f"{token[:24]!r} is not an integer of 64 bits", offset=at, reason="bad_number")
     return number
@@ -107,13 +107,13 @@ def _integer(token: bytes, at: int) -> int:
 
 def _float(token: bytes, at: int) -> float:
     try:
-        if not token.translate(None, _PLAIN) or _NAMED.fullmatch(token):
+        if not token.translate(None, _FLOAT_BYTES) or _NAMED.fullmatch(token):
             return float(token)
         if _HEX.fullmatch(token):
             return float.fromhex(token.decode())
     except ValueError:
         pass
-    except OverflowError:  # of the second: strtod gives infinity
+    except OverflowError:  # from fromhex: strtod gives infinity
         return -math.inf if token.startswith(b"-") else math.inf
     raise InvalidValue(f"{token[:24]!r} is not a number", offset=at, reason="bad_number")
 

@@ -1,7 +1,7 @@
-"""Turns landed frames of one table into change rows, in Arrow: what the feed's decoder runs in Spark.
+"""Decoding of one table's landed frames into change rows, in Arrow: what the feed's decoder runs in Spark.
 
-What a notification says is decoded whole or not at all: it becomes its changes, or one row with ``error``. So does a
-frame of a snapshot. Frames do not depend on one another, so they may come in any order, and in any number of batches.
+A notification is decoded completely or not at all: it yields its changes, or one row with ``error``. So does a snapshot
+frame. Frames are independent of one another, so they may come in any order and in any number of batches.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from conf.errors import InvalidValue, WireError
 from connectors.sqlitecloud.bulk_decode import BulkDecoder
 from connectors.sqlitecloud.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows
 from connectors.sqlitecloud.control import Description
-from connectors.sqlitecloud.frame_access import notified_text, selected_rows
+from connectors.sqlitecloud.frame_access import notification_text, selected_rows
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import read_notification
 from connectors.sqlitecloud.row_decode import RowDecoder
 from connectors.sqlitecloud.values import columns_of
 
 SNAPSHOT: Final = "snapshot"
-"""Of a frame: its kind; of a change row: that it is a row of a snapshot."""
+"""The kind of a frame, and the operation of a change row, that belong to a snapshot."""
 
 
 @dataclass(frozen=True)
 class ChangeReader:
-    """Reads the frames of one table's stream in one cut. Picklable.
+    """Decodes the frames of one table's stream in one cut. Picklable.
 
     Args:
-        described: The table, as the control frame of its last snapshot tells.
+        described: The table, from the control frame of its last snapshot.
         snapshot_end: Position up to which notifications overlay the cut's snapshot; None without one.
     """
 
@@ -48,36 +48,36 @@ class ChangeReader:
 
     @property
     def type(self) -> pa.Schema:
-        """Type of the change rows."""
+        """The schema of the change rows."""
         return self.rows.type
 
     def read(self, positions: Sequence[int], kinds: Sequence[str], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield the change rows of frames, in any order; one with ``error`` for each that cannot be read."""
+        """Yield the change rows of frames, in any order; one with ``error`` for each frame that cannot be decoded."""
         snapshot_end = -1 if self.snapshot_end is None else self.snapshot_end
-        columnwise = BulkDecoder(self.rows, self.described, self.options, snapshot_end)
-        rowwise = RowDecoder(self.rows, self.described, self.options, snapshot_end)
+        bulk_decoder = BulkDecoder(self.rows, self.described, self.options, snapshot_end)
+        row_decoder = RowDecoder(self.rows, self.described, self.options, snapshot_end)
         for position, kind, body in zip(positions, kinds, bodies, strict=True):
             try:
                 if kind == SNAPSHOT:
                     yield from self._selected(position, body)
-                elif not columnwise.take(position, text := notified_text(body)):
-                    rowwise.take(position, read_notification(text))
+                elif not bulk_decoder.take(position, text := notification_text(body)):
+                    row_decoder.take(position, read_notification(text))
             except WireError as error:
                 yield error_rows([position], [error], self.type)
-            if columnwise.size + rowwise.size >= CHANGES_AT_ONCE:
-                yield from self._batches(columnwise, rowwise)
-        yield from self._batches(columnwise, rowwise)
+            if bulk_decoder.size + row_decoder.size >= CHANGES_AT_ONCE:
+                yield from self._batches(bulk_decoder, row_decoder)
+        yield from self._batches(bulk_decoder, row_decoder)
 
-    def _batches(self, columnwise: BulkDecoder, rowwise: RowDecoder) -> Iterator[pa.RecordBatch]:
-        batch, left = columnwise.batch()
+    def _batches(self, bulk_decoder: BulkDecoder, row_decoder: RowDecoder) -> Iterator[pa.RecordBatch]:
+        batch, remaining = bulk_decoder.batch()
         if batch is not None:
             yield batch
-        for position, text in left:
+        for position, text in remaining:
             try:
-                rowwise.take(position, read_notification(text))
+                row_decoder.take(position, read_notification(text))
             except WireError as error:
                 yield error_rows([position], [error], self.type)
-        yield from rowwise.batches()
+        yield from row_decoder.batches()
 
     def _selected(self, position: int, body: bytes) -> Iterator[pa.RecordBatch]:
         found = selected_rows(body, max_frame_bytes=self.options.max_frame_bytes)
@@ -89,10 +89,10 @@ class ChangeReader:
             raise InvalidValue(detail, reason="other_columns")
         if not found.rows:
             return
-        told = zip(self.rows.columns, zip(*found.rows, strict=True), strict=True)
-        typed = [column.array(cells, sent=False) for column, cells in told]
-        for _, unfit in typed:
-            for error in unfit.values():
+        pairs = zip(self.rows.columns, zip(*found.rows, strict=True), strict=True)
+        typed = [column.array(cells, sent=False) for column, cells in pairs]
+        for _, errors in typed:
+            for error in errors.values():
                 raise error
         count = len(found.rows)
         yield self.rows.batch(

@@ -1,6 +1,6 @@
-"""Turns landed notifications into rows that are added, in Arrow: what the feed's decoder runs in Spark.
+"""Decoding of landed notifications into appended rows, in Arrow: what the feed's decoder runs in Spark.
 
-Either what was said on a channel, or, as a log, what was changed in a table.
+The rows are either the messages of a channel or, as a log, the changes of a table.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from conf.errors import InvalidValue, WireError
 from connectors.sqlitecloud.change_rows import ERROR, error_rows
-from connectors.sqlitecloud.frame_access import notified_text
+from connectors.sqlitecloud.frame_access import notification_text
 from connectors.sqlitecloud.payload import Change, ChannelMessage, Key, TableUpdate, json_text, read_notification
 
 MESSAGE: Final = pa.struct([("sender", pa.string()), ("payload", pa.string())])
-"""Columns of a table of messages: the session that sent it, "0" for the server; and what it said, NULL for nothing."""
+"""Columns of a table of messages: the sending session, "0" for the server; and the payload, NULL for none."""
 
 LOGGED: Final = pa.struct([(name, pa.string()) for name in ("sender", "op", "key", "old_key", "columns")])
-"""Columns of a log: the session that wrote; insert, update or delete; and in JSON the key, the one that an update took
-its row from if that is another, and the columns that were sent, NULL of a delete."""
+"""Columns of a log: the writing session; insert, update or delete; then, in JSON, the key, the old key of an update
+that moved its row, and the columns sent, NULL for a delete."""
 
 _KEY: Final = pa.struct([("_position", pa.int64()), ("_ordinal", pa.int32())])
 
@@ -30,7 +30,7 @@ Cells: TypeAlias = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class AddedRows:
-    """How notifications become rows that are added. Picklable.
+    """Decoder of notifications into appended rows. Picklable.
 
     Args:
         row: Columns of the rows.
@@ -40,26 +40,26 @@ class AddedRows:
     row: pa.StructType
     read: Callable[[bytes], Sequence[Cells]]
     type: pa.Schema = field(init=False)
-    """Of the change rows."""
+    """Schema of the change rows."""
 
     def __post_init__(self) -> None:
         own = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", _KEY)]
         object.__setattr__(self, "type", pa.schema([*own, ("row", self.row), ("error", ERROR)]))
 
     def changes(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield an insert for each row, and one row with ``error`` for each frame that has none."""
-        told: list[dict[str, Any]] = []
-        unread = {}
+        """Yield an insert for each row, and one row with ``error`` for each frame that cannot be decoded."""
+        inserts: list[dict[str, Any]] = []
+        errors = {}
         for position, body in zip(positions, bodies, strict=True):
             try:
-                rows = self.read(notified_text(body))
+                rows = self.read(notification_text(body))
             except WireError as error:
-                unread[position] = error
+                errors[position] = error
             else:
-                told += (_insert(position, ordinal, row) for ordinal, row in enumerate(rows))
-        yield pa.RecordBatch.from_pylist(told, schema=self.type)
-        if unread:
-            yield error_rows(list(unread), list(unread.values()), self.type)
+                inserts += (_insert(position, ordinal, row) for ordinal, row in enumerate(rows))
+        yield pa.RecordBatch.from_pylist(inserts, schema=self.type)
+        if errors:
+            yield error_rows(list(errors), list(errors.values()), self.type)
 
 
 def _insert(position: int, ordinal: int, row: Cells) -> dict[str, Any]:
@@ -67,32 +67,32 @@ def _insert(position: int, ordinal: int, row: Cells) -> dict[str, Any]:
     return {"frame_seq": position, "ordinal": ordinal, "op": "insert", "key": key, "row": row}
 
 
-def _said(text: bytes) -> Sequence[Cells]:
+def _message_rows(text: bytes) -> Sequence[Cells]:
     message = read_notification(text)
     if not isinstance(message, ChannelMessage):
         raise InvalidValue("a table's notification is no message", reason="unknown_kind")
     return [{"sender": message.sender, "payload": message.text}]
 
 
-def _changed(text: bytes) -> Sequence[Cells]:
+def _log_rows(text: bytes) -> Sequence[Cells]:
     update = read_notification(text)
     if not isinstance(update, TableUpdate):
         raise InvalidValue("a message is no table's notification", reason="unknown_kind")
-    return [_logged(update, change) for change in update.changes]
+    return [_log_row(update, change) for change in update.changes]
 
 
-def _logged(update: TableUpdate, change: Change) -> Cells:
-    def named(key: Key) -> str:
+def _log_row(update: TableUpdate, change: Change) -> Cells:
+    def key_json(key: Key) -> str:
         return json_text(dict(zip(update.keys, key, strict=True)))
 
     return {
         "sender": update.sender,
         "op": change.op,
-        "key": named(change.key),
-        "old_key": None if change.old_key is None else named(change.old_key),
+        "key": key_json(change.key),
+        "old_key": None if change.old_key is None else key_json(change.old_key),
         "columns": None if change.op == "delete" else json_text(change.columns),
     }
 
 
-MESSAGES: Final = AddedRows(MESSAGE, _said)
-LOG: Final = AddedRows(LOGGED, _changed)
+MESSAGES: Final = AddedRows(MESSAGE, _message_rows)
+LOG: Final = AddedRows(LOGGED, _log_rows)

@@ -1,4 +1,4 @@
-"""A client of a SQLite Cloud database, usable alone: statements on one connection, notifications on another.
+"""A standalone client of a SQLite Cloud database: statements on one connection, notifications on another.
 
 ::
 
@@ -7,10 +7,10 @@
         async for row in db.select("SELECT id, total FROM orders WHERE total > ?", 100):
             print(row)
         async for notification in db.notifications():
-            print(notification.text)  # `connectors.sqlitecloud.decoded` reads it
+            print(notification.text)  # `connectors.sqlitecloud.decoded` parses it
 
-The second connection is opened by the first `Client.listen` or `Client.listen_table`. The end of either is the end of
-both, and every call from then on says why. Nothing connects again: what was not heard is not told later.
+The first `Client.listen` or `Client.listen_table` opens the second connection. If either connection ends, both end, and
+every later call raises the reason. There is no reconnect: notifications missed in between are lost.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from connectors.sqlitecloud.settings import ConnectionSettings
 from connectors.sqlitecloud.urls import parse_connection_string
 
 Reply: TypeAlias = Value | tuple[Value, ...] | Rowset | JsonText
-"""The answer to a statement: one value, the values of an array, a rowset, or a text of JSON."""
+"""The reply to a statement: one value, the values of an array, a rowset, or a JSON text."""
 
 Part: TypeAlias = ReplyReceived | ChunkReceived | ChunksEnded
-"""A frame of a rowset's answer: all of it, or one of its chunks, or their end."""
+"""A frame of a rowset reply: the complete rowset, one of its chunks, or the end of its chunks."""
 
 FRAME_TIMEOUT: Final = 60.0
 
@@ -58,15 +58,15 @@ async def connect(
 
     Args:
         to: Settings, or a connection string.
-        max_frame_bytes: Longest frame to accept, as announced and as expanded.
-        frame_timeout: Seconds within which a frame that has begun must be there.
+        max_frame_bytes: Longest frame to accept, as announced and after expansion.
+        frame_timeout: Seconds within which a started frame must be complete.
 
     Raises:
-        ValueError: The connection string is wrong.
-        ConfigError: A file of certificates cannot be used.
-        SourceUnavailable, RemoteProtocolError: There is no server, or none that answers as it should.
-        UntrustedSource: Its certificate is not one to trust.
-        StatementRefused: It does not accept the credentials, or has no such database.
+        ValueError: The connection string is invalid.
+        ConfigError: A certificate file is unusable.
+        SourceUnavailable, RemoteProtocolError: The server is unreachable or violates the protocol.
+        UntrustedSource: The server's certificate is not trusted.
+        StatementRefused: The server refuses the credentials, or has no such database.
     """
     settings = parse_connection_string(to) if isinstance(to, str) else to
     session = Session(settings, max_frame_bytes=max_frame_bytes, frame_timeout=frame_timeout)
@@ -75,15 +75,15 @@ async def connect(
 
 
 class Client:
-    """A session with a database; its ``async with`` block ends with it. Made by `connect`.
+    """A session with a database, closed at the end of its ``async with`` block. Created by `connect`.
 
-    Every call may raise SourceUnavailable or RemoteProtocolError: the session is over. StatementRefused is the server's
-    no to one statement. One request is under way at a time; tasks wait for their turn.
+    Every call may raise SourceUnavailable or RemoteProtocolError: the session is then over. StatementRefused means that
+    the server refused one statement. Requests run one at a time; tasks wait for their turn.
     """
 
     def __init__(self, session: Session, settings: ConnectionSettings) -> None:
         self._session, self._settings = session, settings
-        self._heard: deque[Notification] = deque()
+        self._buffered: deque[Notification] = deque()
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,23 +95,23 @@ class Client:
 
     @property
     def bad_frames(self) -> list[BadFrame]:
-        """What could not be read, where that ended the session: the frame and all behind it."""
+        """The unreadable input that ended the session: the bad frame and everything after it."""
         return self._session.bad_frames
 
     @property
     def own_uuid(self) -> str | None:
-        """The session's own name, as notifications tell who sent them; None before it listens."""
+        """The session's uuid, as notifications name their sender; None before the session listens."""
         return self._session.uuid
 
     async def close(self) -> None:
-        """End the session, whatever is on its way. Safe to repeat."""
+        """End the session immediately. Idempotent."""
         await self._session.close()
 
     async def exec(self, sql: str, *parameters: Value) -> Reply:
-        """Run a statement and return its whole answer; for many rows use `select`.
+        """Run a statement and return its complete reply; for many rows use `select`.
 
         Args:
-            parameters: For the question marks of the statement, in order.
+            parameters: Values for the question marks of the statement, in order.
 
         Raises:
             InvalidValue: A parameter cannot be sent, such as a text with a NUL. Nothing was sent.
@@ -119,13 +119,13 @@ class Client:
         return await self._reply(Statement(sql, parameters))
 
     async def select(self, sql: str, *parameters: Value) -> AsyncGenerator[tuple[Value, ...], None]:
-        """Yield the rows of a statement as they come; never more of them are in memory than the server puts in a frame.
+        """Yield the rows of a statement as they arrive. Memory holds at most the rows of one frame.
 
-        Nothing else can be asked by the task that reads them, until all are read or the generator is closed. What is
-        left then is still received, and dropped, before the next request.
+        The task that reads them cannot send another request until all are read or the generator is closed. Unread rows
+        are then received and dropped before the next request.
 
         Raises:
-            LocalProtocolError: The statement has no rows.
+            LocalProtocolError: The statement returns no rows.
         """
         async with aclosing(self.parts(sql, *parameters, patience=self._settings.timeout)) as parts:
             async for part in parts:
@@ -133,12 +133,12 @@ class Client:
                     yield row
 
     async def parts(self, sql: str, *parameters: Value, patience: float | None) -> AsyncGenerator[Part, None]:
-        """Yield the frames of a statement's answer as they come: chunks and their end, or one that is all of it.
+        """Yield the frames of a statement's reply as they arrive: chunks and their end, or one complete frame.
 
-        What `select` says of rows holds for parts.
+        The restrictions of `select` apply.
 
         Args:
-            patience: Seconds in which the answer must begin, and go on; None waits for ever.
+            patience: Seconds within which the reply must begin, and each further part must arrive; None waits forever.
         """
         async with aclosing(self._session.answers(Statement(sql, parameters), patience)) as answers:
             async for answer in answers:
@@ -146,51 +146,51 @@ class Client:
                     yield answer
 
     async def uuid(self) -> str:
-        """Return the session's own name, as notifications tell who sent them."""
+        """Return the session's uuid, as notifications name their sender."""
         found = await self.exec("GET CLIENT KEY UUID;")
         if not isinstance(found, str):
             raise RemoteProtocolError("the session's uuid is not a text")
         return found
 
     async def ping(self) -> None:
-        """Ask whether the server is there. Raises SourceUnavailable when it does not answer in time."""
+        """Check that the server responds. Raise SourceUnavailable if it does not answer in time."""
         if await self.exec("PING;") != "PONG":
             raise RemoteProtocolError("PING is not answered with PONG")
 
     async def listen(self, channel: str) -> None:
-        """Ask for the messages of a channel.
+        """Subscribe to the messages of a channel.
 
-        A server of the old kind (PUBSUB.md, 2021) takes the name of a table in the database in use for that table, and
-        ``*`` for all of them: then for their changes.
+        A server of the older kind (PUBSUB.md, 2021) treats the name of a table in the current database as that table,
+        and ``*`` as all tables: it then sends their changes.
         """
         await self._session.listen(statements.listen_channel(channel))
 
     async def listen_table(self, table: str, database: str | None = None) -> None:
-        """Ask for the changes of a table, or of all tables: ``*``. Not inside a transaction.
+        """Subscribe to the changes of a table, or of all tables with ``*``. Not inside a transaction.
 
         Args:
-            database: None for the one that the connection names.
+            database: None for the connection's database.
         """
         await self._session.listen(statements.listen_table(table, self._database(database)))
 
     async def listen_as(self, kind: Literal["table", "channel"], table: str) -> None:
-        """Ask for the changes of a table, or of all tables, by `listen` or `listen_table`, as the server has it."""
+        """Subscribe to the changes of a table, or of all tables, by `listen` or `listen_table`."""
         await (self.listen(table) if kind == "channel" else self.listen_table(table))
 
     async def unlisten(self, channel: str) -> None:
-        """Ask for no more messages of a channel; ``*`` for nothing more at all. Some may still be under way."""
+        """Unsubscribe from a channel, or from everything with ``*``. Some messages may still arrive."""
         await self._reply(statements.unlisten_channel(channel))
 
     async def unlisten_table(self, table: str, database: str | None = None) -> None:
-        """Ask for no more changes of a table, or of all that were asked for with ``*``."""
+        """Unsubscribe from a table, or from the ``*`` subscription."""
         await self._reply(statements.unlisten_table(table, self._database(database)))
 
     async def notify(self, channel: str, payload: str | None = None) -> None:
-        """Send a message to all that listen to a channel, ourselves included; one of None has no payload."""
+        """Send a message to all listeners of a channel, ourselves included; None sends no payload."""
         await self._reply(statements.notify(channel, payload))
 
     async def create_channel(self, channel: str, *, if_not_exists: bool = False) -> None:
-        """Make a channel. Raises StatementRefused when there is one already, unless ``if_not_exists``."""
+        """Create a channel. Raise StatementRefused if it exists, unless ``if_not_exists``."""
         await self._reply(statements.create_channel(channel, if_missing=if_not_exists))
 
     async def remove_channel(self, channel: str) -> None:
@@ -205,32 +205,32 @@ class Client:
         return [str(row[0]) for row in found.rows]
 
     async def pubsub_only(self) -> None:
-        """End the main connection: from now on there are notifications, and nothing can be asked."""
+        """Close the main connection: only notifications follow, and requests are no longer possible."""
         await self._session.pubsub_only()
 
     async def notifications(self) -> AsyncGenerator[Notification, None]:
-        """Yield every notification, in order, with its frame as it came. What one reader leaves, the next one gets.
+        """Yield every notification in order, with its original frame. A later reader continues where this one stops.
 
-        Nothing is read ahead: a reader that takes its time lets the server wait.
+        Nothing is read ahead: a slow reader makes the server wait.
 
         Raises:
-            LocalProtocolError: Nothing was listened to, or another task is reading them.
+            LocalProtocolError: Nothing was listened to, or another task is reading notifications.
         """
         while True:
-            while self._heard:
-                yield self._heard.popleft()
-            self._heard.extend(await self._session.hear())
+            while self._buffered:
+                yield self._buffered.popleft()
+            self._buffered.extend(await self._session.next_notifications())
 
-    async def heard(self) -> list[Notification]:
-        """Return the next notifications, as many as there are, at least one; as `notifications` does one by one."""
-        heard = list(self._heard) or await self._session.hear()
-        self._heard.clear()
-        return heard
+    async def next_notifications(self) -> list[Notification]:
+        """Return all notifications available, waiting for at least one; the batched form of `notifications`."""
+        notifications = list(self._buffered) or await self._session.next_notifications()
+        self._buffered.clear()
+        return notifications
 
     def arrived(self) -> list[Notification]:
-        """Return the notifications that have arrived and were not handed out, without waiting; also once it is over."""
-        arrived = [*self._heard, *self._session.arrived()]
-        self._heard.clear()
+        """Return the arrived, undelivered notifications without waiting; also after the session has ended."""
+        arrived = [*self._buffered, *self._session.arrived()]
+        self._buffered.clear()
         return arrived
 
     def _database(self, given: str | None) -> str:
@@ -246,23 +246,23 @@ class Client:
                 if isinstance(answer, ChunkReceived):
                     chunks.append(answer.chunk)
                 elif isinstance(answer, ReplyReceived):
-                    return _value(answer.reply)
-        return _gathered(chunks)
+                    return _reply_value(answer.reply)
+        return _join_chunks(chunks)
 
 
-def _value(reply: Single | JsonText | Array | Rowset) -> Reply:
+def _reply_value(reply: Single | JsonText | Array | Rowset) -> Reply:
     if isinstance(reply, Single):
         return reply.value
     return reply.items if isinstance(reply, Array) else reply
 
 
-def _gathered(chunks: list[RowsetChunk]) -> Rowset:
+def _join_chunks(chunks: list[RowsetChunk]) -> Rowset:
     first = chunks[0]
     return Rowset(first.columns or (), [row for chunk in chunks for row in chunk.rows], first.version)
 
 
 def rows_of(part: Part) -> list[tuple[Value, ...]]:
-    """Return the rows of a part; the end of chunks has none. Raises LocalProtocolError when it is no part of rows."""
+    """Return the rows of a reply part; none for the end of chunks. Raise LocalProtocolError if it is not a rowset."""
     if isinstance(part, ReplyReceived):
         if not isinstance(part.reply, Rowset):
             raise LocalProtocolError("the statement has no rows")

@@ -1,6 +1,6 @@
-"""Tells which commands are the server's own, and what they ask for; everything else is SQL.
+"""Recognition of the server's own commands and their operands; everything else is SQL.
 
-Words of a command may be in any case; one that stands for a name may be quoted, or be a question mark with a parameter.
+Keywords may be in any case. An operand may be quoted, or be a question mark with a parameter.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PATTERNS: Final = (
     "UPLOAD DATABASE database",
     "USE DATABASE database",
 )
-"""Words in capitals stand for themselves, others for what the command gives."""
+"""Upper-case words are keywords; lower-case words are operands."""
 
 _BY_FIRST_WORD: Final = {
     first: [each.split() for each in _PATTERNS if each.split()[0] == first]
@@ -67,49 +67,49 @@ _ALSO_SQL: Final = frozenset({"CREATE"})
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the server's own."""
+    """One of the server's own commands."""
 
     name: str
-    """Its fixed words, such as ``LISTEN TABLE``."""
+    """Its keywords, such as ``LISTEN TABLE``."""
     operands: dict[str, str]
-    """What it gives, by name: texts, with parameters put in."""
+    """Operand texts by name, with parameters substituted."""
 
     def __getitem__(self, operand: str) -> str:
-        """Return what the command gives by a name."""
+        """Return the operand with this name."""
         return self.operands[operand]
 
 
 class UnknownCommand(ValueError):
-    """A text begins as a command of the server's own, and is none. Says what is wrong."""
+    """The text begins like one of the server's own commands, but is not valid. The message says why."""
 
 
 class Parameters:
-    """The values that the question marks of a request stand for, used up from left to right over its statements."""
+    """The parameters of a request, consumed from left to right across its statements."""
 
     def __init__(self, values: Sequence[Value]) -> None:
         self._left = list(reversed(values))
 
     def take(self, count: int) -> list[Value]:
-        """Return the next ones, fewer where there are not as many."""
+        """Return the next parameters, fewer if not as many remain."""
         return [self._left.pop() for _ in range(min(count, len(self._left)))]
 
     def rest(self) -> list[Value]:
-        """Return all that are left."""
+        """Return all remaining parameters."""
         return self.take(len(self._left))
 
     def text(self) -> str:
-        """Return the next one, for a word of a command. Raises UnknownCommand when there is none that can be one."""
+        """Return the next parameter as a command operand. Raise UnknownCommand if there is none of a valid type."""
         value = self._left.pop() if self._left else None
         if not isinstance(value, str | int):
             raise UnknownCommand("A question mark in such a command needs a parameter that is a text or an integer.")
         return str(value)
 
 
-def command_of(statement: str, parameters: Parameters) -> Command | None:
-    """Return the command that a statement is, with parameters put in; None for SQL.
+def parse_command(statement: str, parameters: Parameters) -> Command | None:
+    """Parse a statement as a command, with parameters substituted; return None for SQL.
 
     Raises:
-        UnknownCommand: The statement begins like a command, and goes on like none.
+        UnknownCommand: The statement begins like a command, but does not match one.
     """
     first = first_word(statement)
     if first not in _BY_FIRST_WORD:
@@ -117,7 +117,7 @@ def command_of(statement: str, parameters: Parameters) -> Command | None:
     given = words(statement) or []
     for pattern in _BY_FIRST_WORD.get(first, ()):
         if (operands := _operands(pattern, given)) is not None:
-            named = {name: parameters.text() if word.is_place else word.text for name, word in operands.items()}
+            named = {name: parameters.text() if word.is_parameter else word.text for name, word in operands.items()}
             return Command(" ".join(filter(str.isupper, pattern)), named)
     if first in _ALSO_SQL:
         return None
@@ -128,9 +128,9 @@ def _operands(pattern: list[str], given: list[Word]) -> dict[str, Word] | None:
     if len(pattern) != len(given):
         return None
     found: dict[str, Word] = {}
-    for wanted, word in zip(pattern, given, strict=True):
-        if not wanted.isupper():
-            found[wanted] = word
-        elif word.quoted or word.text.upper() != wanted:
+    for expected, word in zip(pattern, given, strict=True):
+        if not expected.isupper():
+            found[expected] = word
+        elif word.quoted or word.text.upper() != expected:
             return None
     return found

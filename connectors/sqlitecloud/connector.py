@@ -1,4 +1,4 @@
-"""The SQLite Cloud connector, as the registry hands it out: the tables of a database, and its channels."""
+"""The SQLite Cloud connector: the tables of a database, and its channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 
 @dataclass(frozen=True)
 class SqliteCloudConnector:
-    """See `connectors.base.Connector`. The source has no positions: after a lost connection only a snapshot helps."""
+    """See `connectors.base.Connector`. The source has no positions: a lost connection requires a new snapshot."""
 
     name: str = "sqlitecloud"
     Options: type[BaseModel] = SqliteCloudOptions
@@ -31,24 +31,24 @@ class SqliteCloudConnector:
     source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
-        """Tell whether it has a table's rows. A channel, and a log, tell only what is said while somebody listens."""
+        """Return whether a table has snapshots. Channels and logs have only what is notified while connected."""
         return not _settings(table).only_adds
 
     def table_kind(self, table: Table) -> TableKind:
-        """Return whether silver has the rows that stand, or each message or change that came."""
+        """Return STATE for the current rows, or APPEND for every message or change."""
         return TableKind.APPEND if _settings(table).only_adds else TableKind.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the source table's name, behind ``log:`` for its log; or ``notify:`` and the channel's."""
+        """Return the source table's name, prefixed with ``log:`` for its log; or ``notify:`` and the channel's name."""
         return _settings(feed.tables[table]).stream(table)
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return those of the settings that say which rows the table has; of messages and logs none does."""
+        """Return the settings that determine the table's rows; the feed's options affect neither messages nor logs."""
         settings = _settings(feed.tables[table])
         return settings.row_settings if settings.only_adds else settings.row_settings | _options(feed).row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
-        """Yield what is wrong beyond the models: the address, keys that cannot be those of a stream."""
+        """Yield problems beyond model validation: the address, and conflicting keys for one stream."""
         yield from address_problems(feed)
         first: dict[str, tuple[str, tuple[str, ...]]] = {}
         for name, table in feed.tables.items():
@@ -60,16 +60,16 @@ class SqliteCloudConnector:
                 )
 
     def listens_at(self, feed: Feed) -> None:
-        """Return nothing: it connects."""
+        """Return None: the connector connects to the source."""
 
     def schema_change(self, feed: Feed, last_control: bytes) -> None:
-        """Return nothing: each snapshot says of what columns it is, and nothing is resumed without one."""
+        """Return None: each snapshot describes its own columns, and none is resumed without one."""
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
         from connectors.sqlitecloud.receiver import SqliteCloudReceiver  # noqa: PLC0415 - a build needs no sockets
 
-        rng = Random()  # noqa: S311 - it spreads waits and names a channel, it keeps no secret
+        rng = Random()  # noqa: S311 - spreads waits and names a channel, not a secret
         return SqliteCloudReceiver(feed, rng=rng, clock=time.monotonic, environ=os.environ)
 
     def decoder(self, feed: Feed) -> Decoder:
@@ -80,14 +80,14 @@ class SqliteCloudConnector:
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.sqlitecloud.reference import SqliteCloudReferenceReader  # noqa: PLC0415 - only what verifies needs it
+        from connectors.sqlitecloud.reference import SqliteCloudReferenceReader  # noqa: PLC0415 - only verify needs it
 
         settings = _settings(feed.tables[table])
         return SqliteCloudReferenceReader(settings.stream(table), settings, _options(feed))
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
-        """Subscribe to a table beside the receiver, until the block ends. Raises SourceUnavailable."""
-        from connectors.sqlitecloud.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only what verifies needs a client
+        """Return a subscription of its own to a table, open until the block ends. Raise SourceUnavailable."""
+        from connectors.sqlitecloud.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only verify needs a client
 
         return SqliteCloudSourceSubscription(feed, table)
 
@@ -103,4 +103,4 @@ def _options(feed: Feed) -> SqliteCloudOptions:
 
 
 CONNECTOR: Connector = SqliteCloudConnector()
-"""The one object of this folder."""
+"""The connector instance for the registry."""

@@ -1,4 +1,4 @@
-"""What a feed's control frames say of its tables: which description holds for which frames."""
+"""The table descriptions in a feed's control frames, and which frames each applies to."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from connectors.sqlitecloud.control import Description, read_description
 class Context:
     """Descriptions by stream and epoch, each with its position, in order. Small and picklable."""
 
-    told: Mapping[tuple[str, int], tuple[tuple[int, Description], ...]]
+    descriptions: Mapping[tuple[str, int], tuple[tuple[int, Description], ...]]
 
     def description(self, cut: Cut) -> Description:
-        """Return the table as the snapshot describes it that the cut stands on: its own, or the last before it.
+        """Return the description from the cut's snapshot, or from the last snapshot before the cut.
 
         Raises:
-            SchemaDrift: The epoch has no control frame of the table that can be read.
+            SchemaDrift: The epoch has no readable control frame of the table.
         """
         before = cut.last if cut.snapshot_end is None else cut.snapshot_end
-        found = [told for at, told in self.told.get((cut.stream, cut.epoch), ()) if at < before]
+        found = [described for at, described in self.descriptions.get((cut.stream, cut.epoch), ()) if at < before]
         if not found:
             raise SchemaDrift(f"epoch {cut.epoch} does not tell its columns", table=cut.stream)
         return found[-1]
 
 
 def read_context(control: Iterable[ControlFrame]) -> Context:
-    """Return what control frames say. One that cannot be read says nothing."""
-    told: dict[tuple[str, int], tuple[tuple[int, Description], ...]] = {}
+    """Collect the descriptions in control frames. Unreadable frames are skipped."""
+    descriptions: dict[tuple[str, int], tuple[tuple[int, Description], ...]] = {}
     for frame in control:
         if frame.stream is None:
             continue
@@ -40,5 +40,5 @@ def read_context(control: Iterable[ControlFrame]) -> Context:
         except WireError:
             continue
         at = (frame.stream, frame.epoch)
-        told[at] = (*told.get(at, ()), (frame.frame_seq, described))
-    return Context(told)
+        descriptions[at] = (*descriptions.get(at, ()), (frame.frame_seq, described))
+    return Context(descriptions)

@@ -1,15 +1,15 @@
-"""The control frame of a snapshot: which table it is of, what columns its rows have, and what names a row.
+"""The control frame of a snapshot: its table, the columns of its rows, and the key.
 
-A receiver lands it before the first frame of each snapshot; rows after the first frame do not name their columns, and
-notifications never tell their types. As JSON::
+The receiver lands it before the first frame of each snapshot: rows after the first frame do not name their columns, and
+notifications never include column types. As JSON::
 
     {"table": "foo",
      "columns": [{"name": "id", "type": "INTEGER", "not_null": true, "pk": 1, "hidden": 0}, ...],
      "keys": ["id"]}
 
-``columns`` are those of the table, in its order, as ``pragma_table_xinfo`` tells them; ``type`` is the declared one,
-empty for none. A column whose ``hidden`` is not 0 is generated, or of a virtual table: it is not selected, and no
-notification has it. The rows of the snapshot have the others, in this order.
+``columns`` are those of the table, in order, as reported by ``pragma_table_xinfo``; ``type`` is the declared type,
+empty for none. A column with a nonzero ``hidden`` is generated, or belongs to a virtual table: it is neither selected
+nor notified. Snapshot rows have the other columns, in this order.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from typing import Any, Final, NamedTuple, NoReturn
 from conf.errors import InvalidValue
 
 MAX_COLUMNS: Final = 32_767
-"""Most columns of an SQLite table, however it is compiled."""
+"""The largest column count of an SQLite table, however SQLite is compiled."""
 
 MAX_BYTES: Final = 1 << 23
-"""Longest control frame that is read."""
+"""The longest accepted control frame."""
 
 
 class TableColumn(NamedTuple):
-    """A column of a table at the source."""
+    """A column of a source table."""
 
     name: str
     type: str = ""
-    """The declared type, as it was written; empty for none."""
+    """The declared type, verbatim; empty for none."""
     not_null: bool = False
     pk: int = 0
-    """Place in the primary key, from 1; 0 for a column that is not part of it."""
+    """Position in the primary key, from 1; 0 for a column outside it."""
     hidden: int = 0
 
 
 @dataclass(frozen=True)
 class Description:
-    """A table at the source, as it was when a snapshot of it was begun.
+    """A source table, as it was when a snapshot of it began.
 
     Args:
-        keys: Columns that name a row, in the order in which old key values are sent, if the source knows them.
+        keys: The columns that identify a row, in the order in which old key values are sent, if the source knows them.
     """
 
     table: str
@@ -53,7 +53,7 @@ class Description:
 
     @property
     def selected(self) -> tuple[TableColumn, ...]:
-        """The columns that rows of the snapshot have, in their order."""
+        """The columns of snapshot rows, in order."""
         return tuple(column for column in self.columns if not column.hidden)
 
     @property
@@ -63,14 +63,14 @@ class Description:
 
     @property
     def has_primary_key(self) -> bool:
-        """Rows are named by the table's primary key."""
+        """Whether the key is the table's primary key."""
         return {column.name for column in self.columns if column.pk} == set(self.keys)
 
     @property
     def nullable_keys(self) -> list[str]:
-        """The columns of the key in which SQLite allows NULL: in any that is not declared otherwise, but for a rowid's.
+        """The key columns in which SQLite allows NULL: any not declared NOT NULL, except a rowid alias.
 
-        Tables WITHOUT ROWID and STRICT ones tell theirs as NOT NULL.
+        Tables WITHOUT ROWID and STRICT tables report their key columns as NOT NULL.
         """
         primary = [column for column in self.columns if column.pk]
         rowid = [column.name for column in primary if len(primary) == 1 and column.type.upper() == "INTEGER"]
@@ -79,59 +79,59 @@ class Description:
 
     def to_json(self) -> bytes:
         """Return the body of the control frame."""
-        told = {
+        content = {
             "table": self.table,
             "columns": [column._asdict() for column in self.columns],
             "keys": list(self.keys),
         }
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def read_description(body: bytes) -> Description:
-    """Return what a control frame says.
+    """Parse a control frame.
 
     Raises:
-        InvalidValue: ``bad_control``: it is not one, or contradicts itself.
+        InvalidValue: ``bad_control``: it is malformed or inconsistent.
     """
     if len(body) > MAX_BYTES:
         _refuse(f"{len(body)} bytes, {MAX_BYTES} are allowed")
     try:
-        told = json.loads(body.decode())
+        parsed = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
         _refuse(f"no JSON: {error}")
-    if not isinstance(told, dict) or set(told) != {"table", "columns", "keys"}:
+    if not isinstance(parsed, dict) or set(parsed) != {"table", "columns", "keys"}:
         _refuse("an object of table, columns and keys is expected")
-    described = Description(_text(told["table"]), _columns(told["columns"]), _names(told["keys"]))
+    described = Description(_text(parsed["table"]), _columns(parsed["columns"]), _names(parsed["keys"]))
     _check(described)
     return described
 
 
-def _columns(told: Any) -> tuple[TableColumn, ...]:
-    if not isinstance(told, list) or not 0 < len(told) <= MAX_COLUMNS:
+def _columns(parsed: Any) -> tuple[TableColumn, ...]:
+    if not isinstance(parsed, list) or not 0 < len(parsed) <= MAX_COLUMNS:
         _refuse(f"a list of 1 to {MAX_COLUMNS} columns is expected")
-    return tuple(map(_column, told))
+    return tuple(map(_column, parsed))
 
 
-def _column(told: Any) -> TableColumn:
-    if not isinstance(told, dict) or set(told) != set(TableColumn._fields):
+def _column(parsed: Any) -> TableColumn:
+    if not isinstance(parsed, dict) or set(parsed) != set(TableColumn._fields):
         _refuse(f"a column has {', '.join(TableColumn._fields)}")
-    column = TableColumn(**told)
+    column = TableColumn(**parsed)
     kinds = (str, str, bool, int, int)
     if any(type(value) is not kind for value, kind in zip(column, kinds, strict=True)):
         _refuse("a column's name and type are texts, not_null is a boolean, pk and hidden are integers")
     return column
 
 
-def _names(told: Any) -> tuple[str, ...]:
-    if not isinstance(told, list):
+def _names(parsed: Any) -> tuple[str, ...]:
+    if not isinstance(parsed, list):
         _refuse("keys are a list of names")
-    return tuple(map(_text, told))
+    return tuple(map(_text, parsed))
 
 
-def _text(told: Any) -> str:
-    if type(told) is not str:
+def _text(parsed: Any) -> str:
+    if type(parsed) is not str:
         _refuse("a name is a text")
-    return told
+    return parsed
 
 
 def _check(described: Description) -> None:

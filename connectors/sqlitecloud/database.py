@@ -1,7 +1,7 @@
-"""Opens SQLite files for a server: many connections at once, and one order of commits.
+"""SQLite files of a server: many connections at once, and one order of commits.
 
-While a file is served it is in SQLite's WAL mode, so that readers and a writer do not wait for each other. Afterwards
-it is one whole file again, in the mode in which it was found.
+A served file is in SQLite's WAL mode, so that readers and a writer do not block each other. Afterwards it is a single
+file again, in its original journal mode.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from conf.errors import ConfigError
 from connectors.closeable import Closeable
 
 _WAIT_FOR_WRITER_MS: Final = 5_000
-"""How long a statement waits for another session's transaction, before SQLite says that the database is locked."""
+"""How long a statement waits for another session's transaction before SQLite reports a locked database."""
 
 _OPEN_IN_MEMORY: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 
 
 class Database(Closeable):
-    """One served file. May be used from any thread. Closes itself as a context manager.
+    """One served file. Thread-safe; a context manager that closes on exit.
 
     Args:
         path: The file.
 
     Raises:
-        ConfigError: There is no such file, it is no SQLite database, or it cannot be written.
+        ConfigError: The file does not exist, is not an SQLite database, or is not writable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,10 +37,10 @@ class Database(Closeable):
             raise _unusable(path, "no file" if path.exists() else "no such file")
         self.path = path
         self.order = threading.Lock()
-        """Held from a commit until all have been told of it, so that messages have the order of commits."""
+        """Held from a commit until its notifications are published, so that messages keep the order of commits."""
         try:
-            self._first = self._opened()
-            self._found_in = str(self._first.pragma("journal_mode"))
+            self._first = self._open()
+            self._original_mode = str(self._first.pragma("journal_mode"))
             mode = self._first.pragma("journal_mode", "wal")
         except apsw.Error as error:
             raise _unusable(path, str(error)) from error
@@ -49,21 +49,21 @@ class Database(Closeable):
 
     def connect(self) -> apsw.Connection:
         """Return a new connection. Close it before the database."""
-        connection = self._opened()
+        connection = self._open()
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
 
     def close(self) -> None:
-        """Leave one whole file behind. May be repeated."""
+        """Restore the journal mode, leaving a single file. Idempotent."""
         try:
-            self._first.pragma("journal_mode", self._found_in)
+            self._first.pragma("journal_mode", self._original_mode)
         except apsw.ConnectionClosedError:
             return
-        except apsw.Error:  # another program has it open: it stays a valid database, with its log beside it
+        except apsw.Error:  # another program has it open: the database stays valid, with its WAL beside it
             pass
         self._first.close()
 
-    def _opened(self) -> apsw.Connection:
+    def _open(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(_WAIT_FOR_WRITER_MS)
         connection.pragma("synchronous", "normal")  # safe in WAL mode, and does not wait for the disk at each commit
@@ -71,22 +71,22 @@ class Database(Closeable):
 
 
 class MemoryDatabase(Database):
-    """A database in memory, gone with it (SQLite's VFS ``memdb``). One session uses it.
+    """An in-memory database (SQLite's VFS ``memdb``), used by one session and lost on close.
 
     Args:
-        name: Unlike that of any other in this process.
+        name: Unique in this process.
     """
 
     def __init__(self, name: str) -> None:
         self.path = Path(name)
         self.order = threading.Lock()
-        self._first = self._opened()
+        self._first = self._open()
 
     def close(self) -> None:
-        """Forget it. May be repeated."""
+        """Discard the database. Idempotent."""
         self._first.close()
 
-    def _opened(self) -> apsw.Connection:
+    def _open(self) -> apsw.Connection:
         return apsw.Connection(f"file:/{quote(str(self.path))}?vfs=memdb", flags=_OPEN_IN_MEMORY)
 
 

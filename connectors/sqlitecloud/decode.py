@@ -1,4 +1,4 @@
-"""The feed's decoder: landed notifications and snapshots become change rows in Spark, none folded."""
+"""The feed's Spark decoder: landed notifications and snapshots become change rows, without folding."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 
 @dataclass(frozen=True)
 class SqliteCloudDecoder(UnfoldedDecoder):
-    """`connectors.base.Decoder` of one feed."""
+    """The `connectors.base.Decoder` of one feed."""
 
     feed: Feed
 
     def context(self, control: Iterable[ControlFrame]) -> Context:
-        """Return the tables as their snapshots describe them."""
+        """Return the table descriptions of the feed's snapshots."""
         return read_context(control)
 
     def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
-        """Return the table's columns, as the snapshot says that the cut stands on.
+        """Return the table's columns, as described by the snapshot that the cut is based on.
 
         Raises:
-            SchemaDrift: Nothing says them, or the settings name columns that are not there.
+            SchemaDrift: There is no description, or the settings name columns that do not exist.
         """
         if _settings(table).only_adds:
             return from_arrow_schema(pa.schema(list(_added(table).row)))
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        """Return a change for each entry of a notification and each row of a snapshot, or an insert for what is added.
+        """Return a change for each notified entry and snapshot row; an insert for each appended row.
 
-        In a snapshot's overlay, an update that moves a row and carries all of it is an insert besides.
+        In a snapshot's overlay, an update that moves a row and carries all its columns also yields an insert.
         """
         added = _settings(table).only_adds
         step = _ReadAdded(_settings(table).log) if added else _ReadChanges(self._reader(context, cut, table))
@@ -57,9 +57,11 @@ class SqliteCloudDecoder(UnfoldedDecoder):
         if unknown:
             raise SchemaDrift(f"the source lacks column {unknown[0]}, whose type is set", table=cut.stream)
         if settings.keys and set(settings.keys) != set(described.keys):
-            told = ", ".join(described.keys)
+            landed_keys = ", ".join(described.keys)
             way = "start `silverfold receive` again, which reads the table by those"
-            raise SchemaDrift(f"rows landed by their {told}, the settings have other keys: {way}", table=cut.stream)
+            raise SchemaDrift(
+                f"rows landed by their {landed_keys}, the settings have other keys: {way}", table=cut.stream
+            )
         return ChangeReader(described, settings, options, cut.snapshot_end)
 
 

@@ -1,13 +1,13 @@
-"""Reads the notifications that a client hears.
+"""Decoding of the notifications that a client receives.
 
 ::
 
     async with await connect("sqlitecloud://user:secret@db.example/shop.sqlite") as db:
         await db.listen_table("orders")
-        async for told in decoded(db):
-            if isinstance(told, TableUpdate) and not is_mine(db, told):
-                for change in told.changes:
-                    print(told.sender, told.channel, change.op, change.key, change.old_key, change.columns)
+        async for message in decoded(db):
+            if isinstance(message, TableUpdate) and not is_mine(db, message):
+                for change in message.changes:
+                    print(message.sender, message.channel, change.op, change.key, change.old_key, change.columns)
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from connectors.sqlitecloud.payload import Notified, read_notification
 
 
 async def decoded(db: Client) -> AsyncGenerator[Notified, None]:
-    """Yield what each notification says: a `TableUpdate`, what one commit changed in one table, or a `ChannelMessage`.
+    """Yield each notification decoded: the `TableUpdate` of one commit and table, or a `ChannelMessage`.
 
-    Each comes once, here or by `Client.notifications`.
+    Each is delivered once, either here or by `Client.notifications`.
 
     Raises:
-        InvalidValue: One says nothing that can be read. It is passed: called again, this goes on behind it.
+        InvalidValue: A notification cannot be decoded. It is consumed: a new call continues after it.
         LocalProtocolError, SourceUnavailable, RemoteProtocolError: As `Client.notifications`.
     """
     async with aclosing(db.notifications()) as notifications:
@@ -33,6 +33,6 @@ async def decoded(db: Client) -> AsyncGenerator[Notified, None]:
             yield read_notification(notification.text)
 
 
-def is_mine(db: Client, told: Notified) -> bool:
-    """Tell whether the client itself wrote what a notification tells, or said it."""
-    return told.sender is not None and told.sender == db.own_uuid
+def is_mine(db: Client, message: Notified) -> bool:
+    """Return whether the client itself sent the message or made the changes."""
+    return message.sender is not None and message.sender == db.own_uuid

@@ -1,8 +1,8 @@
-"""Writes notifications: the JSON text that listeners get for a commit, a table each, and for a message on a channel.
+"""Encoding of notifications: the JSON text sent for a commit, one per table, and for a channel message.
 
-Nobody knows how the hosted service writes all that SQLite can hold, nor in which of the two vocabularies by now;
-a `Dialect` says how a server does. Members stand in the order of the service's own samples: what kind of message or
-operation first, the old key last. A column may be called like a reserved word: then the text holds that name twice.
+It is not documented how the hosted service encodes every SQLite value, nor which of the two vocabularies it uses now; a
+`Dialect` selects a variant. Members follow the order of the service's own samples: the kind of message or operation
+first, the old key last. A column may be named like a reserved word: the text then contains that name twice.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _EXACT_IN_DOUBLES: Final = 1 << 53
 
 
 class Vocabulary(StrEnum):
-    """Which words are reserved."""
+    """The reserved words in use."""
 
     OLD = "old"
-    """Those until July 2025."""
+    """The words until July 2025."""
     NEW = "new"
-    """Those since."""
+    """The words since then."""
     MIXED = "mixed"
-    """Some of each, for readers that take each word by itself."""
+    """Some of each, to test that readers look up each word separately."""
 
 
 class Words(NamedTuple):
@@ -38,7 +38,7 @@ class Words(NamedTuple):
     kind: str
     """In the envelope: ``MESSAGE`` or ``TABLE``."""
     key_names: str
-    """In the envelope: names of the key's columns."""
+    """In the envelope: the names of the key columns."""
     op: str
     """In an entry: ``INSERT``, ``UPDATE`` or ``DELETE``."""
     old_key: str
@@ -54,14 +54,14 @@ WORDS: Final = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a server writes what the documentation leaves open.
+    """Encoding choices that the documentation leaves open.
 
     Args:
         words: The reserved words.
-        old_key: Whether an UPDATE tells the old key always, or only when the key changed.
-        null: Whether NULL is written, or the column left out.
-        blob: How a BLOB is written; ``text`` puts a character for each byte.
-        large_integers: How integers are written that a double does not hold.
+        old_key: Whether an UPDATE always includes the old key, or only when the key changed.
+        null: Whether NULL is written, or the column omitted.
+        blob: The encoding of BLOBs; ``text`` writes one character per byte.
+        large_integers: The encoding of integers that a double cannot represent.
     """
 
     words: Vocabulary = Vocabulary.NEW
@@ -72,10 +72,10 @@ class Dialect:
 
 
 def message_text(dialect: Dialect, *, sender: str, channel: str, payload: str | None) -> str:
-    """Return the JSON of a message to a channel; without a payload the member is missing.
+    """Return the JSON of a channel message; the payload member is omitted if None.
 
     Args:
-        sender: The uuid of the session that sends it, as JSON.
+        sender: The uuid of the sending session, as JSON.
     """
     kind = WORDS[dialect.words].kind
     members = [("sender", sender), ("channel", _text(channel)), (kind, '"MESSAGE"')]
@@ -83,10 +83,10 @@ def message_text(dialect: Dialect, *, sender: str, channel: str, payload: str | 
 
 
 def table_text(dialect: Dialect, *, sender: str, changes: TableChanges) -> str:
-    """Return the JSON of what one transaction did to one table.
+    """Return the JSON for the changes of one transaction to one table.
 
     Args:
-        sender: The uuid of the session that committed, as JSON.
+        sender: The uuid of the committing session, as JSON.
     """
     words = WORDS[dialect.words]
     return _object(
@@ -101,7 +101,7 @@ def table_text(dialect: Dialect, *, sender: str, changes: TableChanges) -> str:
 
 
 def sender_text(uuid: str | None, *, server: Literal["number", "text"] = "text") -> str:
-    """Return a sender as JSON: a session's uuid, or the zero that stands for the server itself (uuid None)."""
+    """Return a sender as JSON: a session's uuid, or zero for the server itself (uuid None)."""
     if uuid is not None:
         return _text(uuid)
     return "0" if server == "number" else '"0"'
@@ -118,7 +118,7 @@ def _entry(dialect: Dialect, change: RowChange) -> Iterator[tuple[str, str]]:
 
 
 def _value(dialect: Dialect, value: SqliteValue) -> str | None:
-    """Return a value as JSON; None where it is left out."""
+    """Return a value as JSON; None if it is omitted."""
     match value:
         case None:
             return "null" if dialect.null == "null" else None

@@ -1,4 +1,4 @@
-"""Writes SCSP frames: the server's answers and the client's commands."""
+"""Encoding of SCSP frames: the server's replies and the client's commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEAST, _MOST = SIGNED_64[0], SIGNED_64[-1]
 
 
 def encode_text(text: str | bytes) -> bytes:
-    """Return a frame ``+``. Any bytes may be in it; text that cannot be UTF-8 raises InvalidValue, here and below."""
+    """Return a frame ``+`` with any bytes. Raise InvalidValue for text that is not valid UTF-8, here and below."""
     return _sized(b"+", _octets(text))
 
 
@@ -36,7 +36,7 @@ def encode_zero_text(text: str | bytes) -> bytes:
     """Return a frame ``!``.
 
     Raises:
-        InvalidValue: The text has a NUL, where the peer would end it.
+        InvalidValue: The text contains a NUL, at which the peer would end it.
     """
     octets = _octets(text)
     if b"\0" in octets:
@@ -50,12 +50,12 @@ def encode_json(text: str | bytes) -> bytes:
 
 
 def encode_command(text: str | bytes) -> bytes:
-    """Return a frame ``^``, whose text the client sends back."""
+    """Return a frame ``^``, whose text the client echoes."""
     return _sized(b"^", _octets(text))
 
 
 def encode_ticket(ticket: PubSubTicket) -> bytes:
-    """Return a frame ``|``: the answer to the first LISTEN."""
+    """Return a frame ``|``: the reply to the first LISTEN."""
     return _sized(b"|", ticket.command.encode())
 
 
@@ -68,23 +68,23 @@ def encode_value(value: Value, *, zero_terminated: bool = False) -> bytes:
     """Return the frame of one value.
 
     Args:
-        zero_terminated: Write text as ``!``, as requests do, and answers after ``SET CLIENT KEY ZEROTEXT TO 1``.
+        zero_terminated: Encode text as ``!``, as in requests, and in replies after ``SET CLIENT KEY ZEROTEXT TO 1``.
 
     Raises:
-        InvalidValue: An integer beyond 64 bits, a float that is no number, a text that cannot be UTF-8, or that has a
-            NUL and is to be zero-terminated; what is no value of SQLite.
+        InvalidValue: The integer exceeds 64 bits, the float is NaN, the text is not valid UTF-8 or contains a NUL
+            although zero-terminated, or the type is not an SQLite type.
     """
     return _values((value,), zero_terminated)
 
 
 def encode_array(items: Iterable[Value], *, zero_terminated: bool = False) -> bytes:
-    """Return a frame ``=``. Raises InvalidValue as `encode_value` does."""
+    """Return a frame ``=``. Raise InvalidValue as `encode_value` does."""
     values = list(items)
     return _sized(b"=", b"%d " % len(values) + _values(values, zero_terminated))
 
 
 def encode_statement(statement: Statement) -> bytes:
-    """Return a command as clients send it: a frame ``+``, or with parameters ``=``, whose texts are zero-terminated.
+    """Return a client command: a frame ``+``, or ``=`` if it has parameters, whose texts are zero-terminated.
 
     Raises:
         InvalidValue: As `encode_value`.
@@ -95,7 +95,7 @@ def encode_statement(statement: Statement) -> bytes:
 
 
 def encode_rowset(rowset: Rowset, *, zero_terminated: bool = False, compressed: bool = False) -> bytes:
-    """Return a whole result in one frame ``*``, or ``%``.
+    """Return a complete result in one frame ``*``, or ``%``.
 
     Raises:
         InvalidValue: As `encode_value`.
@@ -117,7 +117,7 @@ def encode_chunk(chunk: RowsetChunk, *, zero_terminated: bool = False, compresse
 
 
 def _columns(columns: Sequence[Column], version: int, zero_terminated: bool) -> bytes:
-    """Names first, then, in version 2, each property of all columns."""
+    """Encode the names, then, in version 2, each property of all columns."""
     lists = list(zip(*columns, strict=True))[: None if version == 2 else 1]
     return b"".join(_values(each, zero_terminated) for each in lists)
 
@@ -158,7 +158,7 @@ def _integer(value: int) -> bytes:
 
 
 def _float(value: float) -> bytes:
-    """Infinity is written as a number above all doubles, which every client reads, as SQLite's JSON functions do."""
+    """Encode infinity as a number beyond all doubles, which every client parses, as SQLite's JSON functions do."""
     if math.isfinite(value):
         return b",%s " % repr(value).encode()
     if math.isnan(value):

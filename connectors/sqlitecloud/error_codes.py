@@ -1,4 +1,4 @@
-"""The codes with which a server says no, and how an error becomes one (SCSP, "Errors")."""
+"""The error codes of a server, and the mapping of exceptions to them (SCSP, "Errors")."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ AUTH: Final = "10004"
 GENERIC: Final = "10005"
 
 REFUSALS: Final = (SourceRefused, apsw.Error, UnknownCommand, WireError, UnicodeDecodeError)
-"""What a request may end with: the session goes on."""
+"""Exceptions that refuse one request; the session continues."""
 
 
 def refusal(error: BaseException) -> ServerError:
-    """Return what a client is told of one of the `REFUSALS`."""
+    """Return the error sent to a client for one of the `REFUSALS`."""
     match error:
         case SourceRefused():
             return ServerError(int(error.code), 0, -1, error.text)

@@ -1,11 +1,11 @@
-"""Cuts a byte stream into SCSP frames, and says what each means.
+"""Splitting of a byte stream into SCSP frames, and parsing of each.
 
-On the wire, one frame after the other, with nothing between them::
+Frames follow one another on the wire without separators::
 
     TYPE VALUE SP           integer, float, null
     TYPE LEN SP body        all others; LEN counts the bytes of the body
 
-Frames are cut by length, never by search: a body may hold any bytes.
+Frames are split by length, never by search: a body may contain any bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from connectors.sqlitecloud.messages import (
 from connectors.sqlitecloud.rowsets import read_chunk, read_compressed, read_rowset
 
 MAX_FRAME_BYTES: Final = 1 << 26
-"""Longest frame to accept by default, as announced, and as it is expanded: 64 MiB."""
+"""Default limit of a frame's length, as announced and after expansion: 64 MiB."""
 
 HEADER: Final = 64
 """Bytes within which a header must end."""
@@ -42,20 +42,20 @@ _CODES: Final = re.compile(rb"(-?[0-9]{1,19})(?::(-?[0-9]{1,19})(?::(-?[0-9]{1,1
 
 
 class RawFrame(NamedTuple):
-    """One whole frame."""
+    """One complete frame."""
 
     kind: str
     """Its first byte, as a character."""
     octets: bytes
     body: int
-    """Offset of the first byte behind the header; behind the type, where there is no length."""
+    """Offset of the first byte behind the header; behind the type if there is no length."""
 
 
 class FrameCutter:
-    """Turns arbitrary chunks of bytes into whole frames, in time proportional to the bytes.
+    """Splits arbitrary chunks of bytes into complete frames, in time proportional to the bytes.
 
-    Feed with `receive`, then pull with `next_frame` until it returns None. The two are apart so that a bad frame never
-    costs the good ones before it. Frames are not looked into.
+    Feed with `receive`, then pull with `next_frame` until it returns None. They are separate so that a bad frame never
+    costs the good ones before it. Frame contents are not inspected.
 
     Args:
         max_frame_bytes: Longest body to accept.
@@ -71,32 +71,32 @@ class FrameCutter:
 
     @property
     def held(self) -> int:
-        """Bytes received and not cut yet."""
+        """Bytes received but not yet split off."""
         return len(self._buffer) - self._at
 
     def left(self) -> bytes:
-        """Return the bytes received and not cut yet. After an error they begin with the bad frame."""
+        """Return the bytes received but not yet split off. After an error they begin with the bad frame."""
         return bytes(self._buffer[self._at :])
 
     def receive(self, chunk: bytes) -> None:
-        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
+        """Add received bytes. Chunk boundaries carry no meaning."""
         if self._at:
             del self._buffer[: self._at]
             self._at = self._end = 0
         self._buffer += chunk
 
     def receive_eof(self) -> None:
-        """Take note that no bytes follow: part of a frame is wrong then."""
+        """Record that no bytes follow: an incomplete frame becomes an error."""
         self._eof = True
 
     def next_frame(self) -> RawFrame | None:
-        """Return the next whole frame, or None when more bytes are needed.
+        """Return the next complete frame, or None when more bytes are needed.
 
         Raises:
             InvalidValue: ``bad_type``, ``bad_length``, ``header_too_long`` or ``zero_length``.
-            OversizedMessage: ``too_large``, told from the header alone.
-            TruncatedMessage: ``truncated``: the stream ended inside a frame. After any of them every later call raises
-                the same.
+            OversizedMessage: ``too_large``, detected from the header alone.
+            TruncatedMessage: ``truncated``: the stream ended inside a frame. After any error, every later call raises
+                the same one.
         """
         if self._error is not None:
             raise self._error.with_traceback(None)
@@ -154,10 +154,10 @@ class FrameCutter:
 
 
 def parse(raw: RawFrame, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> Message:
-    """Return what a frame says.
+    """Parse a frame.
 
     Args:
-        max_frame_bytes: Most bytes that a compressed frame may expand to.
+        max_frame_bytes: Maximum bytes of a compressed frame after expansion.
 
     Raises:
         InvalidValue: ``bad_number``, ``missing_nul``, ``bad_error``, ``bad_array``, ``bad_rowset`` or

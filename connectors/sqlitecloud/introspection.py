@@ -1,7 +1,7 @@
-"""Asks a database for its tables, their columns and keys, and writes the SELECT of a snapshot.
+"""Queries for a database's tables, columns and keys; the SELECT statements of a snapshot.
 
-No notification announces a change of the schema: that a table is made anew or renamed shows in a number of the database
-alone, which every such statement raises (SQLite, "PRAGMA schema_version").
+No notification announces a schema change. A recreated or renamed table shows only in a counter of the database, which
+every such statement increments (SQLite, "PRAGMA schema_version").
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE
 _COLUMNS = (
     'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo((SELECT name FROM sqlite_master WHERE name = ?))'
 )
-"""SQLite finds a table by its name in letters of either case; notifications bear the name as it was declared."""
+"""SQLite matches table names case-insensitively; notifications use the name as declared."""
 _METADATA = "LIST METADATA TABLE ?;"
 _SCHEMA_VERSION = "PRAGMA schema_version"
 
 
 async def list_tables(db: Client) -> list[str]:
-    """Return the names of the database's own tables, without those that SQLite keeps for itself."""
+    """Return the names of the database's tables, excluding SQLite's internal ones."""
     return [str(name) for (name,) in await _rows(db, _TABLES)]
 
 
 async def schema_version(db: Client) -> int | None:
-    """Return the number that every change of the database's schema raises; None where the server does not say it."""
+    """Return the schema version, which every schema change increments; None if the server does not report it."""
     try:
         found = await db.exec(_SCHEMA_VERSION)
     except StatementRefused:
@@ -40,11 +40,11 @@ async def schema_version(db: Client) -> int | None:
 
 
 async def describe(db: Client, name: str, table: SqliteCloudTable) -> Description:
-    """Return a table's columns, and what names a row: the keys of its settings, else its primary key.
+    """Return a table's columns and key: the configured keys, else its primary key.
 
     Raises:
-        SourceRefused: ``no-table``: there is none of that name, in these letters. ``no-key``: it has no primary key,
-            and its settings name none; or they name a column it has not.
+        SourceRefused: ``no-table``: no table has exactly this name. ``no-key``: the table has no primary key and none
+            is configured, or a configured key column does not exist.
     """
     columns = await _columns(db, name)
     if not columns:
@@ -61,48 +61,48 @@ async def describe(db: Client, name: str, table: SqliteCloudTable) -> Descriptio
 
 
 def select_text(described: Description) -> str:
-    """Return the SELECT of a whole snapshot: columns by name, generated ones left out, as no notification has them."""
+    """Return the SELECT of a complete snapshot: columns by name, without generated ones, which are never notified."""
     names = ", ".join(quote_identifier(name) for name in described.names)
     return f"SELECT {names} FROM {quote_identifier(described.table)}"
 
 
 def page_text(described: Description, *, first: bool) -> str:
-    """Return the SELECT of one page, in the order of the key; the rows behind a key, unless it is the first page.
+    """Return the SELECT of one page in key order, after a given key unless it is the first page.
 
     Its parameters are the values of that key, then the number of rows. Keys are compared as row values.
     """
     keys = ", ".join(quote_identifier(name) for name in described.keys)
-    marks = ", ".join("?" * len(described.keys))
-    behind = "" if first else f" WHERE ({keys}) > ({marks})"
+    placeholders = ", ".join("?" * len(described.keys))
+    behind = "" if first else f" WHERE ({keys}) > ({placeholders})"
     return f"{select_text(described)}{behind} ORDER BY {keys} LIMIT ?"
 
 
 async def _columns(db: Client, name: str) -> tuple[TableColumn, ...]:
-    """Return the columns as SQLite tells them, or the server, where it does not let SQLite be asked."""
+    """Return the columns as reported by SQLite, or by the server if it refuses that query."""
     try:
         rows = await _rows(db, _COLUMNS, name)
     except StatementRefused:
         found = await db.exec(_METADATA, name)
-        return _of_metadata(found) if isinstance(found, Rowset) else ()
+        return _parse_metadata(found) if isinstance(found, Rowset) else ()
     return tuple(
         TableColumn(str(column), str(declared or ""), bool(not_null), _int(pk), _int(hidden))
         for column, declared, not_null, pk, hidden in rows
     )
 
 
-def _of_metadata(found: Rowset) -> tuple[TableColumn, ...]:
-    """Return the columns of LIST METADATA: the key in no order, and, but for `hidden`, generated ones as others."""
+def _parse_metadata(found: Rowset) -> tuple[TableColumn, ...]:
+    """Parse LIST METADATA: key columns in no order; only `hidden` distinguishes generated columns."""
     names = [column.name for column in found.columns]
-    told = [dict(zip(names, row, strict=True)) for row in found.rows]
+    rows = [dict(zip(names, row, strict=True)) for row in found.rows]
     return tuple(
         TableColumn(
             str(row.get("name")),
             str(row.get("data_type") or ""),
             bool(row.get("not_null")),
-            _int(row.get("primary_key")) and place,
+            _int(row.get("primary_key")) and position,
             _int(row.get("hidden")),
         )
-        for place, row in enumerate(told, start=1)
+        for position, row in enumerate(rows, start=1)
     )
 
 

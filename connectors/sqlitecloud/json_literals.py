@@ -1,4 +1,4 @@
-"""Reads values of one column as JSON spells them, many at a time: most by Arrow, the others one by one."""
+"""Parsing of one column's JSON literals in bulk: most by Arrow, the others one by one."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from connectors.sqlitecloud.values import Column
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_SURE: Final = {"bigint": r"^-?[0-9]{1,18}$", "double": r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"}
-"""Numbers that fit, whatever they are."""
+_IN_RANGE: Final = {"bigint": r"^-?[0-9]{1,18}$", "double": r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"}
+"""Numeric literals that are always in range."""
 
 _AS_PYTHON: Final = (
     r"^-?(?:0|[1-9][0-9]*|(?:0|[1-9][0-9]{0,6})\.0|[1-9][0-9]{0,6}\.[0-9]{0,7}[1-9]"
     r"|0\.0{0,3}[1-9](?:[0-9]{0,9}[1-9])?)$"
 )
-"""Integers, and reals in Python's spelling: of at most 15 digits, so that no shorter one is of the same double."""
+"""Integers, and reals in Python's format: at most 15 digits, so that no shorter literal denotes the same double."""
 
 
-def is_read_at_once(column: Column) -> bool:
-    """Tell whether `read_literals` reads any values of a column. Of keys: only where no two can come to one value."""
+def is_bulk_readable(column: Column) -> bool:
+    """Return whether `read_literals` supports a column. Key columns only if distinct keys stay distinct."""
     if column.is_mixed or (column.is_key and column.kind == "double"):
         return False
-    return column.kind == "string" or column.kind in _SURE
+    return column.kind == "string" or column.kind in _IN_RANGE
 
 
 def read_literals(column: Column, literals: pa.Array) -> tuple[pa.Array, Mask]:
-    """Return what Arrow can read, the rest null; and which the rest is.
+    """Return the parsed values, others null, and a mask of the literals Arrow could not parse.
 
     Args:
-        literals: JSON's numbers, strings, ``true``, ``false`` and ``null``; empty for none, which is null.
+        literals: JSON numbers, strings, ``true``, ``false`` and ``null``; empty for an absent value, which is null.
     """
     values = pc.if_else(pc.is_in(literals, _NONE), None, literals)
-    if column.kind in _SURE:
+    if column.kind in _IN_RANGE:
         try:
             return pc.cast(values, column.arrow), np.zeros(len(values), np.bool_)
         except pa.ArrowInvalid:
-            is_read = pc.match_substring_regex(values, _SURE[column.kind])
+            is_read = pc.match_substring_regex(values, _IN_RANGE[column.kind])
             read = pc.cast(pc.if_else(is_read, values, None), column.arrow)
     elif column.kind == "string":
         read, is_read = _texts(column, values)
@@ -52,18 +52,20 @@ def read_literals(column: Column, literals: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def read_all(column: Column, literals: pa.Array) -> tuple[pa.Array, Mask]:
-    """Return all values, as `Column.array` has them, those that do not fit null; and which those are."""
-    read, rest = read_literals(column, literals)
-    if not rest.any():
-        return read, rest
-    others, wrong = column.array([json.loads(each) for each in literals.filter(pa.array(rest)).to_pylist()], sent=True)
-    unfit = np.zeros(len(rest), np.bool_)
-    unfit[np.flatnonzero(rest)[list(wrong)]] = True
-    return pc.replace_with_mask(read, rest, others), unfit
+    """Return all values as `Column.array` does, null where one does not fit, and a mask of those."""
+    read, unparsed = read_literals(column, literals)
+    if not unparsed.any():
+        return read, unparsed
+    others, wrong = column.array(
+        [json.loads(each) for each in literals.filter(pa.array(unparsed)).to_pylist()], sent=True
+    )
+    failed = np.zeros(len(unparsed), np.bool_)
+    failed[np.flatnonzero(unparsed)[list(wrong)]] = True
+    return pc.replace_with_mask(read, unparsed, others), failed
 
 
 def _texts(column: Column, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return texts without their quotes, and numbers as they are; and which are such."""
+    """Return unquoted texts, and numbers unchanged, with a mask of the literals parsed."""
     is_text = pc.starts_with(values, '"')
     texts = pc.utf8_slice_codeunits(values, 1, -1)
     is_read = pc.and_(is_text, pc.invert(pc.match_substring(values, "\\")))

@@ -1,4 +1,4 @@
-"""Asks a server on the main connection of a session: one request at a time, each with its whole answer."""
+"""Requests on the main connection of a session: one at a time, each with its complete reply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from connectors.sqlitecloud.messages import (
     ChunkReceived,
     ChunksEnded,
     ConnectionEnded,
-    EchoAsked,
+    EchoRequested,
     ListenAccepted,
     MainEvent,
     PubSubTicket,
@@ -29,44 +29,44 @@ from connectors.transport import Connection
 
 Answer: TypeAlias = ReplyReceived | ChunkReceived | ChunksEnded | TicketReceived | ListenAccepted
 
-_OWED = (MainState.WAITING, MainState.CHUNKS)
+_REPLY_PENDING = (MainState.WAITING, MainState.CHUNKS)
 
 
 class MainConnection:
-    """The main connection. Any number of tasks may ask; each waits for its turn.
+    """The main connection. Any number of tasks may send requests; each waits for its turn.
 
-    What is left of an answer that nobody waits for any more is read, and dropped, before the next request is sent.
+    The unread rest of an abandoned reply is received and dropped before the next request is sent.
     """
 
     def __init__(self, connection: Connection, stream: MainStream, *, frame_timeout: float) -> None:
         self._connection, self._stream = connection, stream
-        self._line: EventReader[MainEvent] = EventReader(connection, stream, frame_timeout=frame_timeout)
+        self._reader: EventReader[MainEvent] = EventReader(connection, stream, frame_timeout=frame_timeout)
         self._turn = asyncio.Lock()
         self._holder: asyncio.Task[object] | None = None
         self.bad: BadFrame | None = None
-        """What could not be read, once that ended the connection."""
+        """The unreadable input, once that has ended the connection."""
         self.ticket: PubSubTicket | None = None
-        """What a LISTEN was answered with, also where nobody waited for the answer any more."""
+        """The ticket from the reply to a LISTEN, stored even if its request was abandoned."""
 
     async def answers(self, request: Request, patience: float | None) -> AsyncGenerator[Answer, None]:
-        """Send a request and yield its answer: one event, or chunks and their end.
+        """Send a request and yield its reply: one event, or chunks and their end.
 
         Args:
-            patience: Seconds in which the answer must begin, and go on; None waits for ever.
+            patience: Seconds within which the reply must begin, and each further part must arrive; None waits forever.
 
         Raises:
-            StatementRefused: The server said no. The connection goes on.
-            InvalidValue: The request cannot be written; nothing was sent.
-            LocalProtocolError: This task is still reading another answer.
-            SourceUnavailable, RemoteProtocolError, WireError: The connection is over; also when something has come that
-                was not asked for, and would be taken for the answer.
+            StatementRefused: The server refused the request. The connection remains usable.
+            InvalidValue: The request cannot be encoded; nothing was sent.
+            LocalProtocolError: This task is still reading another reply.
+            SourceUnavailable, RemoteProtocolError, WireError: The connection is over; also if unrequested input has
+                arrived, which would be taken for the reply.
         """
         async with self._my_turn():
-            while self._stream.state in _OWED:
+            while self._stream.state in _REPLY_PENDING:
                 await self._next(patience)
-            self._check_nothing_came()
+            self._check_nothing_arrived()
             await self._connection.send(self._stream.send(request))
-            while self._stream.state in _OWED:
+            while self._stream.state in _REPLY_PENDING:
                 event = await self._next(patience)
                 if isinstance(event, RequestRefused):
                     raise event.error
@@ -85,22 +85,22 @@ class MainConnection:
                 self._holder = None
 
     async def _next(self, patience: float | None) -> Answer | RequestRefused:
-        """Return the next part of the answer. A text that the server wants back is sent, and is no part of it."""
-        begun = time.monotonic()
-        while isinstance(event := self._check(await self._line.next_event(patience)), EchoAsked):
+        """Return the next part of the reply. Echo requests are answered and skipped."""
+        started = time.monotonic()
+        while isinstance(event := self._check(await self._reader.next_event(patience)), EchoRequested):
             await self._connection.send(event.answer)
-            if patience is not None and time.monotonic() - begun > patience:
+            if patience is not None and time.monotonic() - started > patience:
                 raise SourceUnavailable(f"no answer within {patience:g} s")
         return event
 
-    def _check_nothing_came(self) -> None:
-        for event in self._line.arrived():
+    def _check_nothing_arrived(self) -> None:
+        for event in self._reader.arrived():
             self._check(event)
         if self._stream.held:
             raise RemoteProtocolError("part of a frame came, but nothing was asked", reason="unexpected_frame")
 
-    def _check(self, event: MainEvent) -> Answer | RequestRefused | EchoAsked:
-        """Return an event that is part of an answer. Raises why the connection is over, if it tells that."""
+    def _check(self, event: MainEvent) -> Answer | RequestRefused | EchoRequested:
+        """Return an event that is part of a reply. Raise if it ends the connection."""
         if isinstance(event, ConnectionEnded):
             raise SourceUnavailable("the server closed the main connection")
         if isinstance(event, BadFrame):
@@ -112,6 +112,6 @@ class MainConnection:
 
 
 def broken(event: BadFrame) -> RemoteProtocolError:
-    """Return why a connection is over on which something came that cannot be read."""
+    """Return the error for a connection that received unreadable input."""
     error = event.error
     return error if isinstance(error, RemoteProtocolError) else RemoteProtocolError(str(error))

@@ -1,7 +1,7 @@
-"""What SCSP frames mean, as values: cells, rowsets, errors, requests, and the events of the two streams.
+"""SCSP messages as values: cells, rowsets, errors, requests, and the events of the two streams.
 
-A cell is plain Python: int, float, str, bytes for a blob, None for NULL. Only text that is not UTF-8 has a type of its
-own, `RawText`, so that nobody takes it for a blob by mistake.
+A cell is plain Python: int, float, str, bytes for a blob, None for NULL. Only text that is not UTF-8 has its own type,
+`RawText`, so that it is never mistaken for a blob.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from conf.errors import ProtocolError, SourceRefused, WireError
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """Text of SQLite whose bytes are not UTF-8."""
+    """SQLite text whose bytes are not UTF-8."""
 
     octets: bytes
 
@@ -26,19 +26,19 @@ Value: TypeAlias = int | float | str | bytes | RawText | None
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """A frame that is one value: ``+ ! : , $ _``."""
+    """A frame with a single value: ``+ ! : , $ _``."""
 
     value: Value
 
     @property
     def is_ok(self) -> bool:
-        """Whether it is the answer OK, which cannot be told from a text that happens to be OK."""
+        """Whether this is the reply OK; indistinguishable from the text value OK."""
         return self.value == "OK"
 
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """A frame ``#``. Its text is not looked at here, and may be neither UTF-8 nor JSON."""
+    """A frame ``#``. Its text is not validated here; it may be neither UTF-8 nor JSON."""
 
     octets: bytes
 
@@ -51,9 +51,9 @@ class Array:
 
 
 class Column(NamedTuple):
-    """A column of a rowset. Of version 1 only the name is known, and the rest is None.
+    """A column of a rowset. Version 1 has only names; the other fields are None.
 
-    The texts are None, too, where the server sends null: for a column that is an expression.
+    The text fields are also None where the server sends null, as for a column that is an expression.
     """
 
     name: str
@@ -68,12 +68,12 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rowset:
-    """A frame ``*``: a whole result."""
+    """A frame ``*``: a complete result."""
 
     columns: tuple[Column, ...]
     rows: list[tuple[Value, ...]]
     version: int = 1
-    """2 where the columns say more than their names."""
+    """2 if the columns have metadata beyond their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class RowsetChunk:
     """Counts from 1."""
     version: int
     columns: tuple[Column, ...] | None
-    """Of the first chunk only; None of the others."""
+    """Set in the first chunk only; None in the others."""
     width: int
-    """How many columns the result has: the same in all its chunks."""
+    """The column count of the result: the same in all its chunks."""
     rows: list[tuple[Value, ...]]
 
 
@@ -100,17 +100,17 @@ class ServerError:
     """A frame ``-``."""
 
     code: int
-    """Below 10000 of SQLite, below 100000 of the server."""
+    """Below 10000 from SQLite, below 100000 from the server."""
     extended: int
-    """SQLite's extended code; 0 where there is none."""
+    """SQLite's extended code; 0 if there is none."""
     offset: int
-    """Where in the SQL text, in bytes; -1 where that is not known."""
+    """Byte offset in the SQL text; -1 if unknown."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A frame ``^``: a text that the client is to send back."""
+    """A frame ``^``: a text that the client must echo."""
 
     octets: bytes
 
@@ -124,95 +124,95 @@ class Reconnect:
 
 @dataclass(frozen=True, slots=True)
 class PubSubOffer:
-    """A frame ``|``. What it shows of itself has no secret in it."""
+    """A frame ``|``. Its repr hides the secret."""
 
     octets: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PubSubTicket:
-    """What opens the second connection of a session. What it shows of itself has no secret in it."""
+    """The ticket that opens a session's second connection. Its repr hides the secret."""
 
     uuid: str
     secret: str = field(repr=False)
 
     @property
     def command(self) -> str:
-        """The command that opens it, to be sent as it came."""
+        """The command that opens the connection, to be sent unaltered."""
         return f"PAUTH {self.uuid} {self.secret}"
 
 
 Message: TypeAlias = (
     Single | JsonText | Array | Rowset | RowsetChunk | ChunksEnd | ServerError | Command | Reconnect | PubSubOffer
 )
-"""What one frame says."""
+"""The content of one frame."""
 
 
 class Statement(NamedTuple):
-    """A command, and what its question marks stand for, by position."""
+    """A command, and its positional parameters."""
 
     text: str
     parameters: tuple[Value, ...] = ()
 
 
 class Listen(NamedTuple):
-    """A command that asks for notifications. The first of a session is answered with a ticket."""
+    """A command that requests notifications. The first one of a session is answered with a ticket."""
 
     statement: Statement
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The first command of a session. What it shows of itself has no secret in it."""
+    """The first command of a session. Its repr hides the secrets."""
 
     text: str = field(repr=False)
     secrets: Sequence[str] = field(repr=False, default=())
-    """What must not be shown should the server repeat it."""
+    """Secrets to hide if the server repeats them."""
 
 
 Request: TypeAlias = Login | Statement | Listen
 
 
 class ReplyReceived(NamedTuple):
-    """The request is answered, in one frame."""
+    """The complete reply to a request, in one frame."""
 
     reply: Single | JsonText | Array | Rowset
     frame: bytes
 
 
 class ChunkReceived(NamedTuple):
-    """A part of the answer; more follows."""
+    """A part of the reply; more follows."""
 
     chunk: RowsetChunk
     frame: bytes
 
 
 class ChunksEnded(NamedTuple):
-    """The request is answered: all chunks have come."""
+    """The end of a chunked reply."""
 
     frame: bytes
 
 
 class RequestRefused(NamedTuple):
-    """The request is answered: no. After a login or PAUTH, nothing more comes."""
+    """The server refused the request. After a login or PAUTH, nothing more follows."""
 
     error: SourceRefused
     frame: bytes
 
 
 class TicketReceived(NamedTuple):
-    """The first `Listen` is answered: connect a second time. There is no frame: it holds a secret."""
+    """The reply to the first `Listen`: open the second connection. There is no frame: it contains a secret."""
 
     ticket: PubSubTicket
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAccepted:
-    """A later `Listen` is answered. There is no frame: it may hold the ticket again, which is to be ignored."""
+    """The reply to a later `Listen`. There is no frame: it may contain the ticket again, which is ignored."""
 
 
-class EchoAsked(NamedTuple):
-    """The server wants a text back before it answers: write ``answer``."""
+class EchoRequested(NamedTuple):
+    """The server requires an echo before it replies: send ``answer``."""
 
     answer: bytes
     frame: bytes
@@ -225,7 +225,7 @@ class PauthAccepted(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """One notification: its text as it came, and the whole frame."""
+    """One notification: its text verbatim, and the complete frame."""
 
     text: bytes
     frame: bytes
@@ -233,15 +233,15 @@ class Notification(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEnded:
-    """The peer closed between two frames. Nothing comes after it."""
+    """The peer closed the connection between two frames. Nothing follows."""
 
 
 class BadFrame(NamedTuple):
-    """What the peer sent cannot be cut, read, or taken in this state. Nothing comes after it."""
+    """Input that cannot be split, parsed or accepted in the current state. Nothing follows."""
 
     error: WireError | ProtocolError
     frame: bytes
-    """The frame and all that had come behind it. Of a frame ``|`` only the header is kept: it may hold a secret."""
+    """The frame and everything received after it. Of a frame ``|`` only the header remains: it may contain a secret."""
 
 
 MainEvent: TypeAlias = (
@@ -251,14 +251,14 @@ MainEvent: TypeAlias = (
     | RequestRefused
     | TicketReceived
     | ListenAccepted
-    | EchoAsked
+    | EchoRequested
     | ConnectionEnded
     | BadFrame
 )
 PubSubEvent: TypeAlias = PauthAccepted | RequestRefused | Notification | ConnectionEnded | BadFrame
 
 MAX_NESTING: Final = 64
-"""Levels of lists and objects inside a value of a notification."""
+"""Maximum nesting of lists and objects inside a notification's value."""
 
 SIGNED_64: Final = range(-(1 << 63), 1 << 63)
-"""Integers that SQLite has."""
+"""The range of SQLite integers."""

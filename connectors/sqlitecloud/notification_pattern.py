@@ -1,8 +1,8 @@
-"""Tells that a notification of a table can be decoded and says nothing new, without reading it.
+"""Regular expressions that recognize a table's well-formed notifications without parsing them.
 
-Most are written alike: words and columns in their order, without white space, no name twice. One regular expression a
-table, made from its description, matches those of which `payload.read_notification` and the description tell as much.
-What it does not match may be just as well, and has to be read. Another expression takes apart what was matched.
+Most notifications have one form: words and columns in order, no white space, no repeated names. One regular expression
+per table, built from its description, matches only texts that `payload.read_notification` accepts and that fit the
+description. Other texts may fit too, and must be parsed. A second expression splits a matched text.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Final, NamedTuple, TypeAlias
 
 from connectors.sqlitecloud.control import Description
 
-Foresees: TypeAlias = Callable[[str], object]
-"""Is given a text, decoded with ``surrogateescape``; what it returns is true where that need not be read."""
+Matcher: TypeAlias = Callable[[str], object]
+"""Takes a text decoded with ``surrogateescape``; returns a true value if it need not be parsed."""
 
 MOST_COLUMNS: Final = 100
-"""Of a table with more, everything is read: its expression would take long to make."""
+"""Tables with more columns are always parsed: their expression would take long to compile."""
 
-_PLAIN: Final = r'[^"\\\x00-\x1f\ud800-\udfff]*+'
-_STRING: Final = rf'"{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN})*+"'
+_UNESCAPED: Final = r'[^"\\\x00-\x1f\ud800-\udfff]*+'
+_STRING: Final = rf'"{_UNESCAPED}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_UNESCAPED})*+"'
 _NUMBER: Final = r"(?!-0[,}\]])-?(?:0|[1-9][0-9]{0,18}+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
-"""Not -0, which is the integer 0: whoever has only the spelling might take it for a real."""
-_NAMING: Final = f"(?:{_NUMBER}|{_STRING})"
+"""Excludes -0, which is the integer 0: its literal alone might be taken for a real."""
+_KEY_VALUE: Final = f"(?:{_NUMBER}|{_STRING})"
 _VALUE: Final = f"(?:{_NUMBER}|{_STRING}|null|true|false)"
 _PART: Final = r'("(?:[^"\\]++|\\.)*+"|[^",\]}]++)'
-"""Of what was matched, any value."""
+"""Any value in a matched text."""
 
 
 class _Words(NamedTuple):
@@ -48,58 +48,58 @@ _VOCABULARIES: Final = (
 )
 
 
-def nothing(_text: str) -> None:
-    """Foresee nothing."""
+def match_nothing(_text: str) -> None:
+    """Match no text."""
 
 
 @lru_cache(maxsize=256)
-def foresees(described: Description) -> Foresees:
-    """Return what tells of a text that it is a notification of the table, with no other columns, and no other key."""
-    tables = "|".join(_table(described, words) for words in _fitting(described))
+def compile_matcher(described: Description) -> Matcher:
+    """Return a matcher for notifications of the table without unknown columns or another key."""
+    tables = "|".join(_table_pattern(described, words) for words in _usable_vocabularies(described))
     if not tables:
-        return nothing
-    beginning = rf'\{{"sender":(?:"{_PLAIN}"|0),"channel":{_spelt(described.table)},'
+        return match_nothing
+    beginning = rf'\{{"sender":(?:"{_UNESCAPED}"|0),"channel":{_literal(described.table)},'
     return re.compile(rf"{beginning}(?:{tables})\}}").fullmatch
 
 
 @lru_cache(maxsize=256)
-def parts_of(described: Description) -> Callable[[str], list[tuple[str, ...]]]:
-    """Return what takes a text apart that `foresees` matches.
+def compile_splitter(described: Description) -> Callable[[str], list[tuple[str, ...]]]:
+    """Return a function that splits a text matched by `compile_matcher`.
 
-    For each entry, in order: the operation; as JSON spells it, the value of each of `Description.names`, then of each
-    of its keys before. What was not sent is empty.
+    It returns one tuple per entry, in order: the operation; the JSON literal of each of `Description.names`; then that
+    of each old key column. Values not sent are empty.
     """
-    fitting = _fitting(described)
-    op, old_key = "|".join(words.op for words in fitting), "|".join(words.old_key for words in fitting)
-    columns = "".join(f"(?:,{_spelt(name)}:{_PART})?+" for name in described.names)
-    keys = _list(_PART for _ in described.keys)
+    vocabularies = _usable_vocabularies(described)
+    op, old_key = "|".join(words.op for words in vocabularies), "|".join(words.old_key for words in vocabularies)
+    columns = "".join(f"(?:,{_literal(name)}:{_PART})?+" for name in described.names)
+    keys = _list_pattern(_PART for _ in described.keys)
     return re.compile(rf'\{{"(?:{op})":"([A-Z]++)"{columns}(?:,"(?:{old_key})":{keys})?+\}}').findall
 
 
-def _fitting(described: Description) -> list[_Words]:
-    """Return the vocabularies of which no column's name is a word, unless there are too many columns."""
+def _usable_vocabularies(described: Description) -> list[_Words]:
+    """Return the vocabularies whose words are not column names; none if there are too many columns."""
     names = set(described.names)
     if len(names) > MOST_COLUMNS:
         return []
     return [words for words in _VOCABULARIES if names.isdisjoint({words.op, words.old_key, *words.newer})]
 
 
-def _table(described: Description, words: _Words) -> str:
-    """Match what follows the channel."""
+def _table_pattern(described: Description, words: _Words) -> str:
+    """Return the pattern for the text after the channel."""
     columns = "".join(
-        f",{_spelt(name)}:{_NAMING}" if name in described.keys else f"(?:,{_spelt(name)}:{_VALUE})?+"
+        f",{_literal(name)}:{_KEY_VALUE}" if name in described.keys else f"(?:,{_literal(name)}:{_VALUE})?+"
         for name in described.names
     )
-    old_key = rf',"{words.old_key}":{_list(_NAMING for _ in described.keys)}'
+    old_key = rf',"{words.old_key}":{_list_pattern(_KEY_VALUE for _ in described.keys)}'
     entry = rf'\{{"{words.op}":(?:"(?:INSERT|UPDATE)"{columns}(?:{old_key})?+|"DELETE"{old_key})\}}'
-    key_names = _list(map(_spelt, described.keys))
+    key_names = _list_pattern(map(_literal, described.keys))
     payload = rf"\[(?:{entry}(?:,(?!\])|(?=\])))*+\]"
     return rf'"{words.kind}":"TABLE","{words.key_names}":{key_names},"payload":{payload}'
 
 
-def _list(parts: Iterable[str]) -> str:
+def _list_pattern(parts: Iterable[str]) -> str:
     return rf"\[{','.join(parts)}\]"
 
 
-def _spelt(name: str) -> str:
+def _literal(name: str) -> str:
     return re.escape(json.dumps(name, ensure_ascii=False))

@@ -1,8 +1,8 @@
-"""Holds the notifications that wait for one pub/sub connection, and writes them as the server's behaviour says.
+"""The queue of notifications for one pub/sub connection, and their writing as configured for the server.
 
-The official clients lose notifications of which two arrive in one read, and wait for ever on parts of long ones. So
-`Pacing.SAFE` writes a frame at a time, in slices none of which ends inside the header: over TLS each is a record of its
-own. On plain TCP only a pause keeps frames apart.
+The official clients lose a notification if two arrive in one read, and wait forever on parts of long ones.
+`Pacing.SAFE` therefore writes one frame at a time, in slices that never end inside the header: over TLS each is its own
+record. On plain TCP only a pause keeps frames apart.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _PIECES: Final = (1, 2, 7, 64, 2_048)
 _ABSURD: Final = 1 << 50
 
 
-class _Waiting(NamedTuple):
+class _Queued(NamedTuple):
     number: int | None
-    """Of a notification; None of an answer."""
+    """The number of a notification; None for a reply."""
     frame: bytes
 
 
 class Outbox:
-    """What waits for one connection: bounded in bytes, in order. Filled from any thread, emptied in the loop."""
+    """The queue of one connection: ordered, bounded in bytes. Filled from any thread, emptied in the event loop."""
 
     def __init__(self, behaviour: ServerOptions, *, encrypted: bool) -> None:
         self._behaviour = behaviour
         self._pause = _PAUSE if behaviour.pacing is Pacing.SAFE and not encrypted else 0.0
         self._loop = asyncio.get_running_loop()
         self._room = threading.Condition()
-        self._waiting: deque[_Waiting] = deque()
+        self._queue: deque[_Queued] = deque()
         self._unsent = 0
         self._notified = 0
         self._closed = False
@@ -47,38 +47,38 @@ class Outbox:
         self._chance = random.Random(0)  # noqa: S311 - repeatable, not secret
 
     def answer(self, frame: bytes) -> None:
-        """Add an answer, which is not a notification."""
+        """Queue a reply, which is not a notification."""
         with self._room:
-            self._add(_Waiting(None, frame))
+            self._add(_Queued(None, frame))
 
     def notify(self, frame: bytes) -> None:
-        """Add a notification, or do with it what the behaviour says. Waits for room where it says so."""
+        """Queue a notification, or apply the configured fault. May block until there is room."""
         with self._room:
             self._notified += 1
             if self._notified in self._behaviour.drop or not self._has_room(len(frame)):
                 return
-            self._add(_Waiting(self._notified, frame))
+            self._add(_Queued(self._notified, frame))
             if self._notified in self._behaviour.double:
-                self._add(_Waiting(self._notified, frame))
+                self._add(_Queued(self._notified, frame))
 
     def close(self) -> None:
-        """Let nothing more be sent; whoever waits for room goes on. May be repeated, from any thread."""
+        """Stop sending and release writers that wait for room. Idempotent; thread-safe."""
         with self._room:
             self._end()
 
     async def closed(self) -> None:
-        """Return once it is closed, however long that takes."""
+        """Wait until the outbox is closed."""
         await self._ended.wait()
 
     async def send_all(self, writer: asyncio.StreamWriter) -> None:
-        """Write what there is, and what comes, until closed or until the behaviour says that the connection ends.
+        """Write queued frames until closed, or until the configured end of the connection.
 
         Raises:
             OSError: The connection broke.
         """
         while (frames := await self._next()) is not None:
             await asyncio.sleep(self._behaviour.delay)
-            written, ends = self._written(frames)
+            written, ends = self._join(frames)
             for piece in self._pieces(written):
                 writer.write(piece)
                 await writer.drain()
@@ -86,23 +86,23 @@ class Outbox:
                 return
             await asyncio.sleep(self._pause)
 
-    async def _next(self) -> list[_Waiting] | None:
-        """Return what is to be written next; None when closed."""
-        while not self._waiting and not self._closed:
+    async def _next(self) -> list[_Queued] | None:
+        """Return the next frames to write; None when closed."""
+        while not self._queue and not self._closed:
             self._arrived.clear()
             await self._arrived.wait()
         with self._room:
-            frames: list[_Waiting] = []
+            frames: list[_Queued] = []
             size = 0
-            while self._waiting and size < (_AT_ONCE if self._behaviour.pacing is not Pacing.SAFE else 1):
-                frames.append(self._waiting.popleft())
+            while self._queue and size < (_AT_ONCE if self._behaviour.pacing is not Pacing.SAFE else 1):
+                frames.append(self._queue.popleft())
                 size += len(frames[-1].frame)
             self._unsent -= size
             self._room.notify_all()
             return None if self._closed else frames
 
     def _has_room(self, size: int) -> bool:
-        """Whether there is room; an empty outbox has room for anything."""
+        """Return whether there is room, after waiting or closing as configured. An empty outbox always has room."""
         if self._fits(size):
             return True
         match self._behaviour.slow_reader:
@@ -115,7 +115,7 @@ class Outbox:
 
     def _end(self) -> None:
         self._closed = True
-        self._waiting.clear()
+        self._queue.clear()
         self._room.notify_all()
         self._soon(self._ended)
         self._soon(self._arrived)
@@ -123,28 +123,28 @@ class Outbox:
     def _fits(self, size: int) -> bool:
         return self._closed or not self._unsent or self._unsent + size <= self._behaviour.most_unsent
 
-    def _add(self, waiting: _Waiting) -> None:
+    def _add(self, queued: _Queued) -> None:
         if not self._closed:
-            self._waiting.append(waiting)
-            self._unsent += len(waiting.frame)
+            self._queue.append(queued)
+            self._unsent += len(queued.frame)
             self._soon(self._arrived)
 
     def _soon(self, event: asyncio.Event) -> None:
         with suppress(RuntimeError):  # the loop is closed: the server ended
             self._loop.call_soon_threadsafe(event.set)
 
-    def _written(self, frames: list[_Waiting]) -> tuple[bytes, bool]:
-        """Return what is written for some frames, and whether the connection ends behind it."""
+    def _join(self, frames: list[_Queued]) -> tuple[bytes, bool]:
+        """Return the bytes to write for some frames, and whether the connection ends after them."""
         written: list[bytes] = []
-        for waiting in frames:
-            octets, ends = self._spoilt(waiting)
+        for queued in frames:
+            octets, ends = self._with_fault(queued)
             written.append(octets)
             if ends:
                 return b"".join(written), True
         return b"".join(written), False
 
-    def _spoilt(self, waiting: _Waiting) -> tuple[bytes, bool]:
-        number, frame = waiting
+    def _with_fault(self, queued: _Queued) -> tuple[bytes, bool]:
+        number, frame = queued
         if number is None:
             return frame, False
         if number == self._behaviour.cut:
@@ -160,11 +160,11 @@ class Outbox:
             yield octets[at:end]
             at = end
 
-    def _piece(self, whole: int) -> int:
+    def _piece(self, size: int) -> int:
         match self._behaviour.pacing:
             case Pacing.SAFE:
                 return _SLICE
             case Pacing.JOINED:
-                return whole
+                return size
             case Pacing.SPLIT:
                 return self._chance.choice(_PIECES)

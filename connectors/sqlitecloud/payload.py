@@ -1,14 +1,14 @@
-"""Reads the JSON text of a notification: what was changed in a table, in order, or what was said on a channel.
+"""Parsing of a notification's JSON text: the changes of a table, in order, or a channel message.
 
-Two dialects are read, word by word; a text may mix them. Each word is looked up by its newer name first::
+Two vocabularies are read, word by word; a text may mix them. Each word is looked up by its newer name first::
 
-    of the text   kind        channel_type      type      TABLE or MESSAGE
+    in the text   kind        channel_type      type      TABLE or MESSAGE
                   key names   sqlite_pk_name    pk
-    of an entry   operation   sqlite_type       type      INSERT, UPDATE or DELETE; the first of that name counts
+    in an entry   operation   sqlite_type       type      INSERT, UPDATE or DELETE; the first of that name counts
                   old key     sqlite_pk_value   pv        a list: no column holds one
 
-Everything else in an entry is a column, also one that is called like a word. That a column is absent is not that it is
-NULL. Integers are exact, however large; other numbers are doubles, as SQLite's reals are: what overflows is infinity.
+All other members of an entry are columns, even if named like a reserved word. An absent column is not NULL. Integers
+are exact, however large; other numbers are doubles, like SQLite's reals: overflow gives infinity.
 """
 
 from __future__ import annotations
@@ -23,65 +23,65 @@ from connectors.sqlitecloud.messages import MAX_NESTING
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 Json: TypeAlias = Any
-"""A value as parsed: int, float, str, bool, None, a list, or `Members`."""
+"""A parsed value: int, float, str, bool, None, a list, or `Members`."""
 
 Key: TypeAlias = tuple[Json, ...]
 
 
 class Change(NamedTuple):
-    """What was done to one row."""
+    """The change of one row."""
 
     op: Op
     key: Key
-    """Values of the key columns, in the order of `TableUpdate.keys`; never None. Of a delete, those that were."""
+    """Key values in the order of `TableUpdate.keys`, never None; for a delete, the old values."""
     old_key: Key | None
-    """Of an update that moved the row: its key before. 1 and 1.0 are one key, 1 and "1" are two."""
+    """The previous key of an update that moved the row. 1 and 1.0 are the same key, 1 and "1" are not."""
     columns: dict[str, Json]
-    """The columns that were sent, in their order. None is NULL."""
+    """The columns sent, in order. None is NULL."""
 
 
 class TableUpdate(NamedTuple):
-    """What one commit changed in one table."""
+    """The changes of one commit to one table."""
 
     channel: str
     """The table's name."""
     sender: str | None
-    """Session that wrote it; "0" is the server itself."""
+    """The writing session; "0" is the server itself."""
     keys: tuple[str, ...]
     changes: list[Change]
     """In order of effect."""
 
 
 class ChannelMessage(NamedTuple):
-    """What a session said on a channel."""
+    """A message to a channel."""
 
     channel: str
     sender: str | None
     text: str | None
-    """None where nothing was said, or NULL. What is not a text, no source is known to send: it is its JSON."""
+    """None if absent or NULL. A payload other than text, which no known source sends, is its JSON."""
 
 
 Notified: TypeAlias = TableUpdate | ChannelMessage
 
 
 class Members(list[tuple[str, Json]]):
-    """A JSON object: all of its members, in order, also those of one name."""
+    """A JSON object with all its members in order, duplicate names included."""
 
 
 _ABSENT: Final = object()
 _OPS: Final[dict[str, Op]] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
-_NAMING: Final = frozenset({str, int, float})
-"""Types of values that name a row."""
+_KEY_TYPES: Final = frozenset({str, int, float})
+"""Types of key values."""
 
 
 def read_notification(text: bytes) -> Notified:
-    """Return what a notification says; all of it, or nothing.
+    """Parse a notification completely, or raise.
 
     Raises:
         InvalidValue: The reason is one of ``invalid_utf8``, ``invalid_json``, ``not_an_object``, ``no_kind``,
             ``unknown_kind``, ``no_channel``, ``no_key_names``, ``bad_key_names``, ``payload_not_a_list``,
             ``entry_not_an_object``, ``no_op``, ``unknown_op``, ``no_key``, ``key_arity``, ``null_in_key`` and
-            ``duplicate_column``. The element says of which entry.
+            ``duplicate_column``. The element names the entry.
     """
     members, entries = parse_envelope(text)
     kind = _kind(members)
@@ -95,11 +95,11 @@ def read_notification(text: bytes) -> Notified:
     return TableUpdate(channel, sender, keys, _changes(payload, keys, entries))
 
 
-def stream_of(text: bytes) -> str:
-    """Return the stream to which a notification belongs: a table's name, or ``notify:`` and a channel's.
+def parse_stream(text: bytes) -> str:
+    """Return the stream of a notification: a table's name, or ``notify:`` plus a channel's name.
 
     Raises:
-        InvalidValue: It is not to be told: a reason of `read_notification`, up to ``no_channel``.
+        InvalidValue: The stream cannot be determined: a reason of `read_notification`, up to ``no_channel``.
     """
     members, _ = parse_envelope(text)
     kind, channel = _kind(members), _channel(members)
@@ -107,32 +107,32 @@ def stream_of(text: bytes) -> str:
 
 
 EntryReader: TypeAlias = Callable[[Json, int], tuple[Json, dict[str, Json], "list[Json] | None"]]
-"""Returns operation, columns and old key of the entry with a number."""
+"""Return the operation, columns and old key of the entry with the given number."""
 
 
 def parse_envelope(text: bytes) -> tuple[dict[str, Json], EntryReader]:
-    """Return the members of the text, of each name the first, and how its entries are to be read.
+    """Return the members of the text, the first of each name, and a reader for its entries.
 
-    No name stands twice in most texts: then the members are all there are in the dictionaries that the parser makes,
-    and they are as many as colons behind quotes. Only other texts are parsed so that every member is kept.
+    Most texts repeat no name. The parser's dictionaries then hold all members, as many as there are colons after
+    quotes. Only other texts are parsed again with duplicates retained.
     """
     try:
-        spelt = text.decode().strip(" \n\t\r")
+        decoded = text.decode().strip(" \n\t\r")
     except UnicodeDecodeError as error:
         _refuse("invalid_utf8", f"byte {error.start} of the text is not UTF-8")
     try:
-        found = _scanned(_QUICK, spelt)
-        if type(found) is dict and _holds_all(spelt, found):
-            return found, _entry_of_names
-        found = _scanned(_EXACT, spelt)
+        found = _scan_all(_QUICK, decoded)
+        if type(found) is dict and _has_all_members(decoded, found):
+            return found, _read_unique_entry
+        found = _scan_all(_EXACT, decoded)
     except (ValueError, RecursionError) as error:
-        _refuse("invalid_json", str(error).partition(";")[0][:200])  # behind it Python's advice to whoever programs
+        _refuse("invalid_json", str(error).partition(";")[0][:200])  # the rest is Python's advice to programmers
     if type(found) is not Members:
         _refuse("not_an_object", "a notification is a JSON object")
-    return _firsts(found), _entry_of_members
+    return _first_members(found), _read_any_entry
 
 
-def _scanned(scan: Callable[[str], tuple[Json, int]], text: str) -> Json:
+def _scan_all(scan: Callable[[str], tuple[Json, int]], text: str) -> Json:
     found, end = scan(text)
     if end != len(text):
         raise ValueError(f"more text follows at character {end}")
@@ -147,10 +147,10 @@ _QUICK: Final = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 _EXACT: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=Members).raw_decode
 
 
-def _holds_all(text: str, members: dict[str, Json]) -> bool:
-    """Tell whether the dictionaries of a text hold all of its members, and none is inside another.
+def _has_all_members(text: str, members: dict[str, Json]) -> bool:
+    """Return whether a text's dictionaries hold all its members, and none is nested in another.
 
-    Not, where white space may stand between a name and its colon: such a text is read the other way.
+    Return False if white space may separate a name from its colon: such a text is parsed the other way.
     """
     payload = members.get("payload")
     count = len(members)
@@ -164,7 +164,7 @@ def _holds_all(text: str, members: dict[str, Json]) -> bool:
     return '" ' not in text and '"\n' not in text and '"\t' not in text and '"\r' not in text
 
 
-def _firsts(members: Iterable[tuple[str, Json]]) -> dict[str, Json]:
+def _first_members(members: Iterable[tuple[str, Json]]) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for name, value in members:
         found.setdefault(name, value)
@@ -187,17 +187,17 @@ def _channel(members: dict[str, Json]) -> str:
     return str(channel)
 
 
-def _is_text(spelt: str) -> bool:
-    """Tell whether UTF-8 can spell a text: JSON can escape half of a pair of surrogates."""
-    return spelt.isascii() or not any("\ud800" <= character <= "\udfff" for character in spelt)
+def _is_text(text: str) -> bool:
+    """Return whether a text can be encoded as UTF-8: JSON can escape unpaired surrogates."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _text(value: Json) -> str | None:
-    """Return a text as it is; anything else as its JSON, and so what UTF-8 cannot spell."""
+    """Return a text unchanged; other values, and texts that UTF-8 cannot encode, as JSON."""
     if value is None:
         return None
-    spelt = value if type(value) is str else json_text(value)
-    return spelt if _is_text(spelt) else json.dumps(spelt)
+    text = value if type(value) is str else json_text(value)
+    return text if _is_text(text) else json.dumps(text)
 
 
 def _key_names(members: dict[str, Json]) -> tuple[str, ...]:
@@ -230,7 +230,7 @@ def _change(op: Op, columns: dict[str, Json], old: Sequence[Json] | None, keys: 
         key = tuple([columns.get(name, _ABSENT) for name in keys])
         if _ABSENT in key and old_key is not None:
             key = tuple([before if now is _ABSENT else now for now, before in zip(key, old_key, strict=True)])
-    if not key or not _NAMING.issuperset(map(type, key if old_key is None else key + old_key)):
+    if not key or not _KEY_TYPES.issuperset(map(type, key if old_key is None else key + old_key)):
         _refuse_key(key, old_key, number)
     return Change(op, key, None if op == "delete" or old_key == key else old_key, columns)
 
@@ -241,8 +241,8 @@ def _refuse_key(key: Key, old_key: Key | None, number: int) -> NoReturn:
     _refuse("no_key", "the key of a row is not told, in numbers and texts", number)
 
 
-def _entry_of_names(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
-    """Read an entry no name of which stands twice. Takes the words out of it."""
+def _read_unique_entry(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
+    """Parse an entry without repeated names. Removes the reserved words from it."""
     if type(entry) is not dict:
         _refuse("entry_not_an_object", "an entry is a JSON object", number)
     word = entry.pop("sqlite_type" if "sqlite_type" in entry else "type", _ABSENT)
@@ -252,18 +252,18 @@ def _entry_of_names(entry: Json, number: int) -> tuple[Json, dict[str, Json], li
     return word, entry, None
 
 
-def _entry_of_members(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
-    """Read an entry whose names may stand twice."""
+def _read_any_entry(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
+    """Parse an entry that may repeat names."""
     if type(entry) is not Members:
         _refuse("entry_not_an_object", "an entry is a JSON object", number)
     named = "sqlite_type" if any(name == "sqlite_type" for name, _ in entry) else "type"
     lists = [name for name, value in entry if type(value) is list]
-    kept = "sqlite_pk_value" if "sqlite_pk_value" in lists else "pv"
+    old_key_name = "sqlite_pk_value" if "sqlite_pk_value" in lists else "pv"
     word, old_key, columns = _ABSENT, None, dict[str, Json]()
     for name, value in entry:
         if name == named and word is _ABSENT:
             word = value
-        elif name == kept and old_key is None and type(value) is list:
+        elif name == old_key_name and old_key is None and type(value) is list:
             old_key = value
         elif name in columns:
             _refuse("duplicate_column", f"column {name!r:.80} stands twice", number)
@@ -273,7 +273,7 @@ def _entry_of_members(entry: Json, number: int) -> tuple[Json, dict[str, Json], 
 
 
 def json_text(value: Json, depth: int = 0) -> str:
-    """Return a parsed value as JSON, without white space. Raises InvalidValue: ``too_deep``, beyond `MAX_NESTING`."""
+    """Return a parsed value as compact JSON. Raise InvalidValue: ``too_deep``, beyond `MAX_NESTING`."""
     if depth >= MAX_NESTING and type(value) in (Members, dict, list):
         _refuse("too_deep", f"a value is nested deeper than {MAX_NESTING}")
     if type(value) is Members or type(value) is dict:
@@ -281,8 +281,8 @@ def json_text(value: Json, depth: int = 0) -> str:
         return "{" + ",".join(f"{json_text(name)}:{json_text(member, depth + 1)}" for name, member in members) + "}"
     if type(value) is list:
         return "[" + ",".join(json_text(each, depth + 1) for each in value) + "]"
-    spelt = json.dumps(value, ensure_ascii=False)
-    return {"Infinity": "9.0e+999", "-Infinity": "-9.0e+999"}.get(spelt, spelt)
+    literal = json.dumps(value, ensure_ascii=False)
+    return {"Infinity": "9.0e+999", "-Infinity": "-9.0e+999"}.get(literal, literal)
 
 
 def _refuse(reason: str, detail: str, entry: int | None = None) -> NoReturn:

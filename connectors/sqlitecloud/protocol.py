@@ -1,8 +1,8 @@
 """The client's side of a session, without a socket: one object for each of its two connections.
 
-Feed with ``receive``, pull with ``next_event`` until it returns None. The two are apart so that a bad frame never costs
-the good ones before it. Events do not depend on where the chunks of bytes end. A violation gives one `BadFrame`, and is
-final: every later ``next_event`` raises its error.
+Feed with ``receive``, pull with ``next_event`` until it returns None. They are separate so that a bad frame never costs
+the good ones before it. Events do not depend on chunk boundaries. A violation yields one `BadFrame` and is final: every
+later ``next_event`` raises its error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from connectors.sqlitecloud.messages import (
     ChunksEnd,
     ChunksEnded,
     Command,
-    EchoAsked,
+    EchoRequested,
     JsonText,
     Listen,
     ListenAccepted,
@@ -50,16 +50,16 @@ _NOTIFICATIONS: Final = frozenset("#+!")
 
 
 class MainState(Enum):
-    """What the main connection waits for."""
+    """The state of the main connection: what it expects next."""
 
     LOGIN = auto()
     """Our first request, a `Login`."""
     READY = auto()
-    """Our next request. Nothing may come."""
+    """Our next request. No input may arrive."""
     WAITING = auto()
-    """The answer."""
+    """The reply."""
     CHUNKS = auto()
-    """The rest of the answer."""
+    """The rest of the reply."""
     REFUSED = auto()
     """Nothing: the server refused the login."""
 
@@ -72,26 +72,26 @@ class MainStream(Stream[MainEvent]):
         self._state = MainState.LOGIN
         self._request: Request = Statement("")
         self._has_ticket = False
-        self._last: _Place | None = None
+        self._last: _ChunkHeader | None = None
 
     @property
     def state(self) -> MainState:
-        """What the connection waits for."""
+        """The state of the connection."""
         return self._state
 
     def send(self, request: Request) -> bytes:
         """Return the bytes of a request.
 
         Raises:
-            LocalProtocolError: The first request is no `Login`, or a later one is; the last one is not answered yet;
+            LocalProtocolError: The first request is not a `Login`, or a later one is; the last one is not answered yet;
                 the connection is over.
-            InvalidValue: The request cannot be written, such as a text with a NUL. Nothing has changed.
+            InvalidValue: The request cannot be encoded, such as a text with a NUL. The state is unchanged.
         """
         self._check_open()
         expected = MainState.LOGIN if isinstance(request, Login) else MainState.READY
         if self._state is not expected:
             raise LocalProtocolError(f"a {type(request).__name__} cannot be sent in the state {self._state.name}")
-        octets = _encoded(request)
+        octets = _encode(request)
         self._state, self._request = MainState.WAITING, request
         self._secrets += tuple(request.secrets) if isinstance(request, Login) else ()
         return octets
@@ -107,22 +107,22 @@ class MainStream(Stream[MainEvent]):
         if isinstance(message, ServerError):
             return self._refused(message, raw)
         if isinstance(self._request, Login):
-            return self._logged_in(message, raw)
+            return self._login_reply(message, raw)
         if isinstance(message, Command):
-            return EchoAsked(encode_text(message.octets), raw.octets)
-        return self._listening(message, raw) if isinstance(self._request, Listen) else self._reply(message, raw)
+            return EchoRequested(encode_text(message.octets), raw.octets)
+        return self._listen_reply(message, raw) if isinstance(self._request, Listen) else self._reply(message, raw)
 
     def _refused(self, message: ServerError, raw: RawFrame) -> MainEvent:
         self._state = MainState.REFUSED if isinstance(self._request, Login) else MainState.READY
         return self._refusal(message, raw)
 
-    def _logged_in(self, message: Message, raw: RawFrame) -> MainEvent:
+    def _login_reply(self, message: Message, raw: RawFrame) -> MainEvent:
         if not (isinstance(message, Single) and message.is_ok):
             _unexpected(raw, "a login is answered with OK or an error")
         self._state = MainState.READY
         return ReplyReceived(message, raw.octets)
 
-    def _listening(self, message: Message, raw: RawFrame) -> MainEvent:
+    def _listen_reply(self, message: Message, raw: RawFrame) -> MainEvent:
         offered = isinstance(message, PubSubOffer)
         if not offered and not (self._has_ticket and isinstance(message, Single) and message.is_ok):
             _unexpected(raw, "the first LISTEN is answered with PAUTH or an error, a later one also with OK")
@@ -145,18 +145,18 @@ class MainStream(Stream[MainEvent]):
         if isinstance(message, ChunksEnd) and last is not None:
             self._state, self._last = MainState.READY, None
             return ChunksEnded(raw.octets)
-        due = (0 if last is None else last.number) + 1
-        if not isinstance(message, RowsetChunk) or message.index != due:
-            raise RemoteProtocolError(f"a frame {raw.kind} comes instead of chunk {due}", reason="chunk_order")
-        place = _Place(message.index, message.version, message.width)
-        if last is not None and place[1:] != last[1:]:
-            raise RemoteProtocolError(f"chunk {due} has other columns than the first", reason="chunk_order")
-        self._last = place
+        expected = (0 if last is None else last.number) + 1
+        if not isinstance(message, RowsetChunk) or message.index != expected:
+            raise RemoteProtocolError(f"a frame {raw.kind} comes instead of chunk {expected}", reason="chunk_order")
+        header = _ChunkHeader(message.index, message.version, message.width)
+        if last is not None and header[1:] != last[1:]:
+            raise RemoteProtocolError(f"chunk {expected} has other columns than the first", reason="chunk_order")
+        self._last = header
         return ChunkReceived(message, raw.octets)
 
 
 class PubSubStream(Stream[PubSubEvent]):
-    """The connection that brings notifications, and takes one request: the ticket that the first LISTEN was given."""
+    """The connection that delivers notifications. Its only request is the ticket from the first LISTEN."""
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, secrets: Iterable[str] = ()) -> None:
         super().__init__(max_frame_bytes=max_frame_bytes, secrets=secrets)
@@ -164,7 +164,7 @@ class PubSubStream(Stream[PubSubEvent]):
         self._refused = self._accepted = False
 
     def send(self, request: PubSubTicket) -> bytes:
-        """Return the bytes that open the stream. Raises LocalProtocolError when it was opened before, or is over."""
+        """Return the bytes that open the stream. Raise LocalProtocolError if it was opened before, or is over."""
         self._check_open()
         if self._ticket is not None:
             raise LocalProtocolError("the pub/sub connection takes one request")
@@ -187,8 +187,8 @@ class PubSubStream(Stream[PubSubEvent]):
         return PauthAccepted(raw.octets)
 
 
-class _Place(NamedTuple):
-    """Of the last chunk: what the next one must go by."""
+class _ChunkHeader(NamedTuple):
+    """The last chunk's position and shape, which the next one must continue."""
 
     number: int
     version: int
@@ -203,7 +203,7 @@ def _notification(raw: RawFrame) -> Notification:
 
 
 def _ticket(message: Message) -> PubSubTicket:
-    """Return what opens the second connection: nothing else is ever sent there."""
+    """Parse the ticket for the second connection: nothing else is ever sent there."""
     found = _PAUTH.fullmatch(message.octets) if isinstance(message, PubSubOffer) else None
     if found is None:
         raise RemoteProtocolError(
@@ -212,7 +212,7 @@ def _ticket(message: Message) -> PubSubTicket:
     return PubSubTicket(found[1].decode(), found[2].decode())
 
 
-def _encoded(request: Request) -> bytes:
+def _encode(request: Request) -> bytes:
     if isinstance(request, Login):
         return encode_text(request.text)
     return encode_statement(request.statement if isinstance(request, Listen) else request)

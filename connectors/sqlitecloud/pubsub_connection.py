@@ -1,4 +1,4 @@
-"""Hears notifications on the second connection of a session, in order, losing none."""
+"""Notifications from the second connection of a session, in order and without loss."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from connectors.transport import Connection
 
 
 class PubSubConnection:
-    """The second connection. Nothing is read ahead of who hears: a slow one slows the server down."""
+    """The second connection. Nothing is read ahead: a slow reader slows the server down."""
 
     def __init__(self, connection: Connection, stream: PubSubStream, *, frame_timeout: float) -> None:
         self.connection, self._stream = connection, stream
-        self._line: EventReader[PubSubEvent] = EventReader(connection, stream, frame_timeout=frame_timeout)
-        self._is_heard = False
+        self._reader: EventReader[PubSubEvent] = EventReader(connection, stream, frame_timeout=frame_timeout)
+        self._is_read = False
         self._end: ProtocolError | SourceUnavailable | None = None
         self.bad: BadFrame | None = None
-        """What could not be read, once that ended the connection."""
+        """The unreadable input, once that has ended the connection."""
 
     async def open(self, ticket: PubSubTicket, patience: float) -> None:
-        """Show the ticket, which is sent as it came, and wait until it is accepted.
+        """Send the ticket unaltered, and wait until it is accepted.
 
         Raises:
             StatementRefused: The server does not accept it.
             SourceUnavailable, RemoteProtocolError: The connection is over.
         """
         self.connection.write(self._stream.send(ticket))
-        event = await self._line.next_event(patience)
+        event = await self._reader.next_event(patience)
         if isinstance(event, RequestRefused):
             raise event.error
         if not isinstance(event, PauthAccepted):
@@ -45,33 +45,33 @@ class PubSubConnection:
             assert self._end is not None
             raise self._end
 
-    async def hear(self) -> list[Notification]:
-        """Return what has come since the last call, at least one notification. Cancelling loses none.
+    async def next_notifications(self) -> list[Notification]:
+        """Return all notifications since the last call, waiting for at least one. Cancelling loses none.
 
         Raises:
-            LocalProtocolError: Another task is hearing.
-            SourceUnavailable, RemoteProtocolError: The connection is over, and all was heard that came before.
+            LocalProtocolError: Another task is waiting for notifications.
+            SourceUnavailable, RemoteProtocolError: The connection is over, and everything before was delivered.
         """
-        if self._is_heard:
+        if self._is_read:
             raise LocalProtocolError("another task hears the notifications")
-        self._is_heard = True
+        self._is_read = True
         try:
             while self._end is None:
-                events = await self._line.events()
+                events = await self._reader.events()
                 self._note_end(events[-1])
-                if heard := [event for event in events if isinstance(event, Notification)]:
-                    return heard
+                if notifications := [event for event in events if isinstance(event, Notification)]:
+                    return notifications
         finally:
-            self._is_heard = False
+            self._is_read = False
         raise self._end.with_traceback(None)
 
     def arrived(self) -> list[Notification]:
-        """Return what has arrived and was not heard yet, without waiting."""
-        heard: list[Notification] = []
-        while self._end is None and (events := self._line.arrived()):
+        """Return the arrived, undelivered notifications without waiting."""
+        notifications: list[Notification] = []
+        while self._end is None and (events := self._reader.arrived()):
             self._note_end(events[-1])
-            heard += [event for event in events if isinstance(event, Notification)]
-        return heard
+            notifications += [event for event in events if isinstance(event, Notification)]
+        return notifications
 
     def _note_end(self, event: PubSubEvent) -> None:
         if isinstance(event, ConnectionEnded):

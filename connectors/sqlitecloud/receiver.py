@@ -1,9 +1,9 @@
-"""Lands a database's notifications and snapshots: connects, listens, and only then reads the tables.
+"""Receiver for a database's notifications and snapshots: connects, listens, and only then reads the tables.
 
-A session is an epoch. Nothing tells what was missed between two of them, so each begins with a snapshot of every table.
-Tables are listened to by name, or all of them at once (``all_tables``). Then every table that has a key is read, also
-one that the feed has no silver table for, and one that comes later: what is in bronze can become silver whenever a
-table is configured for it.
+A session is an epoch. Changes between two sessions are not reported, so each begins with a snapshot of every table.
+Tables are listened to by name, or all at once (``all_tables``). In that mode every table with a key is read, even one
+without a silver table, and one created later: its bronze frames can become silver whenever a table is configured for
+it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from connectors.sqlitecloud.settings import ConnectionSettings
 from connectors.sqlitecloud.statements import ALL
 
 _PASSES: Final = frozenset({"5", "6", "10006"})
-"""Codes of a no that passes: busy, locked, and a cluster without a leader."""
+"""Codes of temporary refusals: busy, locked, and a cluster without a leader."""
 
 _FAREWELL: Final = 1.0
-"""Seconds for removing our channel when we are stopped."""
+"""Seconds to remove our channel on shutdown."""
 
 
 class SqliteCloudReceiver:
@@ -41,9 +41,9 @@ class SqliteCloudReceiver:
 
     Args:
         feed: With `SqliteCloudOptions` and `SqliteCloudTable`.
-        rng: Spreads what is tried again, and names our channel.
+        rng: Randomizes retry waits and the name of our channel.
         clock: Seconds, of any origin.
-        environ: Where secrets may be.
+        environ: Source of secrets.
     """
 
     def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float], environ: Mapping[str, str]) -> None:
@@ -54,33 +54,33 @@ class SqliteCloudReceiver:
         self._tables = {table.stream(name): table for name, table in settings if not table.only_adds}
         self._logged = frozenset(table.source or name for name, table in settings if table.log)
         self._channels = sorted({table.channel for _, table in settings if table.is_channel})
-        self._own = f"silverfold-{rng.getrandbits(64):016x}"
+        self._own_channel = f"silverfold-{rng.getrandbits(64):016x}"
         self._has_listened = False  # to a table, in some epoch
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
-        """Run one epoch; see `connectors.base.Receiver`. There is nothing to resume: tables are read anew.
+        """Run one epoch; see `connectors.base.Receiver`. Nothing is resumed: tables are read anew.
 
         Raises:
-            ConfigError: A secret, or a file of certificates, is not there.
-            SourceRefused: The login or a channel is refused; or every table, and always was: it is not there, has no
-                key, or may not be read.
+            ConfigError: A secret or a certificate file is missing.
+            SourceRefused: The login or a channel is refused; or every table is, and always was: it does not exist, has
+                no key, or may not be read.
         """
         settings, options = connection_settings(self._feed, self._environ), self._options
         sink = _LoggingSink(sink, self._logged) if self._logged else sink
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
         try:
             async with await opening as db:
-                await self._converse(db, settings, sink)
+                await self._run_epoch(db, settings, sink)
         except StatementRefused as refused:
             if refused.code in _PASSES:
                 raise SourceUnavailable(str(refused)) from refused
             raise
 
-    async def _converse(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> None:
+    async def _run_epoch(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> None:
         epoch = Epoch(
             self._tables,
             self._options,
-            channel=self._own,
+            channel=self._own_channel,
             backoff=self._backoff,
             clock=self._clock,
             logged=frozenset() if self._options.all_tables else self._logged,
@@ -91,23 +91,23 @@ class SqliteCloudReceiver:
             live = LiveEpoch(db, epoch, sink, self._options, channel=channel, schema=schema, clock=self._clock)
             await live.run()
         except asyncio.CancelledError:
-            sink.take(epoch.hear(db.arrived()))
-            await self._say_farewell(db)
+            sink.take(epoch.receive(db.arrived()))
+            await self._remove_channel(db)
             raise
         except SilverfoldError:
-            await sink.land([*epoch.hear(db.arrived()), *bronze_frames.bad_frames(db.bad_frames)])
+            await sink.land([*epoch.receive(db.arrived()), *bronze_frames.bad_frames(db.bad_frames)])
             raise
 
     async def _log_in(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> int | None:
-        """Land where we are; return the version of the database's schema, if the server says it."""
+        """Land the session's details; return the schema version, if the server reports one."""
         uuid, schema = await db.uuid(), await schema_version(db)
         frames = [mark("logged in", uuid=uuid, host=settings.host, database=settings.database)]
         await sink.land(frames if schema is not None else [*frames, mark("no schema version")])
         return schema
 
     async def _listen(self, db: Client, epoch: Epoch, sink: FrameSink, schema: int | None) -> str | None:
-        """Listen to all that is wanted; return our own channel, if there is one."""
-        described, logged = await self._described(db, epoch, sink), set[str]()
+        """Listen to all tables and channels; return our own channel, if there is one."""
+        described, logged = await self._describe_tables(db, epoch, sink), set[str]()
         if self._options.all_tables:
             await db.listen_as(self._options.listen, ALL)
         elif self._logged:
@@ -118,27 +118,27 @@ class SqliteCloudReceiver:
         for name, description in described.items():
             table = epoch.add(name, schema)
             if not self._options.fence:
-                table.listened(description)
+                table.start_listening(description)
         tables = ALL if self._options.all_tables else sorted({*described, *logged})
         await sink.land([mark("listening", tables=tables, channels=self._channels)])
         return channel
 
-    async def _described(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:
-        """Return what tables there are, listened to but where ``all_tables`` are at once.
+    async def _describe_tables(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:
+        """Describe all tables; listen to each unless ``all_tables`` covers them.
 
         Raises:
-            SourceRefused: None of the tables can be read or listened to, nor ever could.
-            SourceUnavailable: None can be now.
+            SourceRefused: No table can be read or listened to, and none ever could.
+            SourceUnavailable: No table can be now.
         """
         names = await list_tables(db) if self._options.all_tables else []
         described: dict[str, Description] = {}
         refusals: list[SourceRefused] = []
         for name in sorted({*names, *self._tables}):
             try:
-                found = await describe(db, name, epoch.settings_of(name))
+                description = await describe(db, name, epoch.settings_of(name))
                 if not self._options.all_tables:
                     await db.listen_as(self._options.listen, name)
-                described[name] = found
+                described[name] = description
             except SourceRefused as refused:
                 if refused.code in _PASSES:
                     raise
@@ -150,7 +150,7 @@ class SqliteCloudReceiver:
         return described
 
     async def _listen_to_logged(self, db: Client, sink: FrameSink, names: Iterable[str]) -> set[str]:
-        """Listen to tables of which there is nothing but a log; return those that the server takes."""
+        """Listen to tables that are only logged; return those that the server accepts."""
         found = set[str]()
         for name in sorted(names):
             try:
@@ -163,30 +163,30 @@ class SqliteCloudReceiver:
         return found
 
     async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:
-        """Make a channel and listen to it. Without a fence it may be refused: then there is no canary either."""
+        """Create a channel and listen to it. Without a fence a refusal is tolerated: then there is no canary either."""
         if not self._options.fence and not self._options.canary_seconds:
             return None
         try:
-            await db.create_channel(self._own, if_not_exists=True)
-            await db.listen(self._own)
+            await db.create_channel(self._own_channel, if_not_exists=True)
+            await db.listen(self._own_channel)
         except StatementRefused as refused:
             if self._options.fence:
                 raise
             await sink.land([mark("no canary", level="warning", code=refused.code, text=refused.text)])
             return None
-        return self._own
+        return self._own_channel
 
-    async def _say_farewell(self, db: Client) -> None:
+    async def _remove_channel(self, db: Client) -> None:
         with suppress(SilverfoldError, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
-                await db.remove_channel(self._own)
+                await db.remove_channel(self._own_channel)
 
     def _backoff(self) -> Backoff:
         return Backoff(self._feed.reconnect.first, self._feed.reconnect.longest, self._rng)
 
 
 class _LoggingSink:
-    """Lands each notification of some tables once more, in the stream of its table's log, right behind it."""
+    """Lands a copy of each notification of the logged tables in its log's stream, right behind the original."""
 
     def __init__(self, sink: FrameSink, tables: Collection[str]) -> None:
         self._sink, self._tables = sink, tables

@@ -1,7 +1,7 @@
-"""Reads landed notifications and snapshots into plain changes, one after another: what silver is verified by.
+"""Reference reader: parses landed notifications and snapshots one by one, to verify silver independently.
 
-Shares the wire codec and the settings with what builds silver, and nothing else: JSON is parsed anew, by other means,
-and values get their types one by one.
+It shares only the wire codec and the settings with the build. JSON is parsed separately, by other means, and values are
+typed one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from conf.errors import InvalidValue, RemoteProtocolError
 from connectors.base import ControlFrame, ReferenceChange
 from connectors.key_span import EVERY_KEY, KeySpan
-from connectors.sqlitecloud.frame_access import notified_text, selected_rows
+from connectors.sqlitecloud.frame_access import notification_text, selected_rows
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.reference_values import (
     Number,
@@ -28,7 +28,7 @@ from connectors.sqlitecloud.reference_values import (
 )
 
 NUMBERS: Final = ("_position", "_ordinal")
-"""What names a row of a table of messages."""
+"""The columns that identify a row in a table of messages."""
 
 _SELECTED: Final = b"*/%"
 
@@ -44,12 +44,12 @@ class SqliteCloudReferenceReader:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that name a row at the source; of messages, position and number."""
+        """The key columns at the source; position and ordinal for messages."""
         return NUMBERS if self.table.only_adds else tuple(self._described.get("keys", self.table.keys))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The table's columns, as its newest snapshot selects them; of messages, who said what."""
+        """The columns of the newest snapshot's table; sender and content for messages."""
         if self.table.is_channel:
             return ("sender", "payload")
         if self.table.log:
@@ -57,35 +57,39 @@ class SqliteCloudReferenceReader:
         return tuple(column["name"] for column in self._described.get("columns", ()) if not column["hidden"])
 
     def control(self, frame: ControlFrame) -> None:
-        """Take the description of the table."""
+        """Read the description of the table."""
         if frame.stream == self.stream:
             self._described = json.loads(frame.body)
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
-        """Return the changes of a notification, or of a whole snapshot; see `connectors.base.ReferenceReader.changes`."""
+        """Return the changes of a notification or a complete snapshot; see `connectors.base.ReferenceReader`."""
         selected: set[tuple[Any, ...]] = set()
         for position, body in frames:
             if body[:1] in _SELECTED:
-                for change in self._of_rows(position, body):
+                for change in self._snapshot_changes(position, body):
                     if change.key in selected:
                         raise InvalidValue("two rows of the snapshot have the same key", reason="duplicate_key")
                     if within.holds(change.key):
                         selected.add(change.key)
                     yield change
             else:
-                yield from self._of_notification(position, body)
+                yield from self._notification_changes(position, body)
 
-    def _of_notification(self, position: int, body: bytes) -> Iterator[ReferenceChange]:
-        said = _parsed(notified_text(body))
-        if not isinstance(_first(said, "channel"), str):
+    def _notification_changes(self, position: int, body: bytes) -> Iterator[ReferenceChange]:
+        members = _parse(notification_text(body))
+        if not isinstance(_first(members, "channel"), str):
             _refuse("no_channel")
         if self.table.log:
-            return self._of_log(position, said)
-        return self._of_message(position, said) if self.table.is_channel else self._of_entries(position, said)
+            return self._log_changes(position, members)
+        return (
+            self._message_changes(position, members)
+            if self.table.is_channel
+            else self._table_changes(position, members)
+        )
 
-    def _of_rows(self, position: int, body: bytes) -> Iterator[ReferenceChange]:
+    def _snapshot_changes(self, position: int, body: bytes) -> Iterator[ReferenceChange]:
         selected = selected_rows(body, max_frame_bytes=self.options.max_frame_bytes)
         if selected.rows and selected.width != len(self.columns):
             raise RemoteProtocolError("a snapshot's rows are not as described", stream=self.stream)
@@ -96,16 +100,16 @@ class SqliteCloudReferenceReader:
             }
             yield ReferenceChange("insert", position, tuple(row[name] for name in self.keys), row)
 
-    def _of_message(self, position: int, said: Pairs) -> Iterator[ReferenceChange]:
-        if _word(said, "channel_type", "type") != "MESSAGE":
+    def _message_changes(self, position: int, members: Pairs) -> Iterator[ReferenceChange]:
+        if _word(members, "channel_type", "type") != "MESSAGE":
             _refuse("unknown_kind")
-        row = {"sender": _as_text(_first(said, "sender")), "payload": _as_text(_first(said, "payload"))}
+        row = {"sender": _as_text(_first(members, "sender")), "payload": _as_text(_first(members, "payload"))}
         yield ReferenceChange("insert", position, (position, 0), row)
 
-    def _of_log(self, position: int, said: Pairs) -> Iterator[ReferenceChange]:
-        names, entries = _word(said, "sqlite_pk_name", "pk"), _first(said, "payload")
+    def _log_changes(self, position: int, members: Pairs) -> Iterator[ReferenceChange]:
+        names, entries = _word(members, "sqlite_pk_name", "pk"), _first(members, "payload")
         if (
-            _word(said, "channel_type", "type") != "TABLE"
+            _word(members, "channel_type", "type") != "TABLE"
             or not isinstance(names, list)
             or not isinstance(entries, list)
         ):
@@ -113,7 +117,7 @@ class SqliteCloudReferenceReader:
         if not names or not all(type(name) is str for name in names) or len({*names}) < len(names):
             _refuse("bad_key_names")
         for ordinal, entry in enumerate(entries):
-            op, old_values, columns = _taken_apart(entry)
+            op, old_values, columns = _split_entry(entry)
             old = None if op == "INSERT" or old_values is None else dict(zip(names, old_values, strict=False))
             key = dict(columns) if op != "DELETE" else {}
             now = {name: key.get(name, (old or {}).get(name)) if name not in key else key[name] for name in names}
@@ -124,7 +128,7 @@ class SqliteCloudReferenceReader:
                 _refuse("key_arity")
             moved = op == "UPDATE" and old is not None and _numbers(old) != _numbers(now)
             row = {
-                "sender": _as_text(_first(said, "sender")),
+                "sender": _as_text(_first(members, "sender")),
                 "op": op.lower(),
                 "key": as_json(Pairs(now.items())),
                 "old_key": as_json(Pairs((old or {}).items())) if moved else None,
@@ -132,18 +136,18 @@ class SqliteCloudReferenceReader:
             }
             yield ReferenceChange("insert", position, (position, ordinal), row)
 
-    def _of_entries(self, position: int, said: Pairs) -> Iterator[ReferenceChange]:
-        if _word(said, "channel_type", "type") != "TABLE":
+    def _table_changes(self, position: int, members: Pairs) -> Iterator[ReferenceChange]:
+        if _word(members, "channel_type", "type") != "TABLE":
             _refuse("unknown_kind")
-        names, entries = _word(said, "sqlite_pk_name", "pk"), _first(said, "payload")
+        names, entries = _word(members, "sqlite_pk_name", "pk"), _first(members, "payload")
         if not isinstance(names, list) or sorted(names) != sorted(self.keys) or not isinstance(entries, list):
             _refuse("other_keys")
         for entry in entries:
-            yield from self._of_entry(position, entry, names)
+            yield from self._entry_changes(position, entry, names)
 
-    def _of_entry(self, position: int, entry: Any, names: Sequence[str]) -> Iterator[ReferenceChange]:
-        op, old_values, columns = _taken_apart(entry)
-        if op == "INSERT":  # whose row has no old key, whatever is sent as such
+    def _entry_changes(self, position: int, entry: Any, names: Sequence[str]) -> Iterator[ReferenceChange]:
+        op, old_values, columns = _split_entry(entry)
+        if op == "INSERT":  # an INSERT has no old key, even if one is sent
             old_values = None
         if old_values is not None and (len(old_values) != len(names) or None in old_values):
             _refuse("no_key")
@@ -168,11 +172,11 @@ class SqliteCloudReferenceReader:
             row = blank | row
         moved = old_key is not None and old_key != key
         yield ReferenceChange("update", position, key, row, old_key=old_key if moved else None)
-        if moved and row.keys() == blank.keys():  # also where the old row is not there any more, in a snapshot
+        if moved and row.keys() == blank.keys():  # even if the old row is already gone, in a snapshot
             yield ReferenceChange("insert", position, key, row, old_key=old_key)
 
     def _has(self, name: str) -> bool:
-        """Tell whether a column is kept. Raises InvalidValue for one that is not known."""
+        """Return whether a column is stored. Raise InvalidValue for an unknown one."""
         hidden = {column["name"]: column["hidden"] for column in self._described.get("columns", ())}
         if name not in hidden:
             _refuse("unknown_column")
@@ -181,15 +185,15 @@ class SqliteCloudReferenceReader:
     def _typed(self, name: str, value: Any) -> Any:
         return self._keyed(name, value, sent_value(name, self._kind(name), value, self.options.blob))
 
-    def _keyed(self, name: str, told: Any, value: Any) -> Any:
-        """Return a value as it names a row, if it does. Raises InvalidValue for one that would be another key too."""
+    def _keyed(self, name: str, source_value: Any, value: Any) -> Any:
+        """Return a value, normalized if in the key. Raise InvalidValue if another key would become equal."""
         if name not in self.keys:
             return value
         declared, wanted = self._declared(name), self.table.types.get(name)
-        if not declared and not wanted and type(told) not in (str, NoneType):
+        if not declared and not wanted and type(source_value) not in (str, NoneType):
             _refuse("unfit_value")
         is_mixed = wanted is not None and (not declared or column_type(declared, None) == "binary")
-        check_key(name, self._kind(name), told, value, mixed=is_mixed)
+        check_key(name, self._kind(name), source_value, value, mixed=is_mixed)
         if self.table.key_collation == "nocase" and isinstance(value, str):
             return "".join(letter.lower() if letter.isascii() else letter for letter in value)
         return value
@@ -202,20 +206,20 @@ class SqliteCloudReferenceReader:
         return column_type(self._declared(name), self.table.types.get(name))
 
 
-def _parsed(text: bytes) -> Pairs:
+def _parse(text: bytes) -> Pairs:
     try:
-        said = json.loads(
+        members = json.loads(
             text.decode(), object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=_refuse
         )
     except (ValueError, RecursionError) as error:
         raise InvalidValue(str(error), reason="invalid_json") from error
-    if not isinstance(said, Pairs):
+    if not isinstance(members, Pairs):
         _refuse("not_an_object")
-    return said
+    return members
 
 
-def _taken_apart(entry: Any) -> tuple[Any, list[Any] | None, list[tuple[str, Any]]]:
-    """Return operation, old key and the other members of an entry."""
+def _split_entry(entry: Any) -> tuple[Any, list[Any] | None, list[tuple[str, Any]]]:
+    """Return the operation, old key and other members of an entry."""
     if not isinstance(entry, Pairs):
         _refuse("entry_not_an_object")
     rest = list(entry)
@@ -248,16 +252,16 @@ def _word(members: Pairs, newer: str, older: str) -> Any:
 
 
 def _numbers(key: Mapping[str, Any]) -> list[Any]:
-    """Return a key's values, by which one is told from another: 1 and 1.0 are one, 1 and "1" are two."""
-    return [(int(v) if v.is_whole else float(v)) if isinstance(v, Number) else str(v) for v in key.values()]
+    """Return a key's values in comparable form: 1 and 1.0 are equal, 1 and "1" are not."""
+    return [(int(v) if v.is_integral else float(v)) if isinstance(v, Number) else str(v) for v in key.values()]
 
 
 def _as_text(value: Any) -> str | None:
-    spelt = value if value is None or (isinstance(value, str) and not isinstance(value, Number)) else as_json(value)
+    text = value if value is None or (isinstance(value, str) and not isinstance(value, Number)) else as_json(value)
     try:
-        return spelt and spelt.encode().decode()
+        return text and text.encode().decode()
     except UnicodeEncodeError:
-        return json.dumps(spelt)
+        return json.dumps(text)
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -1,6 +1,6 @@
-"""Values of one row at a time in the form that silver's have in Python: what `connectors.sqlitecloud.reference` is made of.
+"""Conversion of single values to Python's form of silver values, for `connectors.sqlitecloud.reference`.
 
-A value is looked at as JSON or a cell has it: numbers of a notification are still their text here (`Number`).
+Values come from JSON or from cells; numbers in notifications are still their text here (`Number`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _MOST_DIGITS = 38
 
 
 class Number(str):
-    """A number as it is spelt."""
+    """A number's literal text."""
 
     __slots__ = ()
 
     @property
-    def is_whole(self) -> bool:
-        """It has neither fraction nor exponent."""
+    def is_integral(self) -> bool:
+        """Whether it has neither fraction nor exponent."""
         return self.lstrip("-").isdigit()
 
 
@@ -38,7 +38,7 @@ class Pairs(tuple[tuple[str, Any], ...]):
 
 
 def column_type(declared: str, wanted: str | None) -> str:
-    """Return the silver type of a column: the one that is set, or that of what was declared."""
+    """Return the silver type of a column: the configured one, or that of its declared type."""
     if wanted:
         return wanted
     for pattern, kind in (
@@ -53,47 +53,47 @@ def column_type(declared: str, wanted: str | None) -> str:
 
 
 def sent_value(name: str, kind: str, value: Any, blob: str) -> Any:
-    """Return a value of a notification as silver has it. Raises InvalidValue when it does not fit."""
+    """Convert a value of a notification to its silver form. Raise InvalidValue if it does not fit."""
     if kind == "binary" and value is not None:
-        with _told(name, value):
+        with _reporting_unfit(name, value):
             return _octets(value, blob)
     return cell_value(name, kind, value)
 
 
 def cell_value(name: str, kind: str, value: Any) -> Any:
-    """Return a cell of a snapshot, or a value that is no blob, as silver has it. Raises InvalidValue likewise."""
+    """Convert a snapshot cell, or a notified value that is not a blob. Raise InvalidValue if it does not fit."""
     if value is None:
         return None
-    with _told(name, value):
+    with _reporting_unfit(name, value):
         if isinstance(value, bytes | RawText) or kind == "binary":
             return _require(value, kind == "binary" and isinstance(value, bytes))
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = Number(value)
         if kind.startswith("decimal"):
             return _exact(value, kind)
-        return {"bigint": _whole, "double": _double, "boolean": _truth, "string": _text}[kind](value)
+        return {"bigint": _bigint, "double": _double, "boolean": _boolean, "string": _text}[kind](value)
 
 
 def check_key(name: str, kind: str, value: Any, typed: Any, *, mixed: bool) -> None:
-    """Raise InvalidValue for part of a key that another key would be too, once both are of the column's type.
+    """Raise InvalidValue for a key value that another key would equal once both have the column's type.
 
     Args:
         mixed: The column may hold both a number and the text of its digits.
     """
     if typed is None or kind in ("binary", "boolean"):
         return
-    with _told(name, value):
+    with _reporting_unfit(name, value):
         if isinstance(value, str) and not isinstance(value, Number):
             _require(value, not mixed or (kind == "string" and not _is_number(value)))
             _require(value, kind == "string" or value == _digits(typed))
-        elif kind == "string" and mixed and not (isinstance(value, Number) and value.is_whole):
+        elif kind == "string" and mixed and not (isinstance(value, Number) and value.is_integral):
             _require(value, isinstance(value, int) or not float(value).is_integer())
-        elif kind == "double" and (isinstance(value, int) or (isinstance(value, Number) and value.is_whole)):
+        elif kind == "double" and (isinstance(value, int) or (isinstance(value, Number) and value.is_integral)):
             _require(value, typed == int(value))
 
 
 @contextmanager
-def _told(name: str, value: Any) -> Iterator[None]:
+def _reporting_unfit(name: str, value: Any) -> Iterator[None]:
     try:
         yield
     except (ValueError, ArithmeticError) as error:
@@ -115,11 +115,11 @@ def _octets(value: Any, blob: str) -> bytes:
     return bytes.fromhex(_require(value, " " not in value and value.isascii()))
 
 
-def _whole(value: Any) -> int:
+def _bigint(value: Any) -> int:
     digits = re.fullmatch(r"-?[0-9]{1,19}", value) if isinstance(value, str) else None
     if digits is None:
         number = float(_require(value, isinstance(value, Number)))
-        digits = _require(re.fullmatch(r"(-?[0-9]+)", f"{number:.0f}"), number.is_integer() and not value.is_whole)
+        digits = _require(re.fullmatch(r"(-?[0-9]+)", f"{number:.0f}"), number.is_integer() and not value.is_integral)
     found = int(digits[0])
     return int(_require(found, -(2**63) <= found < 2**63))
 
@@ -128,28 +128,28 @@ def _double(value: Any) -> float:
     return float(_require(value, isinstance(value, Number)))
 
 
-def _truth(value: Any) -> bool:
+def _boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    return int(_require(value, isinstance(value, Number) and value.is_whole and int(value) in (0, 1))) == 1
+    return int(_require(value, isinstance(value, Number) and value.is_integral and int(value) in (0, 1))) == 1
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Number):
-        if value.is_whole:
+        if value.is_integral:
             return str(int(value))
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(float(value)), repr(float(value)))
-    spelt = value if isinstance(value, str) else as_json(value)
-    return spelt.encode().decode()
+    text = value if isinstance(value, str) else as_json(value)
+    return text.encode().decode()
 
 
 def _exact(value: Any, kind: str) -> Decimal:
     precision, scale = (int(digits) for digits in re.findall("[0-9]+", kind))
     number = isinstance(value, Number)
     _require(value, number or (isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,80}(\.[0-9]{1,80})?", value)))
-    spelt = repr(float(value)) if number and not value.is_whole else str(value)
+    literal = repr(float(value)) if number and not value.is_integral else str(value)
     with localcontext(prec=400):
-        found = Decimal(spelt)
+        found = Decimal(literal)
         _require(found, found.is_finite() and abs(found) < Decimal(10) ** (precision - scale))
         rounded = found.quantize(Decimal(10) ** -scale)
         return Decimal(_require(rounded, rounded == found))
@@ -167,7 +167,7 @@ def _digits(number: int | Decimal) -> str:
 
 
 def as_json(value: Any, depth: int = 0) -> str:
-    """Return a parsed value as JSON without white space, reals as SQLite's doubles; or raise InvalidValue."""
+    """Return a parsed value as compact JSON, reals as SQLite's doubles. Raise InvalidValue if nested too deep."""
     if depth >= MAX_NESTING and isinstance(value, Pairs | list):
         raise InvalidValue(f"a value is nested deeper than {MAX_NESTING}", reason="too_deep")
     if isinstance(value, Pairs):
@@ -175,6 +175,6 @@ def as_json(value: Any, depth: int = 0) -> str:
     if isinstance(value, list):
         return "[" + ",".join(as_json(each, depth + 1) for each in value) + "]"
     if isinstance(value, Number):
-        real = value if value.is_whole else repr(float(value))
+        real = value if value.is_integral else repr(float(value))
         return {"inf": "9.0e+999", "-inf": "-9.0e+999"}.get(real, real)
     return json.dumps(value, ensure_ascii=False)

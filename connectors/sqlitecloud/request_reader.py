@@ -1,4 +1,4 @@
-"""Reads what clients send, as the server sees it: a command with what its question marks stand for, or bytes."""
+"""Parsing of client requests on the server: a command with its parameters, or bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from connectors.sqlitecloud.messages import Array, Single, Statement
 
 
 def read_request(raw: RawFrame) -> Statement | bytes:
-    """Return what a frame asks for: the part of an upload of ``$``, or as `read_statement`."""
+    """Parse a request: the bytes of an upload (``$``), or a command as in `read_statement`."""
     message = parse(raw)
     if isinstance(message, Single) and isinstance(message.value, bytes):
         return message.value
@@ -19,8 +19,8 @@ def read_statement(raw: RawFrame) -> Statement:
     """Return the command of a frame ``+``, ``!`` or ``=``.
 
     Raises:
-        InvalidValue: The frame cannot be read, or is no command (``not_a_command``). The stream can go on: answer with
-            an error.
+        InvalidValue: The frame is malformed, or is not a command (``not_a_command``). The stream remains usable: reply
+            with an error.
     """
     message = parse(raw)
     items = message.items if isinstance(message, Array) else (message.value,) if isinstance(message, Single) else ()

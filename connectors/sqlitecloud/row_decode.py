@@ -1,4 +1,4 @@
-"""Makes change rows of notifications that were read, change by change: of every form that they may have."""
+"""Decoding of parsed notifications into change rows, change by change, for every form they may have."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from conf.errors import InvalidValue, WireError
-from connectors.sqlitecloud.change_rows import ChangeRows, error_rows, lists_of, without
+from connectors.sqlitecloud.change_rows import ChangeRows, error_rows, take_lists, without
 from connectors.sqlitecloud.control import Description
 from connectors.sqlitecloud.options import SqliteCloudOptions
 from connectors.sqlitecloud.payload import Change, Key, Notified, TableUpdate
 
-_Told: TypeAlias = tuple[int, int, str, Key, Key | None, dict[str, Any], int]
-"""One change: position, ordinal, operation, key, old key, the columns that were sent, and which of the table's columns
-are thereby known: an index into lists of names; -1 for all, or none."""
+_ChangeRow: TypeAlias = tuple[int, int, str, Key, Key | None, dict[str, Any], int]
+"""One change: position, ordinal, operation, key, old key, the columns sent, and the index of the list of known columns;
+-1 if all or none are known."""
 
 
 class RowDecoder:
-    """Changes that were notified, on their way into a batch.
+    """A batch of changes from notifications.
 
     Args:
         snapshot_end: Position up to which notifications overlay a snapshot; -1 without one.
@@ -29,43 +29,43 @@ class RowDecoder:
     def __init__(
         self, rows: ChangeRows, described: Description, options: SqliteCloudOptions, snapshot_end: int
     ) -> None:
-        self._rows, self._options, self._settled = rows, options, snapshot_end
+        self._rows, self._options, self._snapshot_end = rows, options, snapshot_end
         self._names, self._keys = described.names, described.keys
         self._known = frozenset(column.name for column in described.columns)
         self._lists: list[list[str]] = []
         self._shapes: dict[tuple[str, ...], int] = {}
-        self._changes: list[_Told] = []
+        self._changes: list[_ChangeRow] = []
 
     @property
     def size(self) -> int:
-        """How many changes were taken."""
+        """The number of changes in the batch."""
         return len(self._changes)
 
     def take(self, position: int, update: Notified) -> None:
-        """Take all changes of a notification, or none. Raises InvalidValue."""
+        """Add all changes of a notification, or none. Raise InvalidValue."""
         if not isinstance(update, TableUpdate):
             raise InvalidValue("the message of a channel changes no table", reason="unknown_kind")
         changes = update.changes if update.keys == self._keys else self._reordered(update)
-        told: list[_Told] = []
+        decoded: list[_ChangeRow] = []
         for change in changes:
             present = self._present(change)
             op, key, old_key, columns = change
-            told.append((position, len(told), op, key, old_key, columns, present))
-            if position <= self._settled and old_key is not None and present < 0:
-                # The snapshot may lack the old row, which is elsewhere by then: all of the new one is known here.
-                told.append((position, len(told), "insert", key, None, columns, -1))
-        self._changes += told
+            decoded.append((position, len(decoded), op, key, old_key, columns, present))
+            if position <= self._snapshot_end and old_key is not None and present < 0:
+                # The snapshot may lack the old row if it had moved by then; the new row is completely known here.
+                decoded.append((position, len(decoded), "insert", key, None, columns, -1))
+        self._changes += decoded
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the change rows, and the errors of notifications that hold a value which does not fit; then forget."""
+        """Yield the change rows, and error rows for notifications with a value that does not fit; clear the batch."""
         changes, self._changes = self._changes, []
         if not changes:
             return
-        unfit: dict[int, WireError] = {}
-        batch = self._batch(changes, unfit)
-        yield without(batch, unfit)
-        if unfit:
-            yield error_rows(list(unfit), list(unfit.values()), self._rows.type)
+        errors: dict[int, WireError] = {}
+        batch = self._batch(changes, errors)
+        yield without(batch, errors)
+        if errors:
+            yield error_rows(list(errors), list(errors.values()), self._rows.type)
 
     def _reordered(self, update: TableUpdate) -> list[Change]:
         if sorted(update.keys) != sorted(self._keys):
@@ -74,7 +74,7 @@ class RowDecoder:
         order = [update.keys.index(name) for name in self._keys]
 
         def ordered(key: Key) -> Key:
-            return tuple([key[place] for place in order])
+            return tuple([key[at] for at in order])
 
         return [
             change._replace(key=ordered(change.key), old_key=change.old_key and ordered(change.old_key))
@@ -96,7 +96,7 @@ class RowDecoder:
         return -1 if self._options.update_columns == "full" else shape
 
     def _shape(self, names: tuple[str, ...]) -> int:
-        """Return which of the table's columns are known to a change that carries these; -1 for all."""
+        """Return the index of the columns known to a change that carries these; -1 for all."""
         unknown = sorted({*names} - self._known)
         if unknown:
             detail = f"column {unknown[0]!r:.80} was not there when the snapshot was taken"
@@ -107,24 +107,27 @@ class RowDecoder:
         self._lists.append(sent)
         return len(self._lists) - 1
 
-    def _batch(self, changes: list[_Told], unfit: dict[int, WireError]) -> pa.RecordBatch:
+    def _batch(self, changes: list[_ChangeRow], errors: dict[int, WireError]) -> pa.RecordBatch:
         positions, ordinals, ops, keys, old_keys, sent, present = zip(*changes, strict=True)
 
         def typed(name: str, values: list[Any]) -> pa.Array:
             array, wrong = columns[name].array(values, sent=True)
             for index, error in wrong.items():
-                unfit.setdefault(positions[index], error)
+                errors.setdefault(positions[index], error)
             return array
 
         columns = {column.name: column for column in self._rows.columns}
         now = {name: typed(name, [key[at] for key in keys]) for at, name in enumerate(self._keys)}
         before = [typed(name, [key and key[at] for key in old_keys]) for at, name in enumerate(self._keys)]
-        cells = [now[name] if name in now else typed(name, [told.get(name) for told in sent]) for name in columns]
+        cells = [
+            now[name] if name in now else typed(name, [columns_sent.get(name) for columns_sent in sent])
+            for name in columns
+        ]
         return self._rows.batch(
             pa.array(positions, pa.int64()),
             pa.array(ordinals, pa.int32()),
             pa.array(ops, pa.string()),
             cells=cells,
             old_keys=before,
-            present=lists_of(self._lists, np.array(present, np.int64)),
+            present=take_lists(self._lists, np.array(present, np.int64)),
         )

@@ -1,6 +1,6 @@
-"""Reads rowsets and chunks of rowsets, compressed or not.
+"""Parsing of rowsets and their chunks, compressed or not.
 
-Behind the header, and where compressed inside the LZ4 block what follows the four numbers::
+Layout after the frame header; in a compressed frame everything after the four numbers is inside the LZ4 block::
 
     INDEX:VERSION SP ROWS SP COLUMNS SP
     names                                                   in a rowset, and in the first chunk
@@ -22,29 +22,29 @@ from connectors.sqlitecloud.cells import read_count, read_values
 from connectors.sqlitecloud.messages import ChunksEnd, Column, Rowset, RowsetChunk, Value
 
 CHUNKS_END: Final = b"/6 0 0 0 "
-"""The frame that ends a result in chunks, which is never compressed."""
+"""The frame that ends a chunked result; it is never compressed."""
 
 _SHAPE: Final = re.compile(rb"([0-9]{1,19}):([12]) ([0-9]{1,19}) ([0-9]{1,19}) ")
 _COMPRESSED: Final = re.compile(rb"([*/])0 (?=[0-9])")
 _BAD: Final = "bad_rowset"
 _LISTS: Final = 8
-"""Of names and metadata, in version 2."""
+"""The number of lists of names and metadata in version 2."""
 _MOST_EXPANDED: Final = 255
-"""An LZ4 block grows by no larger factor: more is a lie, told before memory is allocated."""
+"""The maximum expansion of an LZ4 block. A larger announced size is false, and rejected before memory is allocated."""
 
 MOST_VALUES: Final = 4_000_000
-"""In a frame: compressed, 260 kB may hold 32 million NULLs, which as rows of Python take two gigabytes."""
+"""Maximum values per frame: 260 kB compressed may hold 32 million NULLs, which take two gigabytes as Python rows."""
 
 
 MOST_COLUMNS: Final = 32_767
-"""In a frame: no SQLite has more (``SQLITE_MAX_COLUMN``), and their names take as much memory as values do."""
+"""Maximum columns per frame: no SQLite has more (``SQLITE_MAX_COLUMN``), and names take as much memory as values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
     at: int
     begins: int
-    """Offset of what follows."""
+    """Offset of the contents."""
     index: int
     version: int
     rows: int
@@ -52,27 +52,27 @@ class _Shape:
 
 
 def read_rowset(octets: bytes, body: int) -> Rowset:
-    """Return the rowset of a whole frame. Raises InvalidValue."""
+    """Parse a complete rowset frame. Raise InvalidValue."""
     return _rowset(octets, _shape(octets, body))
 
 
 def read_chunk(octets: bytes, body: int) -> RowsetChunk | ChunksEnd:
-    """Return the chunk of a whole frame, or the end of chunks. Raises InvalidValue."""
+    """Parse a complete chunk frame, or the end of chunks. Raise InvalidValue."""
     return ChunksEnd() if octets == CHUNKS_END else _chunk(octets, _shape(octets, body))
 
 
 def read_compressed(octets: bytes, body: int, most: int) -> Rowset | RowsetChunk:
-    """Return the rowset or chunk of a whole compressed frame.
+    """Parse a complete compressed frame.
 
     Args:
-        most: Bytes that it may expand to.
+        most: Maximum bytes after expansion.
 
     Raises:
-        InvalidValue: ``bad_compression``, and what `read_rowset` finds; its offset then counts in the expanded bytes.
+        InvalidValue: ``bad_compression``, or as `read_rowset` with offsets into the expanded bytes.
         OversizedMessage: ``too_large``, ``too_many_values``.
     """
     packed, at = read_count(octets, body, "bad_compression")
-    expanded, at = read_count(octets, at, "bad_compression")
+    size, at = read_count(octets, at, "bad_compression")
     kind = _COMPRESSED.match(octets, at)
     block = len(octets) - packed
     if kind is None or block < kind.end():
@@ -80,12 +80,12 @@ def read_compressed(octets: bytes, body: int, most: int) -> Rowset | RowsetChunk
     shape = _shape(octets, kind.end())
     if shape.begins != block:
         raise _bad_compression(f"a block of {packed} bytes does not begin behind the header", shape.begins)
-    data = _expanded(octets[block:], expanded, most)
+    data = _expand(octets[block:], size, most)
     shape = replace(shape, begins=0)
     return _rowset(data, shape) if kind[1] == b"*" else _chunk(data, shape)
 
 
-def _expanded(block: bytes, size: int, most: int) -> bytes:
+def _expand(block: bytes, size: int, most: int) -> bytes:
     if size > most:
         detail = f"a block is said to expand to {size} bytes, {most} are allowed"
         raise OversizedMessage(detail, offset=0, reason="too_large")
@@ -130,7 +130,7 @@ def _chunk(octets: bytes, shape: _Shape) -> RowsetChunk:
 
 
 def _contents(octets: bytes, shape: _Shape, *, named: bool) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
-    """Return columns and rows. Counts are believed where so many values can be in the bytes, and are not too many."""
+    """Parse columns and rows. Counts are checked against the available bytes and the limits first."""
     width, at = shape.width, shape.begins
     lists = (_LISTS if shape.version == 2 else 1) if named else 0
     if 2 * width * (lists + shape.rows) > len(octets) - at:
@@ -142,7 +142,7 @@ def _contents(octets: bytes, shape: _Shape, *, named: bool) -> tuple[tuple[Colum
         )
         raise OversizedMessage(detail, offset=at, reason="too_many_values")
     heads, at = read_values(octets, at, width * lists, _BAD)
-    columns = tuple(_column(heads[place::width], shape.begins) for place in range(width)) if named else ()
+    columns = tuple(_column(heads[index::width], shape.begins) for index in range(width)) if named else ()
     values, at = read_values(octets, at, width * shape.rows, _BAD)
     if at != len(octets):
         raise InvalidValue(f"{len(octets) - at} bytes follow the last value", offset=at, reason=_BAD)

@@ -1,4 +1,4 @@
-"""The answers of ``TEST``: a value of every type, which the vendor's tests of its clients ask for."""
+"""The replies of ``TEST``: a value of every type, as requested by the vendor's client tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _VALUES: Final[dict[str, Value]] = {
 
 
 def _error(text: str) -> bytes:
-    """Return an error that tells only the codes in its text."""
+    """Return an error frame whose text contains only the given codes."""
     return b"-" + encode_text(text)[1:]
 
 
@@ -53,7 +53,7 @@ _FRAMES: Final[dict[str, bytes]] = {
 
 
 def selftest_frames(what: str, keys: ClientKeys) -> Iterator[bytes]:
-    """Give the frames of the answer to ``TEST what``.
+    """Yield the frames of the reply to ``TEST what``.
 
     Raises:
         SourceRefused: There is no such test.
@@ -75,8 +75,8 @@ def _rowset(keys: ClientKeys) -> Iterator[bytes]:
 
 def _keywords(keys: ClientKeys, *, per_chunk: int, compressed: int) -> Iterator[bytes]:
     rows = Rows((Column("key"),), ((word,) for word in _KEYWORDS))
-    asked = replace(keys, maxrows=per_chunk, compression=compressed)
-    yield from rows_frames(rows, asked, chunk_bytes=_ENOUGH, version=1)
+    settings = replace(keys, maxrows=per_chunk, compression=compressed)
+    yield from rows_frames(rows, settings, chunk_bytes=_ENOUGH, version=1)
 
 
 _ROWSETS: Final[dict[str, Callable[[ClientKeys], Iterator[bytes]]]] = {

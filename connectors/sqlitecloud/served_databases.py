@@ -1,7 +1,7 @@
-"""Keeps the databases of a server by name: files it was given, and those that clients make, which go with it.
+"""The databases of a server by name: given files, and temporary ones that clients create.
 
-A client makes one empty, or uploads it in parts, and can download any. A session may also have one in memory, of its
-own, under the name ``:memory:``.
+A client can create an empty database, or upload one in parts, and can download any. A session may also have its own
+in-memory database under the name ``:memory:``.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from connectors.sqlitecloud.database import Database, MemoryDatabase
 from connectors.sqlitecloud.error_codes import GENERIC, NOT_FOUND
 
 MEMORY: Final = ":memory:"
-"""Name by which a session asks for a database in memory."""
+"""The name by which a session requests an in-memory database."""
 
 PART: Final = 1 << 19
 """Bytes of one part of a download."""
 
 _MOST: Final = 100
-"""Databases that clients have made at a time."""
+"""Maximum number of client-created databases at a time."""
 
 _LONGEST: Final = 1 << 30
-"""Bytes of a database that is uploaded or downloaded."""
+"""Maximum bytes of an uploaded or downloaded database."""
 
 
 class Databases(Closeable):
-    """All databases of a server. May be used from any thread. Closes itself, and them, as a context manager."""
+    """All databases of a server. Thread-safe; a context manager that closes them on exit."""
 
     def __init__(self, given: dict[str, Path]) -> None:
         self._lock = threading.Lock()
         with ExitStack() as opened:
             self._by_name = {name: opened.enter_context(Database(path)) for name, path in given.items()}
             self._folder = Path(opened.enter_context(TemporaryDirectory(prefix="silverfold-sqlitecloud-")))
-            self._opened = opened.pop_all()
+            self._resources = opened.pop_all()
         self._given, self._count = frozenset(given), 0
 
     def find(self, name: str | None) -> Database | None:
-        """Return the database of a name."""
+        """Return the database with this name, if any."""
         return self._by_name.get(name or "")
 
     def find_or_refuse(self, name: str) -> Database:
-        """Return the database of a name. Raises SourceRefused when there is none."""
+        """Return the database with this name. Raise SourceRefused if there is none."""
         found = self._by_name.get(name)
         if found is None:
             raise SourceRefused(code=NOT_FOUND, text=f"Database {name} does not exist.")
         return found
 
     def make(self, name: str, upload: IO[bytes] | None = None) -> None:
-        """Make a database: empty, or of a file.
+        """Create a database: empty, or from an uploaded file.
 
         Raises:
-            SourceRefused: There is one of that name, there are too many, or the file is no database.
+            SourceRefused: The name is taken, there are too many databases, or the file is not a database.
         """
         with self._lock:
             if name in self._by_name:
@@ -76,19 +76,19 @@ class Databases(Closeable):
                 raise SourceRefused(code=GENERIC, text="What was uploaded is no database.") from error
 
     def scratch(self) -> IO[bytes]:
-        """Return a file that goes when it is closed."""
+        """Return a temporary file that is deleted on close."""
         return TemporaryFile(dir=self._folder)
 
     def make_in_memory(self, name: str) -> None:
-        """Make a database in memory, that of one session."""
+        """Create the in-memory database of one session."""
         with self._lock:
             self._by_name[name] = MemoryDatabase(name)
 
     def remove(self, name: str) -> None:
-        """Remove a database that a client has made; a session that uses it may go on.
+        """Remove a client-created database; a session that uses it may continue.
 
         Raises:
-            SourceRefused: There is none, or it is one that the server was given.
+            SourceRefused: There is none, or it was given to the server.
         """
         with self._lock:
             found = self.find_or_refuse(name)
@@ -99,15 +99,15 @@ class Databases(Closeable):
             found.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close all, and remove what clients have made. May be repeated."""
+        """Close all databases, and delete those that clients created. Idempotent."""
         for name, made in self._by_name.items():
             if name not in self._given:
                 made.close()
-        self._opened.close()
+        self._resources.close()
 
 
 class Upload:
-    """A database on its way to the server."""
+    """A database being uploaded."""
 
     def __init__(self, databases: Databases, name: str) -> None:
         if databases.find(name) is not None:
@@ -116,10 +116,10 @@ class Upload:
         self._file = databases.scratch()
 
     def take(self, part: bytes) -> bool:
-        """Take a part; return whether it was the last, which is empty, and the database is there.
+        """Add a part; return True for the last one, which is empty, once the database exists.
 
         Raises:
-            SourceRefused: It is too long, or was no database.
+            SourceRefused: The upload is too long, or not a database.
         """
         self._size += len(part)
         if self._size > _LONGEST:
@@ -131,14 +131,14 @@ class Upload:
         return not part
 
     def close(self) -> None:
-        """Forget what was not used."""
+        """Discard the temporary file."""
         self._file.close()
 
 
-def downloaded(database: Database) -> tuple[bytes, int]:
-    """Return a database as one file, as it stands, and how many pages it has. Raises SourceRefused if it is too long.
+def serialize_database(database: Database) -> tuple[bytes, int]:
+    """Return a database's current state as one file, and its page count. Raise SourceRefused if it is too long.
 
-    It is no file in WAL mode (SQLite, "Database File Format", 1.3.3), which would need another beside it.
+    The file is not in WAL mode (SQLite, "Database File Format", 1.3.3), which would require a second file.
     """
     connection = database.connect()
     try:

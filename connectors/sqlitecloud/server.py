@@ -1,12 +1,12 @@
-"""A server of SQLite files over SCSP, with pub/sub: what any of its sessions commits, the listening ones are told.
+"""An SCSP server for SQLite files, with pub/sub: commits of any session are sent to its listening sessions.
 
-Runs in a thread of its own, so that it serves whatever the caller does::
+It runs in its own thread, independent of the caller::
 
     with SqliteCloudServer.start({"shop.db": Path("shop.db")}) as server:
         ...  # clients use sqlitecloud://127.0.0.1:{server.port}/shop.db?insecure=1
 
-Each client has its own bounded queue of notifications. Work on a database is done in a thread per session. Only this
-server may write the files while it serves them: what others write, nobody is told.
+Each client has its own bounded queue of notifications. Database work runs in one thread per session. No other process
+may write the files meanwhile: its changes would not be notified.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from connectors.transport import Address, load_certificate
 
 
 class SqliteCloudServer(Server):
-    """A running server. All methods may be called from any thread. Closes itself as a context manager."""
+    """A running server. Thread-safe; a context manager that closes on exit."""
 
     def __init__(
         self, listening: Sequence[socket.socket], served: Served, files: ExitStack, tls: ssl.SSLContext | None
@@ -57,12 +57,12 @@ class SqliteCloudServer(Server):
         Args:
             files: SQLite files by the database names that clients use.
             host: Address to listen on, or several; the default serves this machine only.
-            tls: How connections are encrypted; see `tls_context`. None: not at all.
-            credentials: Who is let in; None: everybody.
-            behaviour: How it behaves; the default suits the official clients.
+            tls: TLS configuration; see `tls_context`. None disables encryption.
+            credentials: Accepted credentials; None accepts everybody.
+            behaviour: Server behaviour; the default suits the official clients.
 
         Raises:
-            ConfigError: A file is not there, is no SQLite database, or cannot be written.
+            ConfigError: A file does not exist, is not an SQLite database, or is not writable.
             SourceUnavailable: The port cannot be listened on.
         """
         with ExitStack() as opened:
@@ -75,16 +75,16 @@ class SqliteCloudServer(Server):
 
     @property
     def client_count(self) -> int:
-        """How many connections there are, pub/sub ones included."""
+        """The number of connections, pub/sub ones included."""
         return self._clients.count
 
     @property
     def listening_count(self) -> int:
-        """How many pub/sub connections there are."""
+        """The number of pub/sub connections."""
         return self._clients.listening_count
 
     def address(self, database: str, *, apikey: str | None = None) -> str:
-        """Return what clients connect to, as a connection string; without credentials, unless some are given."""
+        """Return the connection string for clients; without credentials, unless given."""
         host = self._listening[0].getsockname()[0]
         keys = {"insecure": "1" if self._tls is None else None, "apikey": apikey}
         query = urlencode({name: value for name, value in keys.items() if value is not None}, quote_via=quote)
@@ -92,7 +92,7 @@ class SqliteCloudServer(Server):
         return f"{where}?{query}" if query else where
 
     def own_session(self, database: str) -> ServedSession:
-        """Return a session of the server's own, whose changes have the sender 0. It is closed with the server.
+        """Return a session of the server itself, whose changes have the sender 0. It closes with the server.
 
         Raises:
             SourceRefused: There is no database of that name.
@@ -103,15 +103,15 @@ class SqliteCloudServer(Server):
         return session
 
     def disconnect_all(self) -> None:
-        """Break every connection; return when that is done. Clients may come back, to new sessions."""
+        """Break every connection and wait until that is done. Clients may reconnect, to new sessions."""
         self._wait_for(self._clients.disconnect())
 
     def disconnect_listeners(self) -> None:
-        """Break the pub/sub connections only; return when that is done."""
+        """Break only the pub/sub connections and wait until that is done."""
         self._wait_for(self._clients.disconnect(listeners_only=True))
 
     def close(self) -> None:
-        """End all connections and the server; leave whole files behind. May be repeated."""
+        """End all connections and the server; leave single files behind. Idempotent."""
         super().close()
         self._files.close()
 
@@ -132,19 +132,19 @@ def _port(listening: socket.socket) -> int:
 
 
 def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
-    """Return how to encrypt with a certificate.
+    """Return the TLS context for a certificate.
 
     Args:
-        certificate: PEM file of the certificate and those it is signed with.
-        key: PEM file of its private key; None where it is in the same file.
+        certificate: PEM file of the certificate and those that sign it.
+        key: PEM file of its private key; None if it is in the same file.
 
     Raises:
-        ConfigError: A file is not there, or is none of that.
+        ConfigError: A file does not exist or has other content.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         load_certificate(context, certificate, key)
-    except OSError as error:  # SSLError is one
+    except OSError as error:  # SSLError is an OSError
         allowed = "PEM files of a certificate and its key"
         raise ConfigError(file=str(certificate), key="certificate", found=str(error), allowed=allowed) from error
     return context

@@ -1,7 +1,7 @@
-"""Serves one connection of a client: a session's main connection, or, once it has said PAUTH, its pub/sub connection.
+"""Serving of one client connection: a session's main connection, or its pub/sub connection after PAUTH.
 
-Either is a stream of frames. What cannot be read as a request is answered with an error, and the connection lives; what
-cannot even be cut into frames ends it.
+Either is a stream of frames. An invalid request is answered with an error, and the connection continues. Bytes that
+cannot be split into frames end it.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ from connectors.tasks import until_first_ends
 
 _RECEIVED_AT_ONCE: Final = 1 << 16
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 class Clients:
-    """All connections of a server. Used in its loop, except for the counts.
+    """All connections of a server. Used in its event loop, except for the counts.
 
     Args:
-        encrypted: Whether connections are.
+        encrypted: Whether connections use TLS.
     """
 
     def __init__(self, served: Served, log: structlog.typing.FilteringBoundLogger, *, encrypted: bool) -> None:
         self.served, self.log, self.encrypted = served, log, encrypted
         self.sessions: dict[str, ServedSession] = {}
-        """Those that have a main connection, or go on without, by uuid."""
+        """Sessions by uuid that have a main connection, or continue without one."""
         self.open: dict[asyncio.Task[None], Connection] = {}
         """Connections by the task that serves them."""
 
     @property
     def count(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return len(self.open)
 
     @property
     def listening_count(self) -> int:
-        """How many of them are pub/sub connections."""
+        """The number of pub/sub connections."""
         return sum(connection.listens for connection in list(self.open.values()))
 
     async def disconnect(self, *, listeners_only: bool = False) -> None:
-        """Break connections, and return when they have ended."""
+        """Break connections, and wait until they have ended."""
         ended = {task: each for task, each in self.open.items() if each.listens or not listeners_only}
         for connection in ended.values():
             connection.break_off()
         if ended:
             await asyncio.wait(ended)
 
-    def let_go(self, session: ServedSession) -> None:
-        """Forget a session that has no connection to go on with: its pub/sub connection ends, if it has one."""
-        if not session.has_main and not (session.pubsub_only and session.is_heard):
+    def release(self, session: ServedSession) -> None:
+        """Forget a session with no connection to continue on; end its pub/sub connection, if any."""
+        if not session.has_main and not (session.pubsub_only and session.has_pubsub):
             self.sessions.pop(session.uuid, None)
             session.leave()
 
     def owner(self, ticket: PubSubTicket) -> ServedSession | None:
-        """Return the session whose ticket it is."""
+        """Return the session that issued a ticket, or None if it is invalid or PAUTH is refused."""
         session = self.sessions.get(ticket.uuid)
         right = session is not None and hmac.compare_digest(session.ticket.secret.encode(), ticket.secret.encode())
         return session if right and not self.served.behaviour.refuse_pauth else None
@@ -80,7 +80,7 @@ class Clients:
 
 @dataclass(eq=False)
 class Connection:
-    """One connection, and the session it is of."""
+    """One connection, and its session."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -90,24 +90,24 @@ class Connection:
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "sqlitecloud-session"))
 
     def break_off(self) -> None:
-        """End the connection wherever it stands."""
+        """End the connection immediately."""
         self.writer.transport.abort()
         if not self.listens:
             self.session.interrupt()
 
     async def frames(self) -> AsyncIterator[RawFrame]:
-        """Give frames as they come, until the client closes. Raises WireError where there are none."""
+        """Yield frames until the client closes the connection. Raise WireError for invalid bytes."""
         while chunk := await self.reader.read(_RECEIVED_AT_ONCE):
             self.cutter.receive(chunk)
             while (frame := self.cutter.next_frame()) is not None:
                 yield frame
 
-    async def in_thread(self, work: Callable[[], _Found]) -> _Found:
-        """Do what may wait for SQLite, in the session's thread."""
+    async def in_thread(self, work: Callable[[], _Result]) -> _Result:
+        """Run work that may wait for SQLite, in the session's thread."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, work)
 
     async def send(self, frame: bytes) -> None:
-        """Write a frame, as fast as the client takes it."""
+        """Write a frame, waiting until the client has room."""
         self.writer.write(frame)
         await self.writer.drain()
 
@@ -144,7 +144,7 @@ async def _serve(clients: Clients, connection: Connection, log: structlog.typing
         await connection.in_thread(session.close)
         connection.thread.shutdown(wait=False)
         session.has_main = False
-        clients.let_go(session)
+        clients.release(session)
     if owner is not None:
         log.info("client_listens", of=owner.uuid)
         await _serve_pubsub(clients, connection, frames, owner)
@@ -153,7 +153,7 @@ async def _serve(clients: Clients, connection: Connection, log: structlog.typing
 async def _serve_main(
     clients: Clients, connection: Connection, frames: AsyncIterator[RawFrame]
 ) -> ServedSession | None:
-    """Answer requests; return the session of which this is to be the pub/sub connection, None when the client left."""
+    """Answer requests; return the session that this becomes the pub/sub connection of, None once the client leaves."""
     behaviour, number = clients.served.behaviour, count(1)
     try:
         async for frame in frames:
@@ -170,14 +170,14 @@ async def _serve_main(
 
 async def _answer(clients: Clients, connection: Connection, frame: RawFrame) -> ServedSession | None:
     try:
-        asked = read_request(frame)
+        request = read_request(frame)
     except WireError as error:
         await connection.send(encode_error(refusal(error)))
         return None
-    ticket = None if isinstance(asked, bytes) else _ticket(asked)
+    ticket = None if isinstance(request, bytes) else _ticket(request)
     if ticket is not None and (owner := clients.owner(ticket)) is not None and owner is not connection.session:
         return owner
-    answered = answer(connection.session, asked)
+    answered = answer(connection.session, request)
     try:
         await _send_answer(clients, connection, answered)
     finally:
@@ -195,18 +195,18 @@ async def _send_answer(clients: Clients, connection: Connection, answered: Gener
             connection.break_off()
 
 
-def _ticket(asked: Statement) -> PubSubTicket | None:
-    """Return what a PAUTH shows; None for any other request."""
-    given = words(asked.text.rstrip("; ")) or []
-    if len(given) != 3 or given[0].text.upper() != "PAUTH":
+def _ticket(request: Statement) -> PubSubTicket | None:
+    """Return the ticket of a PAUTH; None for any other request."""
+    found = words(request.text.rstrip("; ")) or []
+    if len(found) != 3 or found[0].text.upper() != "PAUTH":
         return None
-    return PubSubTicket(given[1].text, given[2].text)
+    return PubSubTicket(found[1].text, found[2].text)
 
 
 async def _serve_pubsub(
     clients: Clients, connection: Connection, frames: AsyncIterator[RawFrame], owner: ServedSession
 ) -> None:
-    """Send a session's notifications until either side ends it."""
+    """Send a session's notifications until either side ends the connection."""
     connection.listens = True
     outbox = Outbox(clients.served.behaviour, encrypted=clients.encrypted)
     outbox.answer(OK)
@@ -217,16 +217,16 @@ async def _serve_pubsub(
         )
     finally:
         owner.detach(outbox)
-        clients.let_go(owner)
+        clients.release(owner)
 
 
 async def _break_off_closed(connection: Connection, outbox: Outbox) -> None:
-    """End the connection once its outbox is closed: by the session, or because the client does not read."""
+    """End the connection once its outbox closes: by the session, or because the client does not read."""
     await outbox.closed()
     connection.break_off()
 
 
 async def _answer_all(outbox: Outbox, frames: AsyncIterator[RawFrame]) -> None:
-    """Answer what a client says on its pub/sub connection, where only the server is to speak: OK, whatever it is."""
+    """Reply OK to any request on a pub/sub connection, where clients are not expected to send."""
     async for _ in frames:
         outbox.answer(OK)

@@ -1,4 +1,4 @@
-"""Does what the server's own commands ask for: login, keys, listening, channels, lists and self-tests."""
+"""Execution of the server's own commands: login, client keys, listening, channels, lists and self-tests."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SELECT t.name AS "table", c.name, c.type AS data_type, c."notnull" AS not_null, 
        c.dflt_value AS default_value, t.schema AS database
 FROM pragma_table_list AS t, pragma_table_xinfo(t.name, 'main') AS c
 WHERE t.schema = 'main' AND t.type = 'table' AND {} ORDER BY t.name, c.cid"""
-"""The service's has eight columns as well, of which four names are known: those of the second to the fifth."""
+"""The service's result also has eight columns, of which four names are known: those of the second to the fifth."""
 
 
 def execute(session: ServedSession, command: Command) -> Iterator[bytes]:
-    """Give the frames of the answer to a command.
+    """Yield the frames of the reply to a command.
 
     Raises:
-        SourceRefused: The answer is no.
-        apsw.Error: SQLite says no.
+        SourceRefused: The server refuses the command.
+        apsw.Error: SQLite refuses it.
     """
     if not session.admitted and not command.name.startswith(_BEFORE_AUTH):
         raise SourceRefused(code=AUTH, text="Authentication required.")
@@ -86,12 +86,12 @@ def _list_keys(session: ServedSession, command: Command) -> Iterator[bytes]:
 
 
 def _client_keys(session: ServedSession) -> dict[str, str | int]:
-    told: dict[str, str | int] = {"UUID": session.uuid, "ID": session.number, "IP": session.ip}
-    return told | {name.upper(): getattr(session.keys, name) for name in _KEYS}
+    keys: dict[str, str | int] = {"UUID": session.uuid, "ID": session.number, "IP": session.ip}
+    return keys | {name.upper(): getattr(session.keys, name) for name in _KEYS}
 
 
-def _listen(session: ServedSession, interest: Topic) -> Iterator[bytes]:
-    session.at_commit(lambda: session.served.listeners.listen(session, interest))
+def _listen(session: ServedSession, topic: Topic) -> Iterator[bytes]:
+    session.at_commit(lambda: session.served.listeners.listen(session, topic))
     again = session.offered and session.served.behaviour.repeated_listen == "ok"
     session.offered = True
     yield OK if again else encode_ticket(session.ticket)
@@ -99,19 +99,19 @@ def _listen(session: ServedSession, interest: Topic) -> Iterator[bytes]:
 
 def _listen_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
     name = command["channel"]
-    yield from _listen(session, _table_called(session, name) or _channel(session, name))
+    yield from _listen(session, _addressed_table(session, name) or _channel(session, name))
 
 
 def _listen_table(session: ServedSession, command: Command) -> Iterator[bytes]:
-    interest = _table(session, command)
-    if session.served.databases.find(interest.database) is None:
-        raise SourceRefused(code=NOT_FOUND, text=f"Database {interest.database} not found.")
-    yield from _listen(session, interest)
+    topic = _table(session, command)
+    if session.served.databases.find(topic.database) is None:
+        raise SourceRefused(code=NOT_FOUND, text=f"Database {topic.database} not found.")
+    yield from _listen(session, topic)
 
 
 def _unlisten(session: ServedSession, work: Callable[[], None]) -> Iterator[bytes]:
     work()
-    session.at_commit(work)  # also of what the transaction that is open has asked for
+    session.at_commit(work)  # also cancels LISTENs of the open transaction
     yield OK
 
 
@@ -119,16 +119,16 @@ def _unlisten_channel(session: ServedSession, command: Command) -> Iterator[byte
     name, listeners = command["channel"], session.served.listeners
     table = Topic(name.lower(), session.used, is_table=True)
     tables = [table] if session.served.behaviour.has_channels_of_tables else []
-    named = [] if name == ALL else [_channel(session, name), *tables]
-    yield from _unlisten(session, partial(listeners.unlisten, session, *named))
+    topics = [] if name == ALL else [_channel(session, name), *tables]
+    yield from _unlisten(session, partial(listeners.unlisten, session, *topics))
 
 
 def _unlisten_table(session: ServedSession, command: Command) -> Iterator[bytes]:
-    interest, listeners = _table(session, command), session.served.listeners
-    if interest.name == ALL:
-        yield from _unlisten(session, partial(listeners.unlisten_tables, session, interest.database))
+    topic, listeners = _table(session, command), session.served.listeners
+    if topic.name == ALL:
+        yield from _unlisten(session, partial(listeners.unlisten_tables, session, topic.database))
     else:
-        yield from _unlisten(session, partial(listeners.unlisten, session, interest))
+        yield from _unlisten(session, partial(listeners.unlisten, session, topic))
 
 
 def _table(session: ServedSession, command: Command) -> Topic:
@@ -140,8 +140,8 @@ def _channel(session: ServedSession, name: str) -> Topic:
     return Topic(name, session.used if session.served.behaviour.has_channels_of_tables else None)
 
 
-def _table_called(session: ServedSession, channel: str) -> Topic | None:
-    """Return the table, or all of them, that a channel is called as, where it may be; else None."""
+def _addressed_table(session: ServedSession, channel: str) -> Topic | None:
+    """Return the topic of the table, or of all tables, that a channel name addresses; None if it addresses none."""
     if not session.served.behaviour.has_channels_of_tables:
         return None
     if channel == ALL:
@@ -156,7 +156,7 @@ def _notify(session: ServedSession, command: Command) -> Iterator[bytes]:
     behaviour, payload = session.served.behaviour, command.operands.get("payload")
     channel = _channel(session, command["channel"])
     with session.in_order():
-        session.served.listeners.tell_message(behaviour, session.sender, channel, payload)
+        session.served.listeners.publish_message(behaviour, session.sender, channel, payload)
     yield OK
 
 
@@ -179,7 +179,7 @@ def _list_channels(session: ServedSession, command: Command) -> Iterator[bytes]:
     yield table_frame(_CHANNEL, [(name,) for name in session.served.listeners.channels(database)], session.keys)
 
 
-def _list_heard_tables(session: ServedSession, command: Command) -> Iterator[bytes]:
+def _list_listened_tables(session: ServedSession, command: Command) -> Iterator[bytes]:
     found = session.served.listeners.registrations
     tables = {each for _, each in found if each.is_table and each.database == session.database_name}
     names = sorted(each.name for each in tables)
@@ -187,18 +187,18 @@ def _list_heard_tables(session: ServedSession, command: Command) -> Iterator[byt
 
 
 def _list_connections(session: ServedSession, command: Command) -> Iterator[bytes]:
-    found = [(uuid, interest.database, interest.name) for uuid, interest in session.served.listeners.registrations]
+    found = [(uuid, topic.database, topic.name) for uuid, topic in session.served.listeners.registrations]
     yield table_frame(("client_uuid", "dbname", "chname"), found, session.keys)
 
 
 def _list_tables(session: ServedSession, command: Command) -> Iterator[bytes]:
-    yield from _selected(session, _TABLES.format(_SHOWN))
+    yield from _select(session, _TABLES.format(_SHOWN))
 
 
 def _list_metadata(session: ServedSession, command: Command) -> Iterator[bytes]:
     one = command.operands.get("table")
     where = _SHOWN.replace("schema", "t.schema").replace("type", "t.type").replace("name", "t.name")
-    yield from _selected(session, _METADATA.format("t.name = ?" if one else where), *([one] if one else []))
+    yield from _select(session, _METADATA.format("t.name = ?" if one else where), *([one] if one else []))
 
 
 def _get_sql(session: ServedSession, command: Command) -> Iterator[bytes]:
@@ -209,7 +209,7 @@ def _get_sql(session: ServedSession, command: Command) -> Iterator[bytes]:
     yield encode_value(found[0], zero_terminated=bool(session.keys.zerotext))
 
 
-def _selected(session: ServedSession, query: str, *parameters: str) -> Iterator[bytes]:
+def _select(session: ServedSession, query: str, *parameters: str) -> Iterator[bytes]:
     rows = session.transactions.run(query, lambda _count: parameters)
     assert isinstance(rows, Rows)
     yield from rows_frames(rows, session.keys, chunk_bytes=session.served.behaviour.chunk_bytes)
@@ -240,7 +240,7 @@ _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] 
     "LIST METADATA TABLE": _list_metadata,
     "LIST PUBSUB CONNECTIONS": _list_connections,
     "LIST TABLES": _list_tables,
-    "LIST TABLES PUBSUB": _list_heard_tables,
+    "LIST TABLES PUBSUB": _list_listened_tables,
     **dict.fromkeys(("LISTEN", "LISTEN DATABASE"), _listen_channel),
     **dict.fromkeys(("LISTEN TABLE", "LISTEN TABLE DATABASE"), _listen_table),
     "NOTIFY": _notify,

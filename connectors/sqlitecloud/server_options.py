@@ -1,6 +1,6 @@
-"""How a server behaves where the documentation leaves it open, and what it does wrong when asked to.
+"""Server behaviour where the documentation leaves it open, and faults on request.
 
-Every switch is there so that a client or a receiver meets, on one machine, what the hosted service may do.
+The switches let a client or receiver meet, on one machine, everything the hosted service may do.
 """
 
 from __future__ import annotations
@@ -18,47 +18,48 @@ class Pacing(StrEnum):
     """How notifications are written to the socket."""
 
     SAFE = "safe"
-    """So that the official clients lose none: a frame at a time, in short slices, and on plain TCP with pauses."""
+    """One frame at a time, in short slices, with pauses on plain TCP: the official clients lose none."""
     JOINED = "joined"
-    """Many frames in one write, as fast as the client takes them."""
+    """Many frames in one write, as fast as the client accepts them."""
     SPLIT = "split"
-    """In pieces of any length, which end anywhere."""
+    """In pieces of any length, split anywhere."""
 
 
 class Channels(StrEnum):
-    """What a channel is."""
+    """The meaning of a channel."""
 
     APART = "apart"
-    """Of the server, and of no table: ``LISTEN TABLE`` listens to one. The service's since its words are the new."""
+    """Channels of the server, separate from tables: ``LISTEN TABLE`` listens to a table. The service's behaviour since
+    it uses the new words."""
     TABLES = "tables"
-    """Of the database in use. One called as a table of it tells what is written to that, and ``*`` what is written to
-    any (PUBSUB.md)."""
+    """Channels of the current database. A channel named like a table carries that table's changes, and ``*`` those of
+    all (PUBSUB.md)."""
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Switches of a server. Notifications are counted from 1, for each session by itself; so are its requests.
+    """Switches of a server. Notifications and requests are counted from 1, per session.
 
     Args:
         capture: How SQLite reports changes.
-        dialect: How they are written.
-        channels: What a channel is; None for `Channels.TABLES` with the old words, else `Channels.APART`.
+        dialect: How changes are encoded.
+        channels: The meaning of a channel; None for `Channels.TABLES` with the old words, else `Channels.APART`.
         pacing: How notifications are written to the socket.
         notification_frame: The type of their frames.
-        repeated_listen: What every LISTEN of a session but the first is answered with.
-        server_sender: How the sender 0, the server itself, is written.
-        compression: Whether results are compressed for clients that ask for it.
-        chunk_bytes: A result longer than about that comes in chunks.
-        slow_reader: What becomes of a client for which more than ``most_unsent`` bytes wait: its connection is closed,
-            what does not fit is dropped without a word, or writers wait for it.
-        delay: Seconds before each write of notifications, of one or of several as `pacing` has it.
+        repeated_listen: The reply to every LISTEN of a session after the first.
+        server_sender: The encoding of sender 0, the server itself.
+        compression: Whether results are compressed for clients that request it.
+        chunk_bytes: Approximate size beyond which a result is chunked.
+        slow_reader: The handling of a client with more than ``most_unsent`` bytes queued: close its connection,
+            silently drop what exceeds the limit, or make writers wait for it.
+        delay: Seconds before each write of notifications, one or several according to `pacing`.
         refuse_pauth: Refuse every second connection.
         drop: Notifications that are not sent.
         double: Notifications that are sent twice.
-        cut: A notification of which half is sent; then its connection is closed.
-        oversize: A notification that is announced as longer than anybody takes.
+        cut: A notification that is cut in half; then its connection is closed.
+        oversize: A notification that announces an unacceptable length.
         close_pubsub_after: A notification after which its connection is closed.
-        close_main_at: A request at which its connection is closed, before it is done.
+        close_main_at: A request at which its connection is closed, before it is executed.
         close_main_after_chunk: A chunk of any result after which the connection is closed.
     """
 
@@ -85,6 +86,6 @@ class ServerOptions:
 
     @property
     def has_channels_of_tables(self) -> bool:
-        """Whether a channel is of the database in use, and may be called as a table."""
+        """Whether channels belong to the current database and may address tables by name."""
         by_words = Channels.TABLES if self.dialect.words is Vocabulary.OLD else Channels.APART
         return (self.channels or by_words) is Channels.TABLES

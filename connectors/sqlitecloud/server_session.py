@@ -1,6 +1,6 @@
-"""Answers a session's requests: bytes of frames in the order asked for, and nothing of sockets.
+"""Replies to a session's requests: frames in request order, without sockets.
 
-A request may wait for SQLite: the caller gives each session a thread of its own.
+A request may wait for SQLite: the caller gives each session its own thread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 
 from conf.errors import SourceRefused
-from connectors.sqlitecloud.commands import Parameters, command_of
+from connectors.sqlitecloud.commands import Parameters, parse_command
 from connectors.sqlitecloud.encode import encode_error, encode_value
 from connectors.sqlitecloud.error_codes import AUTH, REFUSALS, refusal
 from connectors.sqlitecloud.messages import Statement
@@ -21,20 +21,20 @@ from connectors.sqlitecloud.transactions import Written
 from connectors.sqlitecloud.transfers import take_part
 
 
-def answer(session: ServedSession, asked: Statement | bytes) -> Generator[bytes, None, None]:
-    """Do what a request asks for, statement by statement, or take bytes that it uploads; give the last one's answer.
+def answer(session: ServedSession, request: Statement | bytes) -> Generator[bytes, None, None]:
+    """Execute a request, statement by statement, or take uploaded bytes; yield the last statement's reply.
 
-    The first error ends it, and is the answer. Rows are read from the database as frames are taken.
+    The first error ends the request and is its reply. Rows are read from the database as frames are consumed.
     """
     try:
-        yield from take_part(session, asked) if isinstance(asked, bytes) else _answer(session, asked)
+        yield from take_part(session, request) if isinstance(request, bytes) else _answer(session, request)
     except REFUSALS as error:
         yield encode_error(refusal(error))
 
 
-def _answer(session: ServedSession, asked: Statement) -> Iterator[bytes]:
-    *statements, last = list(split(asked.text)) or [""]
-    parameters = Parameters(asked.parameters)
+def _answer(session: ServedSession, request: Statement) -> Iterator[bytes]:
+    *statements, last = list(split(request.text)) or [""]
+    parameters = Parameters(request.parameters)
     for statement in statements:
         deque(_perform(session, statement, parameters), maxlen=0)
     if last:
@@ -44,8 +44,8 @@ def _answer(session: ServedSession, asked: Statement) -> Iterator[bytes]:
 
 
 def _perform(session: ServedSession, statement: str, parameters: Parameters, *, last: bool = False) -> Iterator[bytes]:
-    """Do one statement. The last one takes all parameters that are left, so that one too many is found."""
-    command = command_of(statement, parameters)
+    """Execute one statement. The last one receives all remaining parameters, so that surplus ones are detected."""
+    command = parse_command(statement, parameters)
     if command is not None:
         return execute(session, command)
     if not session.admitted:

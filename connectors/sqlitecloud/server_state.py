@@ -1,4 +1,4 @@
-"""What a server knows of a session: who it is, what it has set, its database, and where its notifications go."""
+"""Session state on the server: identity, settings, database, and the destination of notifications."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from connectors.sqlitecloud.transactions import Transactions
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who is let in: a user with a password, or, without a user, an API key or a token."""
+    """Accepted credentials: a user with a password, or, without a user, an API key or a token."""
 
     secret: str = field(repr=False)
     user: str | None = None
 
     def authenticate(self, *, user: str | None, secret: str) -> bool:
-        """Whether these are they. Takes the same time whatever is wrong with the secret."""
+        """Return whether the credentials match. The time taken does not reveal where the secret differs."""
         return hmac.compare_digest(secret.encode(), self.secret.encode()) and user == self.user
 
 
 @dataclass(frozen=True)
 class Served:
-    """What all sessions of a server share."""
+    """State shared by all sessions of a server."""
 
     databases: Databases
     behaviour: ServerOptions
     credentials: Credentials | None = None
-    """None lets everybody in."""
+    """None accepts everybody."""
     listeners: Broker = field(default_factory=Broker)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    """Of sessions, in the order in which they begin."""
+    """Session numbers, in the order in which sessions begin."""
 
 
 class ServedSession:
-    """One session. Its database is used by one thread at a time; the rest may be called from any.
+    """One session. One thread at a time may use its database; everything else is thread-safe.
 
     Args:
-        served: What the server serves.
-        own: Whether it is the server's own: its changes have the sender 0.
-        ip: Where its client is; empty for the server's own.
+        served: The server's shared state.
+        own: Whether it is the server's own session, whose changes have the sender 0.
+        ip: The client's address; empty for the server's own session.
     """
 
     def __init__(self, served: Served, *, own: bool = False, ip: str = "") -> None:
@@ -67,46 +67,46 @@ class ServedSession:
         self.offered = False
         """Whether a LISTEN was answered with the ticket."""
         self.has_main = True
-        """Whether its main connection is up."""
+        """Whether its main connection is open."""
         self.upload: Upload | None = None
-        """Takes the parts of a database, while one is uploaded."""
+        """The database upload in progress, if any."""
         self.download: BytesIO | None = None
-        """What is left of a database that is downloaded."""
+        """The rest of the database download in progress, if any."""
         self.pubsub_only = False
-        """Whether it goes on without its main connection."""
+        """Whether it continues without its main connection."""
         self.used: str | None = None
-        """Name of the database in use, if any."""
+        """The name of the current database, if any."""
         self._transactions: Transactions | None = None
         self._outbox: Outbox | None = None
 
     @property
     def database_name(self) -> str:
-        """The database in use. Raises SourceRefused when there is none."""
+        """The name of the current database. Raises SourceRefused if there is none."""
         if self.used is None:
             raise SourceRefused(code=GENERIC, text="No database is in use: USE DATABASE first.")
         return self.used
 
     @property
     def database(self) -> Database | None:
-        """The database in use, if any."""
+        """The current database, if any."""
         return self.served.databases.find(self.used)
 
     @property
     def transactions(self) -> Transactions:
-        """The connection to the database in use, opened when first asked for. Raises SourceRefused without one."""
+        """The connection to the current database, opened on first use. Raises SourceRefused if there is none."""
         if self._transactions is None:
             database = self.served.databases.find_or_refuse(self.database_name)
-            self._transactions = Transactions(database, self.served.behaviour.capture, self._told)
+            self._transactions = Transactions(database, self.served.behaviour.capture, self._publish)
         return self._transactions
 
     def use(self, name: str) -> None:
-        """Use a database from now on; what was open in the one before is rolled back.
+        """Switch to a database; roll back whatever is open in the previous one.
 
         Args:
-            name: `MEMORY` for one of its own, which goes with the session, or when it uses another one.
+            name: `MEMORY` for a private in-memory database, which lasts until the session ends or switches.
 
         Raises:
-            SourceRefused: There is none of that name.
+            SourceRefused: There is no database of that name.
         """
         own = f"{MEMORY}{self.uuid}"
         if name == MEMORY:
@@ -121,36 +121,36 @@ class ServedSession:
             self.close()
             self.used = name
 
-    def hear(self, frame: bytes) -> None:
-        """Take a notification; it is forgotten while there is no pub/sub connection."""
+    def deliver(self, frame: bytes) -> None:
+        """Send a notification; it is dropped while there is no pub/sub connection."""
         if (outbox := self._outbox) is not None:
             outbox.notify(frame)
 
     @property
-    def is_heard(self) -> bool:
+    def has_pubsub(self) -> bool:
         """Whether it has a pub/sub connection."""
         return self._outbox is not None
 
     def attach(self, outbox: Outbox) -> None:
-        """Send notifications there from now on, and no longer where they went before."""
+        """Send notifications to this outbox from now on; close the previous one."""
         before, self._outbox = self._outbox, outbox
         if before is not None:
             before.close()
 
     def detach(self, outbox: Outbox) -> None:
-        """Send nothing there any more."""
+        """Stop sending notifications to this outbox, and close it."""
         if self._outbox is outbox:
             self._outbox = None
         outbox.close()
 
     def leave(self) -> None:
-        """Listen to nothing any more, and end the pub/sub connection."""
+        """Unsubscribe from everything, and end the pub/sub connection."""
         self.served.listeners.unlisten(self)
         if (outbox := self._outbox) is not None:
             self.detach(outbox)
 
     def at_commit(self, work: Callable[[], None]) -> None:
-        """Do something as the session's transaction commits, or now, in its place among the database's commits."""
+        """Run ``work`` when the open transaction commits, else now; ordered among the database's commits."""
         if self._transactions is not None:
             self._transactions.at_commit(work)
         else:
@@ -158,16 +158,16 @@ class ServedSession:
                 work()
 
     def in_order(self) -> AbstractContextManager[object]:
-        """Let what is said now have its place among the commits of the session's database."""
+        """Return a lock that orders messages among the commits of the session's database."""
         return nullcontext() if self.database is None else self.database.order
 
     def interrupt(self) -> None:
-        """Let a statement that runs end soon, with an error."""
+        """Interrupt a running statement, which then fails."""
         if (transactions := self._transactions) is not None:
             transactions.interrupt()
 
     def close(self) -> None:
-        """Use no database: roll back what is open, and close the connection. In the thread that uses it."""
+        """Roll back what is open, and close the database. Call in the thread that uses it."""
         if self._transactions is not None:
             self._transactions.close()
             self._transactions = None
@@ -177,10 +177,10 @@ class ServedSession:
         self.end_transfers()
 
     def end_transfers(self) -> None:
-        """Forget the upload and the download that are under way."""
+        """Abandon the upload and the download in progress."""
         if self.upload is not None:
             self.upload.close()
         self.upload = self.download = None
 
-    def _told(self, changes: Sequence[TableChanges]) -> None:
-        self.served.listeners.tell_changes(self.served.behaviour, self.database_name, self.sender, changes)
+    def _publish(self, changes: Sequence[TableChanges]) -> None:
+        self.served.listeners.publish_changes(self.served.behaviour, self.database_name, self.sender, changes)

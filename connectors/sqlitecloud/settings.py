@@ -1,6 +1,6 @@
-"""How a session with a SQLite Cloud database begins: where, with which credentials, encrypted how.
+"""Settings for starting a session: address, credentials and encryption.
 
-Nothing here shows a secret of itself, and everything that is pasted into the login is one word: `naming.may_be_pasted`.
+No repr shows a secret. Every value pasted into the login is a single word: `statements.is_safe_word`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from connectors.sqlitecloud.messages import Login
-from connectors.sqlitecloud.statements import may_be_pasted
+from connectors.sqlitecloud.statements import is_safe_word
 
 PORT: Final = 8860
 MAX_ROWS: Final = 5_000
-"""Rows in a chunk of a result: bounds the memory that a snapshot takes."""
+"""Rows in a chunk of a result, which bounds the memory of a snapshot."""
 TIMEOUT: Final = 10.0
 IN_MEMORY: Final = ":memory:"
 
@@ -23,7 +23,7 @@ _MOST: Final = (1 << 31) - 1
 
 
 def _word(text: str) -> str:
-    if not may_be_pasted(text):
+    if not is_safe_word(text):
         raise ValueError("one word, without white space, control characters, quotes or semicolons")
     return text
 
@@ -50,7 +50,7 @@ class Password(_Frozen):
 
     @property
     def command(self) -> str:
-        """What logs in with them. Not to be shown."""
+        """The login command. Do not log it."""
         return f"AUTH USER {self.user} PASSWORD {self.secret.get_secret_value()}"
 
 
@@ -61,7 +61,7 @@ class ApiKey(_Frozen):
 
     @property
     def command(self) -> str:
-        """What logs in with it. Not to be shown."""
+        """The login command. Do not log it."""
         return f"AUTH APIKEY {self.secret.get_secret_value()}"
 
 
@@ -72,7 +72,7 @@ class Token(_Frozen):
 
     @property
     def command(self) -> str:
-        """What logs in with it. Not to be shown."""
+        """The login command. Do not log it."""
         return f"AUTH TOKEN {self.secret.get_secret_value()}"
 
 
@@ -80,18 +80,18 @@ Credentials: TypeAlias = Password | ApiKey | Token
 
 
 class Tls(_Frozen):
-    """How the connection is encrypted."""
+    """TLS settings of a connection."""
 
     verify: bool = True
-    """Whether the server's certificate must be valid and of its host name."""
+    """Whether the server's certificate must be valid for its host name."""
     root_certificate: str | None = None
-    """File of the authorities to trust; None for those of the system."""
+    """File of trusted authorities; None for the system's."""
     client_certificate: str | None = None
     client_certificate_key: str | None = None
 
 
 class ConnectionSettings(_Frozen):
-    """Where a database is, and how a session with it begins. Shows no secret of itself."""
+    """The location of a database, and how to start a session with it. Its repr hides secrets."""
 
     host: Word
     port: Annotated[int, Field(ge=1, le=65535)] = PORT
@@ -100,7 +100,7 @@ class ConnectionSettings(_Frozen):
     tls: Tls | None = Tls()
     """None: plain text."""
     timeout: Annotated[float, Field(gt=0, le=86_400)] = TIMEOUT
-    """Seconds to wait for a connection, and for an answer to begin."""
+    """Seconds to wait for a connection, and for a reply to begin."""
     compression: bool = False
     zero_text: bool = False
     no_blob: bool = False
@@ -108,15 +108,15 @@ class ConnectionSettings(_Frozen):
     max_rows: Count = MAX_ROWS
     max_rowset: Count = 0
     memory: bool = False
-    """The database is in memory, and no file."""
+    """Use an in-memory database."""
     create: bool = False
-    """Make the database if there is none."""
+    """Create the database if it does not exist."""
     non_linearizable: bool = False
-    """Let a node answer that may lag behind. A snapshot may then be older than what was heard before."""
+    """Allow replies from a node that lags behind. A snapshot may then be older than earlier notifications."""
 
     @property
     def login(self) -> Login:
-        """The first request of a session: all of it in one text, in the order of the official clients."""
+        """The first request of a session: all commands in one text, in the order of the official clients."""
         return Login("".join(self._commands()), (self.credentials.secret.get_secret_value(),))
 
     def _commands(self) -> Iterator[str]:

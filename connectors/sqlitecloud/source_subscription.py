@@ -1,7 +1,7 @@
-"""Watches one table of a database by a session of its own, so that silver can be held against the source.
+"""A subscription to one table in a session of its own, to verify silver against the source.
 
-The table is read between two messages on a channel of our own. What is notified between them overlays its rows: only
-with it, they are the table at one moment, which is the first update. Every later notification is an update.
+The table is read between two messages on a channel of its own. Notifications in between overlay its rows. Together they
+are the table at one moment, which is the first update. Every later notification is an update.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from connectors.sqlitecloud.statements import quote_identifier
 from connectors.update_queue import UpdateQueue
 
 _COLUMNS: Final = 'SELECT name, type, "notnull" != 0, pk, hidden FROM pragma_table_xinfo(?)'
-_TOLD: Final = ("name", "type", "not_null", "pk", "hidden")
+_COLUMN_FIELDS: Final = ("name", "type", "not_null", "pk", "hidden")
 _PATIENCE: Final = 600.0
-"""Seconds in which the rows of the table begin to come, and go on."""
+"""Seconds within which the table's rows must begin, and each further part must arrive."""
 
 
 class SqliteCloudSourceSubscription:
-    """A `connectors.base.SourceSubscription`. Connects as its ``with`` block begins; the rows come while it runs.
+    """A `connectors.base.SourceSubscription`. Connects on entering its ``with`` block; rows arrive while it runs.
 
-    Needs a channel of its own, so the privilege to make one.
+    Requires the privilege to create a channel of its own.
     """
 
     def __init__(self, feed: Feed, table: str) -> None:
@@ -47,15 +47,15 @@ class SqliteCloudSourceSubscription:
         self._stream = settings.stream(table)
         self._reader = SqliteCloudReferenceReader(self._stream, settings, options)
         self._channel = f"silverfold-{uuid4()}"
-        self._found = UpdateQueue()
+        self._updates = UpdateQueue()
         self._listening: Future[None] = Future()
         self._overlay: list[ReferenceChange] | None = None
-        self._said: dict[str, asyncio.Event] = {}
+        self._echoes: dict[str, asyncio.Event] = {}
         self._position = 0
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that name a row."""
+        """The key columns."""
         return self._reader.keys
 
     @property
@@ -65,7 +65,7 @@ class SqliteCloudSourceSubscription:
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
-        self._watching = self._loop.create_task(self._watch())
+        self._task = self._loop.create_task(self._subscribe())
         self._thread = threading.Thread(target=self._run, name=f"watch-{self._stream}", daemon=True)
         self._thread.start()
         try:
@@ -78,31 +78,31 @@ class SqliteCloudSourceSubscription:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(RuntimeError):  # the loop has ended by itself
-            self._loop.call_soon_threadsafe(self._watching.cancel)
+        with suppress(RuntimeError):  # the loop has already ended
+            self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
 
     def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the whole updates since the last call; see `connectors.base.SourceSubscription.take`."""
-        return self._found.take(seconds)
+        """Return the complete updates since the last call; see `connectors.base.SourceSubscription.take`."""
+        return self._updates.take(seconds)
 
     def _run(self) -> None:
         error: SilverfoldError = SourceUnavailable("the watch has ended")
         try:
-            self._loop.run_until_complete(self._watching)
-        except WireError as found:
-            error = RemoteProtocolError(str(found), stream=self._stream)
-        except SilverfoldError as found:
-            error = found
+            self._loop.run_until_complete(self._task)
+        except WireError as raised:
+            error = RemoteProtocolError(str(raised), stream=self._stream)
+        except SilverfoldError as raised:
+            error = raised
         except asyncio.CancelledError:
             pass
         finally:
             self._loop.close()
-            self._found.end(error)
+            self._updates.end(error)
             if not self._listening.done():
                 self._listening.set_exception(error)
 
-    async def _watch(self) -> None:
+    async def _subscribe(self) -> None:
         settings, options = connection_settings(self._feed, os.environ), self._options
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
         async with await opening as db:
@@ -113,7 +113,7 @@ class SqliteCloudSourceSubscription:
             self._listening.set_result(None)
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._hear(db))
+                    tasks.create_task(self._receive(db))
                     tasks.create_task(self._read(db))
             except* SilverfoldError as several:
                 raise several.exceptions[0] from None
@@ -124,59 +124,59 @@ class SqliteCloudSourceSubscription:
     async def _describe(self, db: Client) -> None:
         found = await db.exec(_COLUMNS, self._stream)
         rows = found.rows if isinstance(found, Rowset) else []
-        columns: list[dict[str, Any]] = [dict(zip(_TOLD, row, strict=True)) for row in rows]
+        columns: list[dict[str, Any]] = [dict(zip(_COLUMN_FIELDS, row, strict=True)) for row in rows]
         own = sorted((column for column in columns if column["pk"]), key=lambda column: int(column["pk"]))
         keys = self._table.keys or [column["name"] for column in own]
         if not columns or not keys:
             raise SourceRefused(code="no-key", text="there is no such table, or it has no key", stream=self._stream)
-        told = json.dumps({"table": self._stream, "columns": columns, "keys": list(keys)})
-        self._reader.control(ControlFrame(0, 1, self._stream, told.encode()))
+        description = json.dumps({"table": self._stream, "columns": columns, "keys": list(keys)})
+        self._reader.control(ControlFrame(0, 1, self._stream, description.encode()))
 
-    async def _hear(self, db: Client) -> None:
+    async def _receive(self, db: Client) -> None:
         async with aclosing(db.notifications()) as notifications:
             async for notification in notifications:
-                if (word := self._own_word(notification)) is not None:
-                    self._said[word].set()
+                if (word := self._own_message(notification)) is not None:
+                    self._echoes[word].set()
                     if word == "low":
                         self._overlay = []
                     continue
                 changes = self._changes(notification.frame)
                 if self._overlay is not None:
                     self._overlay += changes
-                elif "high" in self._said:
-                    self._found.put(ReferenceUpdate(False, changes))
+                elif "high" in self._echoes:
+                    self._updates.put(ReferenceUpdate(False, changes))
 
     async def _read(self, db: Client) -> None:
-        """Read the table until what was notified meanwhile can be laid over it; then hand both over."""
+        """Read the table, repeatedly if needed, until notifications can overlay it; then deliver both."""
         names = ", ".join(map(quote_identifier, self.columns))
         while True:
-            await self._say(db, "low")
+            await self._send_and_wait(db, "low")
             sql = f"SELECT {names} FROM {quote_identifier(self._stream)}"
             async with aclosing(db.parts(sql, patience=_PATIENCE)) as parts:
                 frames = [(0, part.frame) async for part in parts]
             rows = list(self._reader.changes(1, frames))
-            await self._say(db, "high")
+            await self._send_and_wait(db, "high")
             overlay, self._overlay = self._overlay or [], None
             if not any(self._is_partial_move(change) for change in overlay):
-                return self._found.put(ReferenceUpdate(True, [*rows, *overlay]))
-            del self._said["high"]
+                return self._updates.put(ReferenceUpdate(True, [*rows, *overlay]))
+            del self._echoes["high"]
 
     def _is_partial_move(self, change: ReferenceChange) -> bool:
-        """Tell whether a row moved that may have moved in the snapshot already, without what nobody sent."""
+        """Return whether a row may already have moved in the snapshot, without the columns not sent."""
         return change.op == "update" and change.old_key is not None and set(change.row) != set(self.columns)
 
-    async def _say(self, db: Client, word: str) -> None:
-        self._said[word] = asyncio.Event()
+    async def _send_and_wait(self, db: Client, word: str) -> None:
+        self._echoes[word] = asyncio.Event()
         await db.notify(self._channel, word)
-        await self._said[word].wait()
+        await self._echoes[word].wait()
 
-    def _own_word(self, notification: Notification) -> str | None:
-        """Return what was said on our own channel; None for anything else."""
+    def _own_message(self, notification: Notification) -> str | None:
+        """Return the message if it is from our own channel; None otherwise."""
         if self._channel.encode() not in notification.text:
             return None
-        said = json.loads(notification.text)
-        is_own = said.get("channel") == self._channel and said.get("payload") in self._said
-        return str(said["payload"]) if is_own else None
+        message = json.loads(notification.text)
+        is_own = message.get("channel") == self._channel and message.get("payload") in self._echoes
+        return str(message["payload"]) if is_own else None
 
     def _changes(self, frame: bytes) -> Sequence[ReferenceChange]:
         self._position += 1

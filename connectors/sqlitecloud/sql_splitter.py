@@ -1,7 +1,7 @@
-"""Cuts the text of a request into statements, and the statements of the server's own into words.
+"""Splitting of request text into statements, and of the server's own commands into words.
 
-A request holds any number of statements with ``;`` between them. Quotes, comments and the bodies of triggers may hold
-that character too. The values that question marks stand for are used up from left to right over all statements.
+A request contains any number of statements separated by ``;``. Quotes, comments and trigger bodies may contain that
+character too. Parameters of question marks are consumed from left to right across all statements.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ class Word(NamedTuple):
     """A word of a command."""
 
     text: str
-    """Without its quotes, if it had any."""
+    """Without quotes, if it had any."""
     quoted: bool = False
 
     @property
-    def is_place(self) -> bool:
-        """Whether a parameter is to stand there."""
+    def is_parameter(self) -> bool:
+        """Whether the word is a parameter placeholder."""
         return self.text == "?" and not self.quoted
 
 
 def split(text: str) -> Iterator[str]:
-    """Give the statements of a text, without the ``;`` that ends them; those that say nothing are left out."""
-    begin, silent = 0, True
+    """Yield the statements of a text, without the terminating ``;``; empty ones are skipped."""
+    begin, is_empty = 0, True
     for lexeme in _LEXEMES.finditer(text):
-        if lexeme.lastgroup == "end" and _is_whole(text[begin : lexeme.end()]):
-            if not silent:
+        if lexeme.lastgroup == "end" and _is_complete(text[begin : lexeme.end()]):
+            if not is_empty:
                 yield text[begin : lexeme.start()].strip()
-            begin, silent = lexeme.end(), True
+            begin, is_empty = lexeme.end(), True
         elif lexeme.lastgroup != "blank":
-            silent = False
-    if not silent:
+            is_empty = False
+    if not is_empty:
         yield text[begin:].strip()
 
 
 def first_word(statement: str) -> str:
-    """Return the first word of a statement in capitals, behind comments; empty where there is none."""
+    """Return the first word of a statement in upper case, after comments; empty if there is none."""
     for lexeme in _LEXEMES.finditer(statement):
         if lexeme.lastgroup != "blank":
             return "".join(_NAME.findall(lexeme[0])[:1]).upper()
@@ -62,7 +62,7 @@ def first_word(statement: str) -> str:
 
 
 def words(statement: str) -> list[Word] | None:
-    """Return the words of a command of the server's own; None when they cannot be told, for a lone quote, say."""
+    """Return the words of one of the server's own commands; None if it cannot be split, as with an unclosed quote."""
     found, at = [], 0
     while (operand := _OPERANDS.match(statement, at)) is not None:
         found.append(_word(operand))
@@ -80,5 +80,5 @@ def _word(operand: re.Match[str]) -> Word:
             return Word(operand["bare"])
 
 
-def _is_whole(statement: str) -> bool:
+def _is_complete(statement: str) -> bool:
     return not _TRIGGER.match(statement.lstrip()) or apsw.complete(statement)

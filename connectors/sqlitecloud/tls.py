@@ -1,4 +1,4 @@
-"""Makes what encrypts a session's connections of its settings."""
+"""TLS contexts from connection settings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from connectors.transport import load_certificate
 
 
 def tls_context(settings: Tls) -> ssl.SSLContext:
-    """Return whom to trust, and how to show who we are. One context serves both connections of a session.
+    """Return the TLS context: trust and client certificate. Both connections of a session share it.
 
     Raises:
-        ConfigError: A file of certificates is missing, or holds none.
+        ConfigError: A certificate file is missing, or contains none.
     """
     try:
         check_files([settings.root_certificate])

@@ -1,7 +1,7 @@
-"""Runs a session's SQL, and tells what each transaction changed as it commits.
+"""Execution of a session's SQL, and publication of each transaction's changes as it commits.
 
-A statement that writes outside a transaction is given one of its own. Changes are asked for inside the transaction;
-commit and telling are one step under the database's `order`, so that what is told has the order of commits.
+A write outside a transaction gets its own. Changes are collected inside the transaction. Commit and publication are one
+step under the database's `order` lock, so that notifications keep the order of commits.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NEVER_WITHIN: Final = frozenset({"PRAGMA", "VACUUM", "ATTACH", "DETACH"})
 
 
 class Rows(NamedTuple):
-    """The result of a statement that has one. Rows are read from the database as they are taken."""
+    """The result of a statement that returns rows, which are read from the database as they are consumed."""
 
     columns: tuple[Column, ...]
     rows: Iterator[tuple[Value, ...]]
 
 
 class Written(NamedTuple):
-    """What a statement without a result did."""
+    """The effect of a statement without a result."""
 
     last_rowid: int
     changes: int
@@ -45,44 +45,48 @@ class Transactions:
     """One connection to a database. Used by one thread at a time.
 
     Args:
-        told: Called with what a transaction changed, each that commits, under the database's `order`.
+        publish: Called with the changes of each committed transaction, under the database's `order` lock.
     """
 
-    def __init__(self, database: Database, mode: CaptureMode, told: Callable[[Sequence[TableChanges]], None]) -> None:
-        self._database, self._told = database, told
+    def __init__(
+        self, database: Database, mode: CaptureMode, publish: Callable[[Sequence[TableChanges]], None]
+    ) -> None:
+        self._database, self._publish = database, publish
         self.connection = database.connect()
         self._capture = capture_for(self.connection, mode)
         self.connection.authorizer = self._authorize
-        self._named = ""
+        self._savepoint_name = ""
         self._savepoints: list[tuple[str, int, int]] = []
-        """Name, place of the capture, and how much was `due`."""
-        self._due: list[Callable[[], None]] = []
+        """Name, capture marker, and number of pending `_on_commit` callbacks."""
+        self._on_commit: list[Callable[[], None]] = []
         self._log = structlog.get_logger("sqlitecloud.server")
 
     def run(self, statement: str, take: Callable[[int], Sequence[Value]]) -> Rows | Written:
-        """Run one statement. Rows that it returns are of one moment; take them before the next statement.
+        """Run one statement. Its rows are from one moment; consume them before the next statement.
 
         Args:
-            take: Gives as many parameters as the statement asks for.
+            take: Returns the requested number of parameters.
 
         Raises:
-            apsw.Error: SQLite refuses. A transaction that was open before is open still, unless SQLite ended it.
+            apsw.Error: SQLite refuses. An open transaction remains open, unless SQLite ended it.
         """
         first = first_word(statement)
         if first in _CONTROLS:
             self._control(first, statement)
             return self._written()
-        asked = apsw.ext.query_info(self.connection, statement)
-        parameters = [_parameter(value) for value in take(asked.bindings_count)]
-        if asked.is_readonly or first in _NEVER_WITHIN:
+        details = apsw.ext.query_info(self.connection, statement)
+        parameters = [_parameter(value) for value in take(details.bindings_count)]
+        if details.is_readonly or first in _NEVER_WITHIN:
             cursor = self.connection.execute(statement, parameters)
-            return Rows(self._columns(asked), _all(cursor)) if asked.description else self._written()
+            return Rows(self._columns(details), _consume(cursor)) if details.description else self._written()
         returned = self._write(statement, parameters)
-        return Rows(self._columns(asked), iter(returned)) if asked.description else self._written()
+        return Rows(self._columns(details), iter(returned)) if details.description else self._written()
 
     def has_table(self, name: str) -> bool:
-        """Tell whether there is a table of a name. It is no read of a transaction that is open, which could not write
-        any more once another session has."""
+        """Return whether a table exists.
+
+        A read inside the open transaction is avoided: it could not write any more once another session has written.
+        """
         is_free = not self.connection.in_transaction or self.connection.txn_state() == apsw.SQLITE_TXN_WRITE
         connection = self.connection if is_free else self._database.connect()
         try:
@@ -92,18 +96,18 @@ class Transactions:
                 connection.close()
 
     def at_commit(self, work: Callable[[], None]) -> None:
-        """Do something, under the database's `order`, as the transaction that is open commits; now where none is.
+        """Run ``work`` under the database's `order` lock when the open transaction commits; now if none is open.
 
-        It is told what that transaction changed. What is rolled back is not done.
+        It runs before that transaction's changes are published, so a LISTEN receives them. A rollback discards it.
         """
         if self.connection.in_transaction:
-            self._due.append(work)
+            self._on_commit.append(work)
         else:
             with self._database.order:
                 work()
 
     def interrupt(self) -> None:
-        """Let a statement that runs in another thread end soon, with an error."""
+        """Interrupt a statement that runs in another thread, which then fails."""
         with contextlib.suppress(apsw.ConnectionClosedError):
             self.connection.interrupt()
 
@@ -113,13 +117,13 @@ class Transactions:
         self.connection.close(True)
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_context: str | None) -> int:
-        """Allow all but other files, and note savepoints as SQLite reads them. VACUUM attaches a nameless file."""
+        """Deny attaching files, and record savepoint names as SQLite parses them. VACUUM attaches a nameless file."""
         if action == apsw.SQLITE_SAVEPOINT:
-            self._named = (second or "").lower()
+            self._savepoint_name = (second or "").lower()
         return apsw.SQLITE_DENY if action == apsw.SQLITE_ATTACH and first else apsw.SQLITE_OK
 
     def _control(self, first: str, statement: str) -> None:
-        outside, self._named = not self.connection.in_transaction, ""
+        outside, self._savepoint_name = not self.connection.in_transaction, ""
         if first in _ENDS:
             self._commit(statement)
         else:
@@ -130,21 +134,21 @@ class Transactions:
         if outside:
             self._savepoints.clear()
             self._capture.begin()
-        if self._named:
+        if self._savepoint_name:
             self._savepoint(first)
 
     def _savepoint(self, first: str) -> None:
         if first == "SAVEPOINT":
-            self._savepoints.append((self._named, self._capture.place(), len(self._due)))
+            self._savepoints.append((self._savepoint_name, self._capture.savepoint(), len(self._on_commit)))
             return
-        while self._savepoints[-1][0] != self._named:
+        while self._savepoints[-1][0] != self._savepoint_name:
             self._savepoints.pop()
         if first == "RELEASE":
             self._savepoints.pop()
         else:
-            _, place, due = self._savepoints[-1]
-            self._capture.back_to(place)
-            del self._due[due:]
+            _, savepoint, callback_count = self._savepoints[-1]
+            self._capture.rollback_to(savepoint)
+            del self._on_commit[callback_count:]
 
     def _write(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Value, ...]]:
         if self.connection.in_transaction:
@@ -161,11 +165,11 @@ class Transactions:
         return returned
 
     def _step(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Value, ...]]:
-        place = self._capture.place()
+        savepoint = self._capture.savepoint()
         try:
             returned = self.connection.execute(statement, parameters).fetchall()
         except BaseException:
-            self._capture.back_to(place)
+            self._capture.rollback_to(savepoint)
             if not self.connection.in_transaction:  # ON CONFLICT ROLLBACK
                 self._end()
             raise
@@ -173,21 +177,21 @@ class Transactions:
         return returned
 
     def _commit(self, statement: str) -> None:
-        """Commit, or release a savepoint, which commits when it is the outermost."""
+        """Commit, or release a savepoint, which commits if it is the outermost."""
         with self._database.order:
             changes = self._changes() if self.connection.in_transaction else []
             self.connection.execute(statement, can_cache=False)
             if self.connection.in_transaction:
                 return
-            for work in self._due:
+            for work in self._on_commit:
                 work()
             if changes:
-                self._told(changes)
+                self._publish(changes)
 
     def _end(self) -> None:
-        """Forget what is only of the transaction that has ended."""
+        """Discard the state of the ended transaction."""
         self._capture.end()
-        self._due.clear()
+        self._on_commit.clear()
 
     def _changes(self) -> Sequence[TableChanges]:
         try:
@@ -200,8 +204,8 @@ class Transactions:
         connection = self.connection
         return Written(connection.last_insert_rowid(), connection.changes(), connection.total_changes())
 
-    def _columns(self, asked: apsw.ext.QueryDetails) -> tuple[Column, ...]:
-        full = asked.description_full or ()
+    def _columns(self, details: apsw.ext.QueryDetails) -> tuple[Column, ...]:
+        full = details.description_full or ()
         return tuple(self._column(*parts) for parts in full)
 
     def _column(
@@ -214,7 +218,7 @@ class Transactions:
         return Column(name, declared, database, table, origin, *flags)
 
 
-def _all(cursor: apsw.Cursor) -> Iterator[tuple[Value, ...]]:
+def _consume(cursor: apsw.Cursor) -> Iterator[tuple[Value, ...]]:
     try:
         yield from cursor
     finally:

@@ -1,4 +1,4 @@
-"""Does what a session asks about whole databases: makes and removes them, and takes or gives them as files."""
+"""Commands for whole databases: creation and removal, upload and download as files."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from conf.errors import SourceRefused
 from connectors.sqlitecloud.commands import Command
 from connectors.sqlitecloud.encode import OK, encode_array, encode_value
 from connectors.sqlitecloud.error_codes import COMMAND
-from connectors.sqlitecloud.served_databases import PART, Upload, downloaded
+from connectors.sqlitecloud.served_databases import PART, Upload, serialize_database
 from connectors.sqlitecloud.server_state import ServedSession
 
 
 def take_part(session: ServedSession, part: bytes) -> Iterator[bytes]:
-    """Take a part of the database that is uploaded; the last one is empty.
+    """Add a part to the upload in progress; the last one is empty.
 
     Raises:
-        SourceRefused: None is under way, or it is not to be taken: then it ends.
+        SourceRefused: No upload is in progress, or it is rejected: then it ends.
     """
     if session.upload is None:
         raise SourceRefused(code=COMMAND, text="No upload is under way: UPLOAD DATABASE first.")
@@ -57,12 +57,12 @@ def _upload(session: ServedSession, command: Command) -> Iterator[bytes]:
 
 
 def _download(session: ServedSession, command: Command, *, if_there: bool = False) -> Iterator[bytes]:
-    """Answer with the size, the count of pages, and a position of a cluster's log, of which there is none."""
+    """Reply with the size, the page count, and a position in the cluster's log, which does not exist here."""
     session.end_transfers()
     if if_there and session.served.databases.find(command["database"]) is None:
         yield encode_array((0, 0, 0))
         return
-    octets, pages = downloaded(session.served.databases.find_or_refuse(command["database"]))
+    octets, pages = serialize_database(session.served.databases.find_or_refuse(command["database"]))
     session.download = BytesIO(octets)
     yield encode_array((len(octets), pages, 0))
 
@@ -91,4 +91,4 @@ TRANSFERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]]
     "UPLOAD ABORT": _abort,
     "UPLOAD DATABASE": _upload,
 }
-"""What gives the frames of the answer to each command."""
+"""The handler of each command, which yields the frames of its reply."""

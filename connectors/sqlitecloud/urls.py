@@ -1,6 +1,6 @@
-"""Reads connection strings: ``sqlitecloud://[user:password@]host[:port][/database][?key=value&...]``.
+"""Parsing of connection strings: ``sqlitecloud://[user:password@]host[:port][/database][?key=value&...]``.
 
-What is wrong with one is a ValueError that says what is allowed, and never shows a value: it may be a secret.
+An invalid string raises a ValueError that states what is allowed, and never shows a value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Made = TypeVar("_Made")
 _TRUTH: Final = {"0": False, "1": True, "false": False, "true": True}
 
 
-def _truth(text: str) -> bool:
+def _boolean(text: str) -> bool:
     if text.lower() not in _TRUTH:
         raise ValueError("0, 1, true or false")
     return _TRUTH[text.lower()]
@@ -48,53 +48,53 @@ _KEYS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "apikey": ("apikey", SecretStr),
     "token": ("token", SecretStr),
     "timeout": ("timeout", _seconds),
-    "compression": ("compression", _truth),
-    "zerotext": ("zero_text", _truth),
-    "noblob": ("no_blob", _truth),
+    "compression": ("compression", _boolean),
+    "zerotext": ("zero_text", _boolean),
+    "noblob": ("no_blob", _boolean),
     "maxdata": ("max_data", _count),
     "maxrows": ("max_rows", _count),
     "maxrowset": ("max_rowset", _count),
-    "memory": ("memory", _truth),
-    "create": ("create", _truth),
-    "non_linearizable": ("non_linearizable", _truth),
-    "nonlinearizable": ("non_linearizable", _truth),
-    "insecure": ("insecure", _truth),
-    "no_verify_certificate": ("no_verify", _truth),
+    "memory": ("memory", _boolean),
+    "create": ("create", _boolean),
+    "non_linearizable": ("non_linearizable", _boolean),
+    "nonlinearizable": ("non_linearizable", _boolean),
+    "insecure": ("insecure", _boolean),
+    "no_verify_certificate": ("no_verify", _boolean),
     "root_certificate": ("root_certificate", str),
     "client_certificate": ("client_certificate", str),
     "certificate": ("client_certificate", str),
     "client_certificate_key": ("client_certificate_key", str),
     "certificate_key": ("client_certificate_key", str),
 }
-"""What each key sets, and how its value is read. The official clients do not agree on all names."""
+"""The field that each key sets, and the parser of its value. The official clients do not agree on all names."""
 
 
 def parse_connection_string(text: str, *, credentials: Credentials | None = None) -> ConnectionSettings:
-    """Return what a connection string says.
+    """Parse a connection string.
 
-    The keys are those of the official clients, in letters of either case. ``timeout`` is in seconds. Compression is on
-    unless set, or the host is this machine. A ``+`` stands for itself.
+    The keys are those of the official clients, case-insensitive. ``timeout`` is in seconds. Compression defaults to on,
+    except on loopback hosts. A ``+`` is literal.
 
     Args:
-        credentials: Those to use; the string must then have none.
+        credentials: The credentials to use; the string must then have none.
 
     Raises:
-        ValueError: Something is wrong or unknown, or there are two kinds of credentials, or none.
+        ValueError: A part is invalid or unknown, or there is not exactly one kind of credentials.
     """
     form = _FORM.fullmatch(text)
     if form is None:
         raise ValueError("sqlitecloud://[user:password@]host[:port][/database][?key=value&...], percent-encoded")
     options = _options(form["query"] or "")
-    host = form["ipv6"] or _decoded("host", form["host"])
+    host = form["ipv6"] or _decode("host", form["host"])
     check_host(host)
     given = {
         "host": host,
         "port": int(form["port"]) if form["port"] else PORT,
         "credentials": _credentials(form["login"], options, credentials),
-        "database": _decoded("database", form["database"]) if form["database"] else None,
+        "database": _decode("database", form["database"]) if form["database"] else None,
         "tls": _tls(options),
     }
-    return _checked(lambda: ConnectionSettings(**{"compression": not _is_loopback(host), **given, **options}))
+    return _validate(lambda: ConnectionSettings(**{"compression": not _is_loopback(host), **given, **options}))
 
 
 def _options(query: str) -> dict[str, Any]:
@@ -107,20 +107,20 @@ def _options(query: str) -> dict[str, Any]:
         if field in found:
             raise ValueError(f"{name.lower()} once only, under one of its names")
         try:
-            found[field] = read(_decoded(name.lower(), value))
+            found[field] = read(_decode(name.lower(), value))
         except ValueError as error:
             raise ValueError(f"{name.lower()}: {error}") from None
     return found
 
 
 def _known_keys(name: str) -> str:
-    """Say which keys there are, without showing what stands for one: it may be the rest of a secret with an ``&``."""
+    """Return a hint with the known keys. The unknown one is hidden: it may be part of a secret with an ``&``."""
     near = difflib.get_close_matches(name, _KEYS, n=1)
     return f"known keys only{f', did you mean {near[0]}?' if near else ':'} {', '.join(sorted(_KEYS))}"
 
 
 def _credentials(login: str | None, options: dict[str, Any], others: Credentials | None) -> Credentials:
-    """Return the only credentials there are, and take them out of the options."""
+    """Return the single kind of credentials, and remove it from the options."""
     apikey, token = options.pop("apikey", None), options.pop("token", None)
     kinds: list[Callable[[], Credentials]] = []
     if others is not None:
@@ -133,18 +133,18 @@ def _credentials(login: str | None, options: dict[str, Any], others: Credentials
         kinds.append(lambda: Token(secret=token))
     if len(kinds) != 1:
         raise ValueError("one kind of credentials: user:password@, apikey or token")
-    return _checked(kinds[0])
+    return _validate(kinds[0])
 
 
 def _password(login: str) -> Password:
     user, colon, password = login.partition(":")
     if not colon:
         raise ValueError("a password behind the user: user:password@")
-    return Password(user=_decoded("user", user), secret=SecretStr(_decoded("password", password)))
+    return Password(user=_decode("user", user), secret=SecretStr(_decode("password", password)))
 
 
 def _tls(options: dict[str, Any]) -> Tls | None:
-    """Return how the connection is encrypted, and take what says so out of the options."""
+    """Return the TLS settings, and remove them from the options."""
     insecure, no_verify = options.pop("insecure", False), options.pop("no_verify", False)
     files = {
         name: options.pop(name, None) for name in ("root_certificate", "client_certificate", "client_certificate_key")
@@ -154,8 +154,8 @@ def _tls(options: dict[str, Any]) -> Tls | None:
     return None if insecure else Tls(verify=not no_verify, **files)
 
 
-def _decoded(name: str, text: str) -> str:
-    """Return a percent-encoded text. Raises ValueError that does not show it."""
+def _decode(name: str, text: str) -> str:
+    """Decode a percent-encoded text. Raise ValueError without showing it."""
     if _ESCAPE.search(text):
         raise ValueError(f"{name}: two hexadecimal digits behind each %")
     try:
@@ -174,8 +174,8 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _checked(make: Callable[[], _Made]) -> _Made:
-    """Return what a model makes of its values, or say what is wrong with them without showing them."""
+def _validate(make: Callable[[], _Made]) -> _Made:
+    """Return the validated model, or raise ValueError with the problems but not the values."""
     try:
         return make()
     except ValidationError as error:

@@ -1,15 +1,15 @@
-"""Decides whether a snapshot, overlaid by what was notified while it was taken, comes to what the table is.
+"""Validation of a snapshot: whether, overlaid by the notifications received meanwhile, it equals the table.
 
-A snapshot is not taken at a known moment. It is read after the first notification of its window has been asked for, so
-it may hold some of their changes already; applied again over it, in order, all of them come to the table as it is at
-the window's end. There are two exceptions, and both void the attempt:
+A snapshot has no known moment. It is read after its window of notifications has opened, so it may already contain some
+of their changes. Applied over it again, in order, they all lead to the table as of the window's end. Two exceptions
+void the attempt:
 
-- An update that moves a row to another key and does not carry every column: the row may have moved in the snapshot
-  already, and then what was not sent cannot be found.
-- An update of a row that is neither in the snapshot nor explained by the end of the window: something was lost.
+- An update that moves a row to another key without carrying every column: the row may already have moved in the
+  snapshot, and the missing columns cannot be recovered.
+- An update of a row that is neither in the snapshot nor explained by the end of the window: a change was lost.
 
-The first snapshot of an epoch has for its window all notifications since the table was listened to. One that is asked
-for later in the epoch, also after a void attempt, has those since it was asked for.
+The window of an epoch's first snapshot contains all notifications since the table was listened to. The window of a
+later one, also after a void attempt, starts when it is requested.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ PARTIAL_MOVE: Final = "partial_move"
 UNEXPLAINED: Final = "unexplained_update"
 OTHER_COLUMNS: Final = "other_columns"
 UNFIT_KEY: Final = "unfit_key"
-"""Why an attempt is void. With other columns or key columns than described, the table itself has changed."""
+"""Reasons that void an attempt. With other columns or key columns than described, the table itself has changed."""
 
 
-class _Stands(Enum):
-    """What stands at a key, as far as was notified."""
+class _KeyState(Enum):
+    """The state of a key, according to notifications."""
 
     ROW = auto()
     NONE = auto()
     IF_SELECTED = auto()
-    """A row was updated of which only the snapshot can tell that it is there."""
+    """A row was updated whose existence only the snapshot can show."""
     NOWHERE = auto()
-    """A row was updated that had been deleted."""
+    """A deleted row was updated."""
 
 
-_UPDATED: Final = {None: _Stands.IF_SELECTED, _Stands.NONE: _Stands.NOWHERE}
-"""What an update makes of what stood; of anything else the same."""
+_UPDATED: Final = {None: _KeyState.IF_SELECTED, _KeyState.NONE: _KeyState.NOWHERE}
+"""The state after an update, by the state before; other states are unchanged."""
 
 TypedKey: TypeAlias = tuple[Any, ...]
 
 
 class SnapshotWindow:
-    """One attempt at a snapshot of one table. Feed it in the order in which frames land; ask at the end.
+    """One attempt at a snapshot of one table. Feed it in the order in which frames land; close it at the end.
 
-    Keeps eight bytes for each row of the snapshot, and the keys that were notified.
+    Memory: eight bytes per snapshot row, plus the notified keys.
 
     Args:
-        described: The table, as the control frame tells.
+        described: The table, from its control frame.
     """
 
     def __init__(self, described: Description, table: SqliteCloudTable, options: SqliteCloudOptions) -> None:
@@ -66,57 +66,59 @@ class SnapshotWindow:
         self._names, self._keys = frozenset(columns), described.keys
         self._known = frozenset(column.name for column in described.columns)
         self._columns = [columns[name] for name in self._keys]
-        self._places = [described.names.index(name) for name in self._keys]
-        self._whole_updates = options.update_columns == "full"
+        self._key_indexes = [described.names.index(name) for name in self._keys]
+        self._has_full_updates = options.update_columns == "full"
         self._rows = array("q")
-        self._stands: dict[TypedKey, _Stands] = {}
+        self._states: dict[TypedKey, _KeyState] = {}
         self.void: str | None = None
-        """Why the attempt is void, as far as that is known already; None as long as it may become whole."""
+        """Why the attempt is void, as far as known; None while it may still succeed."""
 
     def select(self, rows: Iterable[Sequence[Value]]) -> None:
-        """Take rows of the snapshot, as they come."""
+        """Add rows of the snapshot."""
         try:
-            self._rows.extend([_identity(self._typed([row[at] for at in self._places], sent=False)) for row in rows])
+            self._rows.extend(
+                [_identity(self._typed([row[at] for at in self._key_indexes], sent=False)) for row in rows]
+            )
         except InvalidValue:
             self.void = self.void or UNFIT_KEY
 
     def notify(self, update: TableUpdate) -> None:
-        """Take a notification of the table that is part of the window."""
-        if not self.knows(update):
+        """Add a notification of the table from inside the window."""
+        if not self.matches(update):
             self.void = self.void or OTHER_COLUMNS
             return
         order = [update.keys.index(name) for name in self._keys]
         try:
             for change in update.changes:
-                self._follow(change, order)
+                self._apply(change, order)
         except InvalidValue:
             self.void = self.void or UNFIT_KEY
 
-    def knows(self, update: TableUpdate) -> bool:
-        """Tell whether a notification has no other columns, and no other key, than described. Also after the window."""
+    def matches(self, update: TableUpdate) -> bool:
+        """Return whether a notification has the described key and no other columns. Also valid after the window."""
         known = self._known
         return set(update.keys) == set(self._keys) and all(known.issuperset(each.columns) for each in update.changes)
 
     def close(self) -> str | None:
-        """Return why the attempt is void at the end of its window; None: the snapshot is complete."""
-        alone = [_identity(key) for key, stands in self._stands.items() if stands is _Stands.IF_SELECTED]
-        selected = np.isin(np.array(alone, np.int64), np.array(self._rows, np.int64))
-        if not selected.all() or _Stands.NOWHERE in self._stands.values():
+        """Close the window; return why the attempt is void, or None if the snapshot is complete."""
+        updated_only = [_identity(key) for key, state in self._states.items() if state is _KeyState.IF_SELECTED]
+        selected = np.isin(np.array(updated_only, np.int64), np.array(self._rows, np.int64))
+        if not selected.all() or _KeyState.NOWHERE in self._states.values():
             self.void = self.void or UNEXPLAINED
         return self.void
 
-    def _follow(self, change: Change, order: Sequence[int]) -> None:
-        """Note what stands at the change's key now, and at the one it takes the row from."""
-        key = self._typed([change.key[place] for place in order], sent=True)
+    def _apply(self, change: Change, order: Sequence[int]) -> None:
+        """Update the state of the change's key, and of its old key."""
+        key = self._typed([change.key[at] for at in order], sent=True)
         if change.op != "update":
-            self._stands[key] = _Stands.ROW if change.op == "insert" else _Stands.NONE
+            self._states[key] = _KeyState.ROW if change.op == "insert" else _KeyState.NONE
             return
-        old_key = change.old_key and self._typed([change.old_key[place] for place in order], sent=True)
+        old_key = change.old_key and self._typed([change.old_key[at] for at in order], sent=True)
         if old_key is None or old_key == key:
-            stood = self._stands.get(key)
-            self._stands[key] = _UPDATED.get(stood) or stood or _Stands.ROW
-        elif self._whole_updates or not self._names.difference(change.columns, self._keys):
-            self._stands |= {old_key: _Stands.NONE, key: _Stands.ROW}
+            previous = self._states.get(key)
+            self._states[key] = _UPDATED.get(previous) or previous or _KeyState.ROW
+        elif self._has_full_updates or not self._names.difference(change.columns, self._keys):
+            self._states |= {old_key: _KeyState.NONE, key: _KeyState.ROW}
         else:
             self.void = self.void or PARTIAL_MOVE
 
@@ -125,5 +127,5 @@ class SnapshotWindow:
 
 
 def _identity(key: TypedKey) -> int:
-    """Return 64 bits that tell keys apart: those of a text, since the hashes of -1 and -2 are one."""
+    """Return a 64-bit identity of a key, from its text, since hash(-1) equals hash(-2)."""
     return hash(repr(key))

@@ -1,8 +1,8 @@
-"""Keeps a user's own database changing: reads its schema, and writes rows like those that are there.
+"""A workload for a user's own database: reads its schema, and writes rows similar to the existing ones.
 
-Inserts, updates of some columns, deletes and moves of keys, several in a transaction. What the database's constraints
-refuse is left undone. Tables keep about their size, whatever deletes take with them elsewhere: those that lack rows are
-inserted into more often, and rows that would take more of them away stay. Where there are few rows, there will be ten.
+It inserts, updates some columns, deletes and changes keys, several per transaction. Changes that the database's
+constraints refuse are skipped. Tables keep about their size, whatever cascading deletes remove: tables that lack rows
+get more inserts, and rows whose deletion would cascade to them are not deleted. Small tables grow to ten rows.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from connectors.sqlitecloud.server_state import ServedSession
 from connectors.sqlitecloud.statements import quote_identifier as quoted
 from connectors.sqlitecloud.transactions import Written
 from connectors.sqlitecloud.workload_tables import WorkedColumn, WorkedTable, WorkedTables
-from connectors.sqlitecloud.workload_values import made_up, new_key, random_like
+from connectors.sqlitecloud.workload_values import new_key, random_like, random_value
 
 _TRIES: Final = 20
-"""Statements of one transaction, at most."""
+"""Maximum statements per transaction."""
 _ENOUGH: Final = 0.4
-"""How likely a transaction ends after a statement."""
+"""The probability that a transaction ends after a statement."""
 _REFUSED: Final = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.BusyError)
-"""What a database may say to a row or a commit."""
-_LOOKED_AT: Final = 1_000
-"""Rows from which a table without rowids has one drawn."""
+"""Errors with which a database may refuse a row or a commit."""
+_SAMPLED: Final = 1_000
+"""Rows from which one is drawn in a table without rowids."""
 _IN_NEED: Final = 6
-"""How many times as likely a table that lacks rows is changed."""
+"""The weight of a table that lacks rows, relative to the others."""
 
 
 class Workload:
-    """Changes every table of a database, by a session of the server's own. Used by one thread.
+    """Changes every table of a database, in a session of the server itself. Used by one thread.
 
     Args:
         session: Uses the database; foreign keys are enforced in it from now on.
-        seed: Same seed and same database, same sequence of changes.
+        seed: The same seed and database give the same sequence of changes.
 
     Raises:
         ConfigError: The database has no table.
@@ -58,26 +58,26 @@ class Workload:
             raise ConfigError(file=path, key="database", found="no table", allowed="a database with tables")
 
     def change(self) -> int:
-        """Commit one transaction; return how many rows it changed, 1 where all that was tried was refused."""
+        """Commit one transaction; return the number of changed rows, at least 1 even if every change was refused."""
         made = 0
         try:
             self._run("BEGIN IMMEDIATE")
-            self._look()
-            made = self._changed()
+            self._reload_tables()
+            made = self._change_rows()
             if self._connection.in_transaction:
                 self._run("COMMIT")
-        except _REFUSED as error:  # others hold the database, or what was put off until the commit is wrong
+        except _REFUSED as error:  # another session holds the database, or a deferred constraint fails
             self._log.info("transaction_refused", reason=str(error))
         finally:
             if self._connection.in_transaction:
                 self._run("ROLLBACK")
         return max(made, 1)
 
-    def _changed(self) -> int:
+    def _change_rows(self) -> int:
         made, tables = 0, self._tables.all
         for _ in range(_TRIES if tables else 0):
-            wanted = [_IN_NEED if self._tables.lacks(table) else 1 for table in tables]
-            made += self._try(*self._chance.choices(tables, wanted))
+            weights = [_IN_NEED if self._tables.lacks(table) else 1 for table in tables]
+            made += self._try(*self._chance.choices(tables, weights))
             if (made and self._chance.random() < _ENOUGH) or not self._connection.in_transaction:
                 break
         return made
@@ -86,8 +86,8 @@ class Workload:
         found = self._session.transactions.run(statement, lambda _count: parameters)
         return found.changes if isinstance(found, Written) else 0
 
-    def _look(self) -> None:
-        """Look at the tables again if they are others than before."""
+    def _reload_tables(self) -> None:
+        """Reload the tables if the schema has changed."""
         version = self._connection.pragma("schema_version")
         if version != self._version:
             self._version, self._tables = version, WorkedTables(self._connection)
@@ -95,7 +95,7 @@ class Workload:
     def _try(self, table: WorkedTable) -> int:
         rows, before = self._tables.rows(table), self._connection.total_changes()
         (work,) = self._chance.choices((self._insert, self._update, self._delete, self._move), self._weights(table))
-        row = self._drawn(table, rows)
+        row = self._random_row(table, rows)
         if row is None and work != self._insert:
             return 0
         try:
@@ -108,33 +108,33 @@ class Workload:
         return made
 
     def _weights(self, table: WorkedTable) -> tuple[int, ...]:
-        """Return how likely each kind of change is in a table: it keeps its size."""
+        """Return the weights of insert, update, delete and move for a table, so that it keeps its size."""
         if self._tables.lacks(table):
             return 70, 20, 0, 10
         deletes = 20 * self._tables.may_lose(table)
         return (0, 60, 2 * deletes, 10) if self._tables.has_enough(table) else (30, 40, deletes, 10)
 
-    def _drawn(self, table: WorkedTable, rows: int) -> dict[str, SqliteValue] | None:
-        """Return any row, with its address; None from an empty table."""
+    def _random_row(self, table: WorkedTable, rows: int) -> dict[str, SqliteValue] | None:
+        """Return a random row, with its address; None from an empty table."""
         names = [*table.address, *(column.name for column in table.columns)]
-        found = self._any(table, names, rows)
+        found = self._any_row(table, names, rows)
         return dict(zip(names, found, strict=True)) if found else None
 
-    def _any(self, table: WorkedTable, names: Sequence[str], rows: int) -> tuple[SqliteValue, ...] | None:
+    def _any_row(self, table: WorkedTable, names: Sequence[str], rows: int) -> tuple[SqliteValue, ...] | None:
         query = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table.name)} "
         if not table.has_rowid:
-            return self._one(query + "LIMIT 1 OFFSET ?", self._chance.randrange(max(1, min(rows, _LOOKED_AT))))
-        (highest,) = self._one(f"SELECT max(rowid) FROM {quoted(table.name)}") or (None,)
+            return self._fetch_one(query + "LIMIT 1 OFFSET ?", self._chance.randrange(max(1, min(rows, _SAMPLED))))
+        (highest,) = self._fetch_one(f"SELECT max(rowid) FROM {quoted(table.name)}") or (None,)
         least = self._chance.randint(1, max(cast(int, highest), 1)) if highest else 0
-        return self._one(query + "WHERE rowid >= ?", least)
+        return self._fetch_one(query + "WHERE rowid >= ?", least)
 
-    def _one(self, query: str, *parameters: SqliteValue) -> tuple[SqliteValue, ...] | None:
+    def _fetch_one(self, query: str, *parameters: SqliteValue) -> tuple[SqliteValue, ...] | None:
         return self._connection.execute(query + " LIMIT 1" * ("LIMIT" not in query), parameters).fetchone()
 
     def _insert(self, table: WorkedTable, like: dict[str, SqliteValue]) -> int:
         row = {column.name: self._value(table, column, like.get(column.name)) for column in table.columns}
-        names, places = ", ".join(map(quoted, row)), ", ".join("?" * len(row))
-        return self._run(f"INSERT INTO {quoted(table.name)}({names}) VALUES({places})", list(row.values()))
+        names, placeholders = ", ".join(map(quoted, row)), ", ".join("?" * len(row))
+        return self._run(f"INSERT INTO {quoted(table.name)}({names}) VALUES({placeholders})", list(row.values()))
 
     def _update(self, table: WorkedTable, row: dict[str, SqliteValue]) -> int:
         free = [column for column in table.columns if not column.in_key]
@@ -158,19 +158,19 @@ class Workload:
         if column.parent is not None:
             return self._parent(column, like)
         if column.in_key:
-            (highest,) = self._one(f"SELECT max({quoted(column.name)}) FROM {quoted(table.name)}") or (None,)
+            (highest,) = self._fetch_one(f"SELECT max({quoted(column.name)}) FROM {quoted(table.name)}") or (None,)
             return new_key(like, highest, column.declared, self._chance)
         if not column.required and self._chance.random() < 0.1:
             return None
         if like is None or self._chance.random() < 0.2:
-            return made_up(column.declared, self._chance) if like is None else like
+            return random_value(column.declared, self._chance) if like is None else like
         return random_like(like, column.declared, self._chance)
 
     def _parent(self, column: WorkedColumn, like: SqliteValue) -> SqliteValue:
-        """Return a value that the parent table has, if it has any."""
+        """Return a value of the parent table, if it has any."""
         assert column.parent is not None
         name, parent = column.parent[1], self._tables.named(column.parent[0])
-        found = self._any(parent, [name], self._tables.rows(parent)) if parent else None
+        found = self._any_row(parent, [name], self._tables.rows(parent)) if parent else None
         return found[0] if found else like
 
 

@@ -1,6 +1,6 @@
-"""Reads which tables of a database can be worked on, and keeps count of their rows.
+"""The tables of a database that the workload can change, and estimates of their row counts.
 
-What a delete takes with it in other tables is not told. So these are counted again, once enough may have gone.
+Cascading deletes in other tables are not reported. Those tables are recounted once enough rows may be gone.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import apsw
 from connectors.sqlitecloud.statements import quote_identifier as quoted
 
 _COUNTED_AFTER: Final = 20
-"""Changes of a table, at least, after which its rows are counted again."""
+"""Minimum changes of a table before its rows are recounted."""
 _FEW: Final = 10
-"""Rows that a table comes to have where it has fewer."""
+"""Smaller tables grow to this number of rows."""
 _LACKS: Final = 0.9
 _HAS_ENOUGH: Final = 1.25
 
 
 class WorkedColumn(NamedTuple):
-    """A column that can be written."""
+    """A writable column."""
 
     name: str
     declared: str
     required: bool
     in_key: bool
     parent: tuple[str, str] | None
-    """Table and column that its values must be in."""
+    """The parent table and column of its values, from a foreign key."""
 
 
 class WorkedTable(NamedTuple):
@@ -39,30 +39,30 @@ class WorkedTable(NamedTuple):
     columns: tuple[WorkedColumn, ...]
     has_rowid: bool
     rows: int
-    """How many it had when it was looked at."""
+    """The row count when the table was loaded."""
     cascading: frozenset[str]
-    """Tables, in small letters, a delete in which deletes rows of this one."""
+    """Parent tables, in lower case, whose deletes cascade to this table."""
 
     @property
     def address(self) -> tuple[str, ...]:
-        """Columns by which one row is found."""
+        """Columns that identify one row."""
         return ("rowid",) if self.has_rowid else tuple(column.name for column in self.columns if column.in_key)
 
 
 @dataclass
 class _Size:
-    """How many rows a table has, about."""
+    """The approximate row count of a table."""
 
     rows: int
     left: int
-    """Changes after which it is counted again."""
+    """Changes until the next recount."""
 
 
 class WorkedTables:
-    """The tables of a database as they were when this was made.
+    """The tables of a database, as of construction.
 
     Args:
-        connection: Looks at them, now and later.
+        connection: Queries them, now and later.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -74,32 +74,32 @@ class WorkedTables:
             table.name: [below for below, names in above if below is not table and table.name.lower() in names]
             for table in self.all
         }
-        self._sizes = {table.name: _sized(table.rows) for table in self.all}
+        self._sizes = {table.name: _initial_size(table.rows) for table in self.all}
 
     def named(self, name: str) -> WorkedTable | None:
-        """Return the table of a name, in letters of either case."""
+        """Return the table with a name, ignoring case."""
         return self._named.get(name.lower())
 
     def rows(self, table: WorkedTable) -> int:
-        """Return how many rows a table has, about."""
+        """Return the approximate row count of a table."""
         if self._sizes[table.name].left <= 0:
-            self._sizes[table.name] = _sized(_count(self._connection, table.name))
+            self._sizes[table.name] = _initial_size(_count(self._connection, table.name))
         return self._sizes[table.name].rows
 
     def lacks(self, table: WorkedTable) -> bool:
-        """Tell whether a table has fewer rows than it had."""
+        """Return whether a table has fewer rows than it had initially."""
         return self._fullness(table) < _LACKS
 
     def has_enough(self, table: WorkedTable) -> bool:
-        """Tell whether a table has more rows than it had, by so many that it should lose some."""
+        """Return whether a table has grown so much that it should lose rows."""
         return self._fullness(table) > _HAS_ENOUGH
 
     def may_lose(self, table: WorkedTable) -> bool:
-        """Tell whether rows of a table may be deleted: neither it nor what these take with them lacks any."""
+        """Return whether rows of a table may be deleted: neither it nor a table its deletes cascade to lacks rows."""
         return not any(map(self.lacks, [table, *self._below[table.name]]))
 
     def note(self, table: WorkedTable, added: int, elsewhere: int) -> None:
-        """Take note of a change: how many rows it added, and how many it changed in any other table."""
+        """Record a change: the rows it added, and those it changed in other tables."""
         size = self._sizes[table.name]
         size.rows += added
         size.left -= 1
@@ -110,7 +110,7 @@ class WorkedTables:
         return self.rows(table) / max(table.rows, _FEW)
 
     def _above(self, table: WorkedTable) -> set[str]:
-        """Return the tables, in small letters, a delete in which may reach one, be it through others."""
+        """Return the tables, in lower case, whose deletes may cascade to this one, directly or indirectly."""
         seen, found = set[str](), set(table.cascading)
         while new := found - seen:
             seen |= new
@@ -118,7 +118,7 @@ class WorkedTables:
         return found
 
 
-def _sized(rows: int) -> _Size:
+def _initial_size(rows: int) -> _Size:
     return _Size(rows, max(_COUNTED_AFTER, rows // 10))
 
 
@@ -135,8 +135,8 @@ def _table(connection: apsw.Connection, name: str, *, has_rowid: bool) -> Worked
     query = 'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?, ?) WHERE hidden = 0'
     found = cast(list[tuple[str, str, int, int]], connection.execute(query, (name, "main")).fetchall())
     columns = tuple(
-        WorkedColumn(column, declared, bool(required or place), bool(place), parents.get(column.lower()))
-        for column, declared, required, place in found
+        WorkedColumn(column, declared, bool(required or position), bool(position), parents.get(column.lower()))
+        for column, declared, required, position in found
     )
     return WorkedTable(name, columns, has_rowid, _count(connection, name), _cascading(connection, name))
 
@@ -147,7 +147,7 @@ def _count(connection: apsw.Connection, table: str) -> int:
 
 
 def _parents(connection: apsw.Connection, table: str) -> Mapping[str, tuple[str, str]]:
-    """Return where the values of columns must be; a foreign key that names no column means the parent's key."""
+    """Return the parent of each foreign key column; without a named column it is the parent's primary key."""
     query = """SELECT k."from", k."table", coalesce(k."to", p.name)
         FROM pragma_foreign_key_list(?, 'main') AS k
         LEFT JOIN pragma_table_xinfo(k."table", 'main') AS p ON p.pk = k.seq + 1"""

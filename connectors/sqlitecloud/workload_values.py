@@ -1,4 +1,4 @@
-"""Makes up values that could stand in a column: by its declared type, and by what already stands there."""
+"""Generation of plausible column values, from the declared type and from existing values."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ _MAKERS: Final[tuple[tuple[tuple[str, ...], Callable[[Random], SqliteValue]], ..
     (("CHAR", "CLOB", "TEXT"), _text),
     (("BLOB",), _blob),
 )
-"""By what the declared type contains; the first that fits. Others are numbers."""
+"""By substring of the declared type; the first match applies. Other types are numeric."""
 
 
-def made_up(declared: str, chance: Random) -> SqliteValue:
-    """Return a value for a column of a declared type, of which SQLite takes any text (SQLite, "Datatypes", 3.1)."""
+def random_value(declared: str, chance: Random) -> SqliteValue:
+    """Return a value for a column of a declared type, which SQLite does not restrict (SQLite, "Datatypes", 3.1)."""
     for parts, make in _MAKERS:
         if any(part in declared.upper() for part in parts):
             return make(chance)
@@ -82,10 +82,10 @@ def made_up(declared: str, chance: Random) -> SqliteValue:
 
 
 def random_like(value: SqliteValue, declared: str, chance: Random) -> SqliteValue:
-    """Return a value like the one given, and mostly another one."""
+    """Return a value similar to the given one, usually a different one."""
     match value:
         case None:
-            return made_up(declared, chance)
+            return random_value(declared, chance)
         case bool() | int():
             return value if abs(value) == _LARGEST else value + chance.choice((-1, 1)) * chance.randint(1, 5)
         case float():
@@ -97,10 +97,10 @@ def random_like(value: SqliteValue, declared: str, chance: Random) -> SqliteValu
 
 
 def new_key(value: SqliteValue, highest: SqliteValue, declared: str, chance: Random) -> SqliteValue:
-    """Return a value for a part of a key that is likely to be free.
+    """Return a key value that is probably unused.
 
     Args:
-        value: One that is in use; None where there is none.
+        value: One that is in use; None if there is none.
         highest: The highest that is in use.
     """
     if isinstance(highest, int) and 0 <= highest < _LARGEST - 10:
@@ -114,5 +114,5 @@ def _varied_text(value: str, declared: str, chance: Random) -> str:
     if value.lstrip("-").isdecimal() and value.isascii():
         return str(int(value[:18]) + chance.randint(1, 9))
     if "DATE" in declared.upper() or "TIME" in declared.upper():
-        return str(made_up(declared, chance))
+        return str(random_value(declared, chance))
     return " ".join([*value.split()[:3], chance.choice(_WORDS)])

@@ -1,1 +1,1 @@
-"""The connector for SQLite Cloud's webhooks: an HTTP server to which every change of a row is posted."""
+"""SQLite Cloud webhooks connector: an HTTP server to which every row change is posted."""

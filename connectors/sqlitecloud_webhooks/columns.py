@@ -1,12 +1,13 @@
-"""Which columns a silver table has: those of its settings, then all that its webhooks have named, in that order.
+"""The columns of a silver table: those of its settings, then all that webhooks have named, in that order.
 
-No webhook tells all columns of its table. A receiver lands a control frame before the first webhook that names a
-column, so that what a table's columns are at a position depends on what landed before, and on nothing else::
+No webhook lists all columns of its table. A receiver lands a control frame before the first webhook that names a
+column. A table's columns at a position therefore depend only on what landed before::
 
     {"stream": "chinook.sqlite/albums", "columns": ["AlbumId", "Title"]}
 
-Each webhook is read with the columns told before it, so a cut may have webhooks from before and after: the frame is of
-no stream, for one of a stream ends a cut. (Those that landed before 2026-11-23 are of their stream.)
+Each webhook is decoded with the columns announced before it, so a cut may contain webhooks from before and after. The
+frame has no stream, because a control frame of a stream ends a cut. (Those that landed before 2026-11-23 have their
+stream.)
 """
 
 from __future__ import annotations
@@ -22,68 +23,70 @@ from connectors.sqlitecloud.values import Column
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 MOST_COLUMNS: Final = 2_000
-"""Most columns of a table that are told: SQLite's own limit, unless it is compiled with another."""
+"""Maximum announced columns of a table: SQLite's own limit, unless compiled differently."""
 
-_OTHERS: Final = "string"
-"""Type of a column of which nobody says it."""
+_DEFAULT_TYPE: Final = "string"
+"""Type of a column without a configured one."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The columns that were told, by stream, in order, each with the position at first. Small and picklable."""
+    """The announced columns by stream, in order, each with its first position. Small and picklable."""
 
-    told: Mapping[str, Mapping[str, int]]
+    columns: Mapping[str, Mapping[str, int]]
 
-    def of(self, stream: str) -> Mapping[str, int]:
-        """Return the columns told of a stream."""
-        return self.told.get(stream, {})
+    def stream_columns(self, stream: str) -> Mapping[str, int]:
+        """Return the announced columns of a stream."""
+        return self.columns.get(stream, {})
 
 
-class ToldColumn(NamedTuple):
-    """A silver column, and the position at which it was told; -1 of one that the settings name."""
+class AnnouncedColumn(NamedTuple):
+    """A silver column, and the position at which it was announced; -1 if it comes from the settings."""
 
     column: Column
     at: int
 
 
-def telling(stream: str, names: Sequence[str]) -> Frame:
-    """Return the control frame that tells of new columns."""
+def announcement(stream: str, names: Sequence[str]) -> Frame:
+    """Return the control frame that announces new columns."""
     body = json.dumps({"stream": stream, "columns": names}, ensure_ascii=False).encode()
     return Frame(body, Kind.CONTROL)
 
 
 def read_context(control: Iterable[ControlFrame]) -> Context:
-    """Return what control frames tell. One that cannot be read tells nothing."""
-    told: dict[str, dict[str, int]] = {}
+    """Collect the columns announced in control frames. Unreadable frames are skipped."""
+    announced: dict[str, dict[str, int]] = {}
     for frame in control:
-        stream, names = told_by(frame)
+        stream, names = read_announcement(frame)
         for name in names:
-            told.setdefault(stream, {}).setdefault(name, frame.frame_seq)
-    return Context(told)
+            announced.setdefault(stream, {}).setdefault(name, frame.frame_seq)
+    return Context(announced)
 
 
-def told_by(frame: ControlFrame) -> tuple[str, list[str]]:
-    """Return of which stream a control frame tells which names."""
+def read_announcement(frame: ControlFrame) -> tuple[str, list[str]]:
+    """Return the stream and the column names of a control frame."""
     try:
         found: Any = json.loads(frame.body)
     except (ValueError, RecursionError):
         found = None
-    said = found if isinstance(found, dict) else {}
-    names = said.get("columns")
-    stream = said.get("stream") if frame.stream is None else frame.stream
+    members = found if isinstance(found, dict) else {}
+    names = members.get("columns")
+    stream = members.get("stream") if frame.stream is None else frame.stream
     return str(stream), [name for name in names or () if isinstance(name, str)]
 
 
-def columns_of(told: Mapping[str, int], table: WebhookTable, options: WebhookOptions) -> tuple[ToldColumn, ...]:
-    """Return the silver columns of a table. Of names that differ in case only, the first is the column's.
+def columns_of(
+    announced: Mapping[str, int], table: WebhookTable, options: WebhookOptions
+) -> tuple[AnnouncedColumn, ...]:
+    """Return the silver columns of a table. Of names that differ only in case, the first is used.
 
-    One that is called as a column of ours is none of the table's: a webhook that names it cannot be read.
+    A name reserved for silverfold's own columns is excluded: a webhook that uses it cannot be decoded.
     """
     names: dict[str, tuple[str, int]] = {}
-    possible = ((name, at) for name, at in told.items() if folded(name) not in table.reserved_names)
+    possible = ((name, at) for name, at in announced.items() if folded(name) not in table.reserved_names)
     for name, at in (*((name, -1) for name in (*table.keys, *table.types)), *possible):
         names.setdefault(folded(name), (name, at))
     return tuple(
-        ToldColumn(Column(name, table.types.get(name, _OTHERS), options.blob, is_key=name in table.keys), at)
+        AnnouncedColumn(Column(name, table.types.get(name, _DEFAULT_TYPE), options.blob, is_key=name in table.keys), at)
         for name, at in names.values()
     )

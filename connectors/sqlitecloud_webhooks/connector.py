@@ -1,4 +1,4 @@
-"""The webhook connector, as the registry hands it out: tables of a database, as far as their changes tell them."""
+"""The webhook connector: tables of a database, as far as their changes describe them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from connectors.transport import Address, address_problems
 
 @dataclass(frozen=True)
 class WebhookConnector:
-    """See `connectors.base.Connector`. Nothing can be asked of the source: what is not posted again is lost."""
+    """See `connectors.base.Connector`. The source cannot be queried: a change that is not posted again is lost."""
 
     name: str = "sqlitecloud_webhooks"
     Options: type[BaseModel] = WebhookOptions
@@ -30,31 +30,31 @@ class WebhookConnector:
     source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
-        """Tell that no webhook says all there is."""
+        """Return False: no webhook describes a complete table."""
         return False
 
     def table_kind(self, table: Table) -> TableKind:
-        """Return that rows of the table's keys are kept."""
+        """Return STATE: one row per key."""
         return TableKind.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the database's name, a slash, and the table's."""
+        """Return the database's name, a slash, and the table's name."""
         return table_at_source(feed, table).stream
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return those of the settings that say which rows the table has."""
+        """Return the settings that determine the table's rows."""
         return feed.tables[table].row_settings | _options(feed).row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
-        """Yield what is wrong beyond the models: the address."""
+        """Yield problems beyond model validation: the address."""
         yield from address_problems(feed, listening_address)
 
     def listens_at(self, feed: Feed) -> Address:
-        """Return where webhooks are to be posted."""
+        """Return the address to which webhooks are posted."""
         return listening_address(feed.address)
 
     def schema_change(self, feed: Feed, last_control: bytes) -> None:
-        """Return nothing: columns and their types are what the settings say."""
+        """Return None: column types come from the settings."""
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
@@ -70,14 +70,14 @@ class WebhookConnector:
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader  # noqa: PLC0415 - only verifying needs it
+        from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader  # noqa: PLC0415 - for verify
 
         settings = feed.tables[table]
         assert isinstance(settings, WebhookTable)
         return WebhookReferenceReader(self.stream(feed, table), settings, _options(feed))
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
-        """Refuse: webhooks say what happens, never what is. Raises SourceRefused."""
+        """Raise SourceRefused: webhooks report changes, never the current rows."""
         raise SourceRefused(code="no-snapshot", text="nobody can be asked by webhooks for what there is")
 
 
@@ -87,4 +87,4 @@ def _options(feed: Feed) -> WebhookOptions:
 
 
 CONNECTOR: Connector = WebhookConnector()
-"""The one object of this folder."""
+"""The connector instance for the registry."""

@@ -1,4 +1,4 @@
-"""The feed's decoder: landed webhooks become change rows in Spark, none folded."""
+"""The feed's Spark decoder: landed webhooks become change rows, without folding."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from connectors.base import ControlFrame, Cut, Feed
 from connectors.row_decoder import EachFrame, UnfoldedDecoder
 from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import Context, columns_of, read_context
-from connectors.sqlitecloud_webhooks.messages import Addressed
+from connectors.sqlitecloud_webhooks.messages import SourceTable
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 
 @dataclass(frozen=True)
 class WebhookDecoder(UnfoldedDecoder):
-    """`connectors.base.Decoder` of one feed."""
+    """The `connectors.base.Decoder` of one feed."""
 
     feed: Feed
 
@@ -30,11 +30,11 @@ class WebhookDecoder(UnfoldedDecoder):
         return read_context(control)
 
     def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
-        """Return the table's columns: keys, those whose types are set, then the others as they came up."""
+        """Return the table's columns: keys, those with configured types, then the others in order of appearance."""
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        """Return a change for each row that a webhook is about."""
+        """Return a change for each row of a webhook."""
         reader = self._reader(context, cut, table)
         return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
 
@@ -42,9 +42,9 @@ class WebhookDecoder(UnfoldedDecoder):
         options = self.feed.options
         assert isinstance(options, WebhookOptions)
         assert isinstance(table, WebhookTable)
-        columns = columns_of(context.of(cut.stream), table, options)
+        columns = columns_of(context.stream_columns(cut.stream), table, options)
         database, name = options.database, cut.stream.removeprefix(f"{options.database}/")
-        return ChangeReader(Addressed(database, name), columns, table.keys, options.insert_absent)
+        return ChangeReader(SourceTable(database, name), columns, table.keys, options.insert_absent)
 
 
 @dataclass(frozen=True)

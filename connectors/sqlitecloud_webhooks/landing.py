@@ -1,15 +1,16 @@
-"""The frames that become of requests, without sockets.
+"""Conversion of requests into frames, without sockets.
 
-Each body becomes a data frame of its stream, unaltered, also where its table is none of the feed's. Before the first
-that names a column, a control frame tells it. A body that does not say where it belongs becomes a mark:
+Each body becomes a data frame of its stream, unaltered, even if its table is not configured in the feed. A control
+frame announces each new column before the first body that names it. A body without a recognizable stream becomes a
+mark:
 
 ===============  =====================================================================================
 mark             details
 ===============  =====================================================================================
-bad body         ``reason``, ``length``, and all of it as ``body``, base64
-unknown table    ``table``, its stream: once, of one that is no table of the feed's
-refused          ``status``, ``reason``, ``count``: requests since it was told last. The first at once, then
-                 at most once a minute each: whoever knows no secret cannot fill bronze
+bad body         ``reason``, ``length``, and the complete body as ``body``, base64
+unknown table    ``table``, its stream: once for each table that is not in the feed
+refused          ``status``, ``reason``, ``count``: requests since the last such mark. The first at once, then
+                 at most once a minute each: clients without the secret cannot fill bronze
 ===============  =====================================================================================
 """
 
@@ -22,26 +23,26 @@ from typing import Final
 
 from conf.errors import InvalidValue
 from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sqlitecloud_webhooks.columns import MOST_COLUMNS, telling
-from connectors.sqlitecloud_webhooks.messages import addressed, column_names, parse_body
+from connectors.sqlitecloud_webhooks.columns import MOST_COLUMNS, announcement
+from connectors.sqlitecloud_webhooks.messages import column_names, parse_body, source_table
 from connectors.sqlitecloud_webhooks.protocol import Refusal
 
 MOST_STREAMS: Final = 10_000
-"""Of how many streams it is known which columns were told. One more, and all are told again."""
+"""Maximum streams whose announced columns are remembered. Beyond it, all are announced again."""
 
 _QUIET: Final = 60.0
 
 
 class Landing:
-    """What one receiver lands, in all its epochs. A new one tells again what was told before: that changes nothing.
+    """The frames of one receiver, in all its epochs. A new instance repeats earlier announcements, which is harmless.
 
     Args:
-        streams: Those of the feed's tables.
+        streams: The streams of the feed's tables.
     """
 
     def __init__(self, streams: Collection[str]) -> None:
         self._streams = frozenset(streams)
-        self._told: dict[str, dict[str, None]] = {}
+        self._announced: dict[str, dict[str, None]] = {}
         self._unknown: set[str] = set()
         self._refused: Counter[Refusal] = Counter()
         self._refused_at: dict[Refusal, float] = {}
@@ -50,14 +51,14 @@ class Landing:
         """Return the frames of one request's body, to be landed together."""
         try:
             members = parse_body(body)
-            stream = addressed(members).stream
+            stream = source_table(members).stream
         except InvalidValue as error:
-            kept = b64encode(body).decode("ascii")
-            return [mark("bad body", level="warning", reason=str(error), length=len(body), body=kept)]
+            encoded = b64encode(body).decode("ascii")
+            return [mark("bad body", level="warning", reason=str(error), length=len(body), body=encoded)]
         try:
             names = column_names(members)
         except InvalidValue:
-            names = ()  # the decoder says so, where the table is one of the feed's
+            names = ()  # the decoder reports it if the table is one of the feed's
         return [
             *self._unknown_table(stream),
             *self._new_columns(stream, names),
@@ -65,10 +66,10 @@ class Landing:
         ]
 
     def refused(self, refusal: Refusal, now: float) -> list[Frame]:
-        """Return the mark of a refused request, and of those like it before; nothing when it is not to be told yet.
+        """Return the mark of a refused request and earlier ones like it; nothing if the next mark is not due yet.
 
         Args:
-            now: Seconds, from any moment on.
+            now: Seconds, of any origin.
         """
         if not refusal.is_final:
             return []
@@ -76,13 +77,13 @@ class Landing:
         if now - self._refused_at.get(refusal, -_QUIET) < _QUIET:
             return []
         self._refused_at[refusal] = now
-        return [self._mark_of(refusal)]
+        return [self._refused_mark(refusal)]
 
     def end(self) -> list[Frame]:
-        """Return the marks of refused requests that were not told yet."""
-        return [self._mark_of(refusal) for refusal in list(self._refused)]
+        """Return the pending marks of refused requests."""
+        return [self._refused_mark(refusal) for refusal in list(self._refused)]
 
-    def _mark_of(self, refusal: Refusal) -> Frame:
+    def _refused_mark(self, refusal: Refusal) -> Frame:
         return mark(
             "refused",
             level="warning",
@@ -97,10 +98,10 @@ class Landing:
             yield mark("unknown table", level="warning", table=stream)
 
     def _new_columns(self, stream: str, names: tuple[str, ...]) -> Iterator[Frame]:
-        if stream not in self._told and len(self._told) >= MOST_STREAMS:
-            self._told.clear()
-        told = self._told.setdefault(stream, {})
-        new = [name for name in names if name not in told]
-        if new and len(told) + len(new) <= MOST_COLUMNS:
-            told.update(dict.fromkeys(new))
-            yield telling(stream, new)
+        if stream not in self._announced and len(self._announced) >= MOST_STREAMS:
+            self._announced.clear()
+        announced = self._announced.setdefault(stream, {})
+        new = [name for name in names if name not in announced]
+        if new and len(announced) + len(new) <= MOST_COLUMNS:
+            announced.update(dict.fromkeys(new))
+            yield announcement(stream, new)

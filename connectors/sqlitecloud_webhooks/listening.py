@@ -1,12 +1,12 @@
-"""Listens for HTTP, and bounds what connections may take before anybody has shown that they know the secret.
+"""HTTP listener that limits what connections may consume before they prove knowledge of the secret.
 
 ===========================  ===============================================================================
-connections                  `MOST_CONNECTIONS`, half of them from one address; one more is cut off
+connections                  `MOST_CONNECTIONS`, half of them from one address; further ones are cut off
 a connection's first head    `HEAD_WITHIN` seconds, 8 KiB a line, 128 headers
-what is no HTTP              400, and the end of the connection; how often is logged, at most once a minute
+input that is not HTTP       400, and the connection is closed; counts are logged, at most once a minute
 ===========================  ===============================================================================
 
-Answers do not say what serves them.
+Responses do not name the server software.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from structlog.typing import FilteringBoundLogger
 from connectors.transport import Address
 
 MOST_CONNECTIONS: Final = 512
-"""At once; fewer where the process may open fewer than twice as many files."""
+"""Maximum concurrent connections; fewer if the process may open fewer than twice as many files."""
 
 HEAD_WITHIN: Final = 10.0
-"""Seconds from a connection's beginning to the end of its first request's head."""
+"""Seconds from the start of a connection to the end of its first request's head."""
 
 _IDLE: Final = 90.0
-"""Seconds between an answer and the end of the next request's head: longer than proxies keep their connections."""
+"""Seconds from a response to the end of the next request's head: longer than proxies keep their connections."""
 
 _LINGERING: Final = 2.0
-"""Seconds for which the rest of a refused body is let pass, so that its sender comes to read why."""
+"""Seconds for which the rest of a refused body is still read, so that its sender gets to read the reason."""
 
 _QUIET: Final = 60.0
 
@@ -45,8 +45,8 @@ class Listening:
     """An application's listening sockets and connections, from `start` to `stop`."""
 
     def __init__(self, app: web.Application, log: FilteringBoundLogger, *, patience: float) -> None:
-        app.middlewares.append(_begun)
-        app.on_response_prepare.append(_say_nothing_of_ourselves)
+        app.middlewares.append(_head_received)
+        app.on_response_prepare.append(_hide_server_name)
         self._runner = web.AppRunner(app, shutdown_timeout=patience)
         self._log = log
         self._server: asyncio.Server | None = None
@@ -58,47 +58,47 @@ class Listening:
         self._noted_at: dict[str, float] = {}
 
     async def start(self, address: Address, tls: ssl.SSLContext | None) -> None:
-        """Listen. Raises OSError."""
+        """Start listening. Raise OSError."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         self._before = loop.get_exception_handler()
-        loop.set_exception_handler(self._on_trouble)
+        loop.set_exception_handler(self._on_error)
         handshake = None if tls is None else HEAD_WITHIN
         self._server = await loop.create_server(
             self._connection, address.host, address.port, ssl=tls, ssl_handshake_timeout=handshake
         )
 
     async def stop(self) -> None:
-        """Listen no more; end connections, those in which a request is being answered after it."""
+        """Stop listening, and end connections; those answering a request end after it."""
         asyncio.get_running_loop().set_exception_handler(self._before)
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
 
-    def admits(self, peer: str) -> bool:
-        """Count a connection, and tell whether it may stay."""
+    def admit(self, peer: str) -> bool:
+        """Count a connection; return whether it may stay."""
         self._open[peer] += 1
         if self._open.total() > self._most or self._open[peer] > self._most // 2:
             self.note("too many connections", at_once=self._most)
             return False
         return True
 
-    def left(self, peer: str) -> None:
-        """Count a connection no more."""
+    def release(self, peer: str) -> None:
+        """Remove a connection from the count."""
         self._open[peer] -= 1
         if not self._open[peer]:
             del self._open[peer]
 
     def note(self, what: str, **details: object) -> None:
-        """Log what a peer did wrong, and how often since it was logged last, at most once a minute."""
+        """Log a peer's error with its count since last logged, at most once a minute."""
         self._noted[what] += 1
         now = asyncio.get_running_loop().time()
         if now - self._noted_at.get(what, -_QUIET) >= _QUIET:
             self._noted_at[what] = now
             self._log.warning(what, count=self._noted.pop(what), **details)
 
-    def _on_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Note that no more files can be opened, of which asyncio logs a hundred tracebacks at once; log all else."""
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Note an exhausted file limit, for which asyncio logs a hundred tracebacks at once; log all else normally."""
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             self.note("connections wait: no more files can be opened")
@@ -126,8 +126,8 @@ class _Connection(web.RequestHandler):
         self._peer: str | None = None
         self._patience: asyncio.TimerHandle | None = None
 
-    def begun(self) -> None:
-        """The head of a request is whole."""
+    def head_received(self) -> None:
+        """Handle a complete request head: cancel its timeout."""
         if self._patience is not None:
             self._patience.cancel()
 
@@ -136,13 +136,13 @@ class _Connection(web.RequestHandler):
         self._peer = str(name[0]) if name else ""
         super().connection_made(transport)
         self._patience = asyncio.get_running_loop().call_later(HEAD_WITHIN, self.force_close)
-        if not self._listening.admits(self._peer):
+        if not self._listening.admit(self._peer):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self.begun()
+        self.head_received()
         if self._peer is not None:
-            self._listening.left(self._peer)
+            self._listening.release(self._peer)
             self._peer = None
         super().connection_lost(exc)
 
@@ -159,15 +159,15 @@ class _Connection(web.RequestHandler):
         if self.transport is not None:
             self.transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         self.force_close()
-        return web.Response(status=status)  # goes nowhere: by this way one would name its server
+        return web.Response(status=status)  # discarded: sent this way, it would name the server
 
 
 @web.middleware
-async def _begun(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _head_received(request: web.Request, handler: Handler) -> web.StreamResponse:
     assert isinstance(request.protocol, _Connection)
-    request.protocol.begun()
+    request.protocol.head_received()
     return await handler(request)
 
 
-async def _say_nothing_of_ourselves(_request: web.BaseRequest, response: web.StreamResponse) -> None:
+async def _hide_server_name(_request: web.BaseRequest, response: web.StreamResponse) -> None:
     response.headers.pop("Server", None)

@@ -1,4 +1,4 @@
-"""Reads the JSON text of a webhook: what was done to rows of one table.
+"""Parsing of a webhook's JSON text: the changes to rows of one table.
 
 ::
 
@@ -6,8 +6,8 @@
      "column": ["AlbumId", "Title"], "data": [349, "Restless"],
      "webhook": {"id": 1, "action": "https://…", "options": {"type": "url"}}}
 
-``type`` is insert, update or delete; ``column`` names what was sent, ``data`` has its values. A list of rows in it is
-read too, since no value is a list; and members not shown here are let pass. A column that is absent is not NULL.
+``type`` is insert, update or delete; ``column`` names the columns sent, and ``data`` has their values. A list of rows
+in ``data`` is accepted too, since no value is a list. Other members are ignored. An absent column is not NULL.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from connectors.sqlitecloud.payload import Members
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 Json: TypeAlias = Any
-"""A value as parsed: int, float, str, bool, None, a list, or `connectors.sqlitecloud.payload.Members`."""
+"""A parsed value: int, float, str, bool, None, a list, or `connectors.sqlitecloud.payload.Members`."""
 
 _OPS: Final[dict[str, Op]] = {"insert": "insert", "update": "update", "delete": "delete"}
 
 
 class Webhook(NamedTuple):
-    """What was done to rows of a table."""
+    """The changes to rows of a table."""
 
     op: Op
     columns: tuple[str, ...]
-    """Names of what was sent; none twice, whatever the case."""
+    """Names of the columns sent; unique, ignoring case."""
     rows: Sequence[Sequence[Json]]
     """Values in the order of ``columns``."""
 
 
-class Addressed(NamedTuple):
-    """Where a webhook says that it belongs."""
+class SourceTable(NamedTuple):
+    """The database and table that a webhook names."""
 
     database: str
     table: str
 
     @property
     def stream(self) -> str:
-        """The stream of its frames. It names the database too: two may have tables of one name."""
+        """The stream of its frames. It includes the database, since two may have tables of the same name."""
         return f"{self.database}/{self.table}"
 
 
@@ -62,7 +62,7 @@ def parse_body(body: bytes) -> dict[str, Json]:
     except RecursionError:
         _refuse("too_deep", "the body is nested deeper than it can be read")
     except ValueError as error:
-        _refuse("invalid_json", str(error).partition(";")[0][:200])  # behind it Python's advice to whoever programs
+        _refuse("invalid_json", str(error).partition(";")[0][:200])  # the rest is Python's advice to programmers
     if type(found) is not Members:
         _refuse("not_an_object", "the body is a JSON object")
     members = dict(found)
@@ -71,18 +71,18 @@ def parse_body(body: bytes) -> dict[str, Json]:
     return members
 
 
-def addressed(members: dict[str, Json]) -> Addressed:
-    """Return the database and the table of a webhook. Raises InvalidValue: ``no_database`` or ``no_table``."""
+def source_table(members: dict[str, Json]) -> SourceTable:
+    """Return the database and the table of a webhook. Raise InvalidValue: ``no_database`` or ``no_table``."""
     database, table = members.get("database"), members.get("table")
     if not _is_name(database):
         _refuse("no_database", "database is a text")
     if not _is_name(table):
         _refuse("no_table", "table is a text")
-    return Addressed(str(database), str(table))
+    return SourceTable(str(database), str(table))
 
 
 def column_names(members: dict[str, Json]) -> tuple[str, ...]:
-    """Return the names of the columns that were sent.
+    """Return the names of the columns sent.
 
     Raises:
         InvalidValue: ``bad_columns`` or ``duplicate_column``.
@@ -95,15 +95,15 @@ def column_names(members: dict[str, Json]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_webhook(body: bytes) -> tuple[Addressed, Webhook]:
-    """Return what a webhook says; all of it, or nothing.
+def read_webhook(body: bytes) -> tuple[SourceTable, Webhook]:
+    """Parse a webhook completely, or raise.
 
     Raises:
-        InvalidValue: A reason of `parse_body`, `addressed` or `column_names`, or ``no_op``, ``unknown_op``,
+        InvalidValue: A reason of `parse_body`, `source_table` or `column_names`, or ``no_op``, ``unknown_op``,
             ``data_not_a_list`` or ``data_arity``.
     """
     members = parse_body(body)
-    where = addressed(members)
+    where = source_table(members)
     if "type" not in members:
         _refuse("no_op", "type is absent")
     word = members["type"]
@@ -125,7 +125,7 @@ def _rows(found: Json, width: int) -> Sequence[Sequence[Json]]:
 
 
 def _is_name(found: Json) -> bool:
-    """Tell whether it is a text that UTF-8 can spell and that says something."""
+    """Return whether it is a non-empty text that can be encoded as UTF-8."""
     return type(found) is str and found != "" and not any("\ud800" <= letter <= "\udfff" for letter in found)
 
 

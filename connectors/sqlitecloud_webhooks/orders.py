@@ -1,6 +1,7 @@
-"""A made-up table of orders that changes, row by row, and the webhooks that say so.
+"""A simulated table of orders that changes row by row, and its webhooks.
 
-Same seed, same sequence of changes. Inserts carry the whole row, updates the key and what changed, deletes the key.
+The same seed gives the same sequence of changes. Inserts carry the complete row, updates the key and the changed
+columns, deletes the key.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Row: TypeAlias = dict[str, Any]
 
 
 class Orders:
-    """The table as it stands.
+    """The table's current rows.
 
     Args:
-        action: Where its webhooks go.
+        action: The URL of its webhooks.
     """
 
     def __init__(self, *, seed: int, action: str) -> None:
@@ -46,12 +47,12 @@ class Orders:
 
     def _insert(self) -> bytes:
         self._last += 1
-        row = {KEY: self._last, **self._drawn()}
+        row = {KEY: self._last, **self._random_fields()}
         self.rows[self._last] = row
         return self._webhook("insert", row)
 
     def _update(self, key: int) -> bytes:
-        drawn = self._drawn()
+        drawn = self._random_fields()
         names = self._rng.sample(list(drawn), self._rng.randint(1, len(drawn)))
         changed = {name: drawn[name] for name in drawn if name in names}
         self.rows[key] = {**self.rows[key], **changed}
@@ -61,7 +62,7 @@ class Orders:
         del self.rows[key]
         return self._webhook("delete", {KEY: key})
 
-    def _drawn(self) -> Row:
+    def _random_fields(self) -> Row:
         return {
             "customer": self._rng.choice(_CUSTOMERS),
             "amount": self._rng.randrange(100, 50_000) / 100,
@@ -70,7 +71,7 @@ class Orders:
         }
 
     def _webhook(self, op: Op, sent: Row) -> bytes:
-        said = {
+        webhook = {
             "type": op,
             "database": DATABASE,
             "table": TABLE,
@@ -78,4 +79,4 @@ class Orders:
             "data": list(sent.values()),
             "webhook": {"id": 1, "action": self._action, "options": {"type": "url"}},
         }
-        return json.dumps(said, ensure_ascii=False).encode()
+        return json.dumps(webhook, ensure_ascii=False).encode()

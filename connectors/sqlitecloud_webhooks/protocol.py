@@ -1,7 +1,7 @@
-"""Says which requests are taken: what is asked of a request's head, then of its body, and by what it is refused.
+"""Acceptance of requests: the checks of a request's head, then of its body, and the refusals.
 
-Nothing here reads a socket. Answers are those of RFC 9110: 401 of a wrong secret, 404 and 405 of another path or
-method, 411 to 415 of a body that is not taken.
+Nothing here reads a socket. Statuses follow RFC 9110: 401 for a wrong secret, 404 and 405 for another path or method,
+413 and 415 for an unacceptable body.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from connectors.sqlitecloud_webhooks.signing import Signing
 
 
 class Head(NamedTuple):
-    """What a request says before its body."""
+    """The head of a request."""
 
     method: str
     path: str
     headers: Mapping[str, str]
-    """Looked up by names in lower case."""
+    """Accessed by lower-case names."""
 
     def is_at_most(self, length: int) -> bool:
-        """Tell whether the head says that the body has at most so many bytes."""
-        said = self.headers.get("content-length", "")
-        return said.isascii() and said.isdigit() and len(said) < 20 and int(said) <= length
+        """Return whether the head announces a body of at most ``length`` bytes."""
+        value = self.headers.get("content-length", "")
+        return value.isascii() and value.isdigit() and len(value) < 20 and int(value) <= length
 
 
 class Refusal(NamedTuple):
-    """Why a request is not taken."""
+    """The reason for refusing a request."""
 
     status: HTTPStatus
     reason: str
     headers: tuple[tuple[str, str], ...] = ()
     is_final: bool = True
-    """It was posted where webhooks are, and would be refused again: a change may be lost by it."""
+    """It was sent to the webhook path and would be refused again, so a change may be lost."""
 
 
 TOO_LARGE: Final = Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is longer than max_body_bytes")
@@ -52,10 +52,10 @@ _WRONG: Final = Refusal(HTTPStatus.UNAUTHORIZED, "the secret is wrong")
 
 @dataclass(frozen=True)
 class Gate:
-    """What is asked of requests.
+    """The requirements for requests.
 
     Args:
-        signing: What shows that they know the secret; None: nothing is asked.
+        signing: The proof of the secret; None requires none.
         max_body_bytes: Longest body to accept.
     """
 
@@ -63,8 +63,8 @@ class Gate:
     signing: Signing | None
     max_body_bytes: int
 
-    def of_head(self, head: Head, secret: str) -> Refusal | None:
-        """Return why the request is refused before its body is read; None when it is not."""
+    def check_head(self, head: Head, secret: str) -> Refusal | None:
+        """Return the refusal of a request before its body is read, or None."""
         if head.path != self.path:
             return _NOT_HERE
         if head.method != "POST":
@@ -80,8 +80,8 @@ class Gate:
         announced = "content-length" in head.headers
         return TOO_LARGE if announced and not head.is_at_most(self.max_body_bytes) else None
 
-    def of_body(self, head: Head, body: bytes, secret: str) -> Refusal | None:
-        """Return why the request is refused once its body is there; None when it is not."""
+    def check_body(self, head: Head, body: bytes, secret: str) -> Refusal | None:
+        """Return the refusal of a request once its body is read, or None."""
         if len(body) > self.max_body_bytes:
             return TOO_LARGE
         if self.signing is None or not self.signing.is_of_body:

@@ -1,7 +1,7 @@
-"""Takes webhooks over HTTP: what is read around `connectors.sqlitecloud_webhooks.landing`.
+"""Receiver for webhooks over HTTP: the I/O around `connectors.sqlitecloud_webhooks.landing`.
 
-A request is answered when its frames are committed, and all that wait share the next commit. An epoch lasts for as long
-as the receiver listens. Memory holds a bounded number of bodies; further requests wait, and are asked to come again.
+A request is answered when its frames are committed; all pending requests share the next commit. An epoch lasts as long
+as the receiver listens. Memory holds a bounded number of bodies; further requests wait, and are told to retry later.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from connectors.sqlitecloud_webhooks.protocol import NOT_LANDED, TOO_LARGE, TOO_
 from connectors.transport import load_certificate
 
 READ_AT_ONCE: Final = 64 << 20
-"""Bytes of long bodies on their way into the sink, at most: as many as fit of the longest, but four at least."""
+"""Maximum bytes of long bodies in flight to the sink; at least four of the longest are allowed."""
 
 _SHORT: Final = 64 << 10
-"""Bytes of a body that waits for no other: of slow ones, no more than connections."""
+"""The largest body that needs no slot; slow ones are limited by the number of connections."""
 
 _PATIENCE: Final = 10.0
-"""Seconds that a stop waits for requests that have begun."""
+"""Seconds that a stop waits for requests in progress."""
 
 
 class WebhookReceiver:
@@ -45,9 +45,9 @@ class WebhookReceiver:
         self._feed, self._options = feed, feed.options
         self._gate = Gate(unquote(feed.options.path), feed.options.signing, feed.options.max_body_bytes)
         self._landing = Landing([table_at_source(feed, name).stream for name in feed.tables])
-        self._places = max(4, READ_AT_ONCE // feed.options.max_body_bytes)
-        self._reading = asyncio.Semaphore(self._places)
-        self._reading_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._slots = max(4, READ_AT_ONCE // feed.options.max_body_bytes)
+        self._reading = asyncio.Semaphore(self._slots)
+        self._reading_by_peer: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._log = structlog.get_logger("receive").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
@@ -55,7 +55,7 @@ class WebhookReceiver:
 
         Raises:
             SourceUnavailable: The address cannot be listened on.
-            ConfigError: The secret is not where its reference says or is empty, or the certificate cannot be used.
+            ConfigError: The secret is missing or empty, or the certificate is unusable.
         """
         self._secret()
         listening = await self._listen(sink)
@@ -67,18 +67,18 @@ class WebhookReceiver:
                 sink.take(left)
 
     async def _listen(self, sink: FrameSink) -> Listening:
-        async def answered(request: web.Request) -> web.Response:
+        async def answer(request: web.Request) -> web.Response:
             refusal = await self._take(request, sink)
             if refusal is None:
                 return web.Response(text="landed\n")
             frames = self._landing.refused(refusal, asyncio.get_running_loop().time())
             if frames:
-                with contextlib.suppress(SilverfoldError):  # a sink that has failed ends the epoch
+                with contextlib.suppress(SilverfoldError):  # a failed sink ends the epoch
                     await sink.land(frames)
             return web.Response(status=refusal.status, text=f"{refusal.reason}\n", headers=dict(refusal.headers))
 
         app = web.Application(client_max_size=self._options.max_body_bytes)
-        app.router.add_route("*", "/{anything:.*}", answered)
+        app.router.add_route("*", "/{anything:.*}", answer)
         address = listening_address(self._feed.address)
         listening = Listening(app, self._log, patience=_PATIENCE)
         try:
@@ -90,11 +90,11 @@ class WebhookReceiver:
         return listening
 
     async def _take(self, request: web.Request, sink: FrameSink) -> Refusal | None:
-        """Land a request; return why it is refused, None once it is committed."""
+        """Land a request; return its refusal, or None once it is committed."""
         head = Head(request.method, request.path, request.headers)
         try:
             secret = self._secret()
-            refusal = self._gate.of_head(head, secret)
+            refusal = self._gate.check_head(head, secret)
             if refusal is not None:
                 return refusal
             async with asyncio.timeout(self._options.timeout):
@@ -109,20 +109,20 @@ class WebhookReceiver:
             return NOT_LANDED
 
     async def _read_and_land(self, request: web.Request, head: Head, secret: str, sink: FrameSink) -> Refusal | None:
-        async with contextlib.nullcontext() if head.is_at_most(_SHORT) else self._place(request.remote or ""):
+        async with contextlib.nullcontext() if head.is_at_most(_SHORT) else self._slot(request.remote or ""):
             body = await self._body(request)
             if isinstance(body, Refusal):
                 return body
-            refusal = self._gate.of_body(head, body, secret)
+            refusal = self._gate.check_body(head, body, secret)
             if refusal is None:
-                await sink.land([])  # waits for room: who gives up waiting has not been taken
+                await sink.land([])  # wait for room: a request cancelled here has not landed
                 await sink.land(self._landing.frames(body))
             return refusal
 
     @contextlib.asynccontextmanager
-    async def _place(self, peer: str) -> AsyncIterator[None]:
-        """Wait for a place among the long bodies: one address has half of them at most."""
-        share = self._reading_of.setdefault(peer, asyncio.Semaphore(self._places // 2))
+    async def _slot(self, peer: str) -> AsyncIterator[None]:
+        """Wait for a slot among the long bodies: one address has at most half of them."""
+        share = self._reading_by_peer.setdefault(peer, asyncio.Semaphore(self._slots // 2))
         async with share, self._reading:
             yield
 
@@ -132,11 +132,11 @@ class WebhookReceiver:
                 return await request.read()
         except web.HTTPRequestEntityTooLarge:
             return TOO_LARGE
-        except (TimeoutError, ConnectionError):  # the latter will not even hear it
+        except (TimeoutError, ConnectionError):  # after a ConnectionError nobody receives the response
             return TOO_SLOW
 
     def _secret(self) -> str:
-        """Return the secret as it is now: it may be exchanged. Empty where nothing is asked for."""
+        """Return the current secret, which may be rotated. Empty if none is required."""
         if self._options.secret is None:
             return ""
         secret = self._options.secret.reveal(os.environ)
@@ -150,7 +150,7 @@ class WebhookReceiver:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             load_certificate(context, self._options.certificate, self._options.certificate_key)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigError(
                 file=f"feeds/{self._feed.name}.toml",
                 key="options.certificate",

@@ -1,7 +1,6 @@
-"""Reads landed webhooks into plain changes, one after another: what silver is verified by.
+"""Reference reader: parses landed webhooks one by one, to verify silver independently.
 
-Shares the settings with what builds silver, and nothing else: JSON is parsed anew, by other means, and values get their
-types one by one.
+It shares only the settings with the build. JSON is parsed separately, by other means, and values are typed one by one.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ class WebhookReferenceReader:
     _columns: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._learn([*self.table.keys, *self.table.types])
+        self._add_columns([*self.table.keys, *self.table.types])
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of the settings."""
+        """The configured keys."""
         return self.table.keys
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the settings, then those told by control frames so far."""
+        """The configured columns, then those announced by control frames so far."""
         return tuple(self._columns.values())
 
     def control(self, frame: ControlFrame) -> None:
-        """Take the columns that a control frame tells of the stream."""
-        said = json.loads(frame.body)
-        if said.get("stream", frame.stream) == self.stream:
-            self._learn(name for name in said["columns"] if folded(name) not in self.table.reserved_names)
+        """Add the columns that a control frame announces for the stream."""
+        members = json.loads(frame.body)
+        if members.get("stream", frame.stream) == self.stream:
+            self._add_columns(name for name in members["columns"] if folded(name) not in self.table.reserved_names)
 
-    def _learn(self, names: Iterable[str]) -> None:
+    def _add_columns(self, names: Iterable[str]) -> None:
         for name in names:
             self._columns.setdefault(folded(name), name)
 
@@ -55,12 +54,12 @@ class WebhookReferenceReader:
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
         """Return the changes of one webhook; see `connectors.base.ReferenceReader.changes`."""
-        return (change for position, body in frames for change in self._of_webhook(position, _parsed(body)))
+        return (change for position, body in frames for change in self._webhook_changes(position, _parse(body)))
 
-    def _of_webhook(self, position: int, said: dict[str, Any]) -> Iterator[ReferenceChange]:
-        if f"{_text(said, 'database')}/{_text(said, 'table')}" != self.stream:
+    def _webhook_changes(self, position: int, members: dict[str, Any]) -> Iterator[ReferenceChange]:
+        if f"{_text(members, 'database')}/{_text(members, 'table')}" != self.stream:
             _refuse("other_table")
-        op, sent, values = _text(said, "type"), said.get("column"), said.get("data")
+        op, sent, values = _text(members, "type"), members.get("column"), members.get("data")
         if op not in ("insert", "update", "delete"):
             _refuse("unknown_op")
         if not isinstance(sent, list) or not sent or not isinstance(values, list):
@@ -83,8 +82,8 @@ class WebhookReferenceReader:
         key = tuple(row[name] for name in self.keys)
         if op == "delete":
             return ReferenceChange("delete", position, key)
-        whole = len(row) == len(self.columns)
-        if op == "insert" and (whole or self.options.insert_absent == "null"):
+        is_complete = len(row) == len(self.columns)
+        if op == "insert" and (is_complete or self.options.insert_absent == "null"):
             return ReferenceChange("insert", position, key, dict.fromkeys(self.columns) | row)
         if op == "insert" and self.options.insert_absent == "error":
             _refuse("absent_column")
@@ -102,22 +101,22 @@ class WebhookReferenceReader:
         return _refuse("unknown_column") if found is None else found
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def _parse(body: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(
+        members = json.loads(
             body.decode(), object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=_refuse
         )
     except RecursionError as error:
         raise InvalidValue("nested too deep", reason="too_deep") from error
     except ValueError as error:
         raise InvalidValue(str(error), reason="invalid_json") from error
-    if not isinstance(said, Pairs) or len(dict(said)) < len(said):
+    if not isinstance(members, Pairs) or len(dict(members)) < len(members):
         _refuse("not_an_object")
-    return dict(said)
+    return dict(members)
 
 
-def _text(said: dict[str, Any], name: str) -> str:
-    found = said.get(name)
+def _text(members: dict[str, Any], name: str) -> str:
+    found = members.get(name)
     return found if isinstance(found, str) and not isinstance(found, Number) else _refuse(f"no_{name}")
 
 

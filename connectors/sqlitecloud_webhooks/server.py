@@ -1,7 +1,7 @@
-"""Plays the vendor: posts the changes of a made-up table to where a feed's receiver listens, signed as it asks for.
+"""Simulated vendor: posts the signed changes of a generated table to a feed's receiver.
 
-The parts are the other way round than with other connectors: the source is the HTTP client. Like a vendor, it sends in
-order, one request at a time, and sends again what was not taken; so a change may come twice.
+The roles are reversed compared to other connectors: the source is the HTTP client. Like the vendor, it sends in order,
+one request at a time, and resends what was not accepted. A change may therefore arrive twice.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from connectors.sqlitecloud_webhooks.signing import Signing
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=60)
 _AGAIN: Final = frozenset({408, 429})
-"""Statuses below 500 that may change."""
+"""Statuses below 500 that are worth a retry."""
 
 
 class WebhookSource(Closeable):
     """Posts webhooks. Use it in one thread, as a context manager.
 
     Args:
-        url: Where to.
-        signing: What shows that the secret is known; None shows nothing.
-        seed: Same seed, same sequence of changes.
-        stopped_within: Waits so many seconds before a request is sent again; True gives up (`threading.Event.wait`).
-        patience: How many times a request is sent before SourceUnavailable.
+        url: The target.
+        signing: The proof of the secret; None sends none.
+        seed: The same seed gives the same sequence of changes.
+        stopped_within: Waits this many seconds before a retry; returns True to give up (`threading.Event.wait`).
+        patience: Number of attempts before SourceUnavailable.
     """
 
     def __init__(
@@ -49,25 +49,25 @@ class WebhookSource(Closeable):
         self._stopped_within, self._patience = stopped_within, patience
         self._rng = Random(seed)  # noqa: S311 - spreads waits
         self._loop = asyncio.new_event_loop()
-        self._session = self._loop.run_until_complete(self._opened())
+        self._session = self._loop.run_until_complete(self._open_session())
         self.orders = Orders(seed=seed, action=url)
-        """The table, as all webhooks made so far tell it."""
+        """The table, as described by all webhooks so far."""
 
     def change(self) -> int:
-        """Let one row change, and post that until it is taken; return how many changes it is: 1.
+        """Change one row, and post it until accepted; return the number of changes: 1.
 
         Raises:
-            SourceRefused: The receiver will never take it: the secret, the path or the size is wrong.
-            SourceUnavailable: It was not taken in many tries, or the source is stopped.
+            SourceRefused: The receiver will never accept it: the secret, the path or the size is wrong.
+            SourceUnavailable: All attempts failed, or the source is stopped.
         """
         self.post(self.orders.change())
         return 1
 
     def post(self, body: bytes) -> None:
-        """Post a body until it is taken. Raises as `change`."""
+        """Post a body until it is accepted. Raise as `change` does."""
         backoff, why = Backoff(0.2, 10.0, self._rng), ""
         for _ in range(self._patience):
-            status, why = self._loop.run_until_complete(self._posted(body))
+            status, why = self._loop.run_until_complete(self._post_once(body))
             if 200 <= status < 300:
                 return
             if 300 <= status < 500 and status not in _AGAIN:
@@ -81,11 +81,11 @@ class WebhookSource(Closeable):
         self._loop.run_until_complete(self._session.close())
         self._loop.close()
 
-    async def _opened(self) -> aiohttp.ClientSession:
+    async def _open_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(timeout=_TIMEOUT)
 
-    async def _posted(self, body: bytes) -> tuple[int, str]:
-        """Return status and text of the answer; 0 where there is none."""
+    async def _post_once(self, body: bytes) -> tuple[int, str]:
+        """Return the response's status and text; status 0 if there is none."""
         headers = {"Content-Type": "application/json"}
         if self._signing is not None:
             headers[self._signing.header] = self._signing.sign(body, self._secret)

@@ -1,4 +1,4 @@
-"""How a request shows that it comes from whoever holds the webhook's secret.
+"""How a request proves knowledge of the webhook's secret.
 
 ``plain``        the header is the prefix and the secret itself
 ``hmac-sha256``  the header is the prefix and the HMAC (RFC 2104) with SHA-256 of the body as sent, in hex or base64
@@ -18,12 +18,12 @@ Encoding: TypeAlias = Literal["hex", "base64"]
 
 @dataclass(frozen=True)
 class Signing:
-    """What stands in which header.
+    """The header that proves the secret, and its content.
 
     Args:
-        header: Its name; case does not matter.
-        encoding: Of the HMAC.
-        prefix: What stands before it, such as ``sha256=`` or ``Bearer ``.
+        header: Its name, case-insensitive.
+        encoding: The encoding of the HMAC.
+        prefix: Text before the proof, such as ``sha256=`` or ``Bearer ``.
     """
 
     header: str
@@ -33,16 +33,16 @@ class Signing:
 
     @property
     def is_of_body(self) -> bool:
-        """Only with the body can the header be checked."""
+        """Whether checking the header requires the body."""
         return self.scheme != "plain"
 
     def sign(self, body: bytes, secret: str) -> str:
-        """Return what the header is for a body. It may be the secret: do not log or keep it."""
+        """Return the header value for a body. It may contain the secret: do not log or store it."""
         if not self.is_of_body:
             return self.prefix + secret
         digest = hmac.digest(secret.encode(), body, hashlib.sha256)
         return self.prefix + (digest.hex() if self.encoding == "hex" else base64.b64encode(digest).decode())
 
     def is_right(self, found: str, body: bytes, secret: str) -> bool:
-        """Tell whether a header is right for a body. How long it takes does not tell where it differs."""
+        """Return whether a header is right for a body. The time taken does not reveal where it differs."""
         return hmac.compare_digest(found.encode(errors="surrogateescape"), self.sign(body, secret).encode())

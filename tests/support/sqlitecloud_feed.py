@@ -15,7 +15,7 @@ from connectors.base import Boundary, Feed, Frame, Kind, mark
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.control import Description
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.payload import stream_of
+from connectors.sqlitecloud.payload import parse_stream
 from pipelines.batch import Batch
 from pipelines.places import Places
 from pipelines.store import open_table
@@ -33,7 +33,7 @@ FEED = "shop"
 def notified(said: Mapping[str, Any] | str) -> Frame:
     """Return a notification as it lands."""
     text = said if isinstance(said, str) else json.dumps(said)
-    return Frame(framed(text), Kind.DATA, Boundary.WHOLE, stream_of(text.encode()))
+    return Frame(framed(text), Kind.DATA, Boundary.WHOLE, parse_stream(text.encode()))
 
 
 def snapshot_begins(description: Description) -> list[Frame]:

@@ -11,7 +11,7 @@ from conf.validate import validated
 from connectors.base import Feed
 from connectors.sqlitecloud_webhooks.changing import ChangeReader
 from connectors.sqlitecloud_webhooks.columns import columns_of
-from connectors.sqlitecloud_webhooks.messages import Addressed
+from connectors.sqlitecloud_webhooks.messages import SourceTable
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlitecloud_webhooks"
@@ -41,7 +41,7 @@ def reader(**settings: Any) -> ChangeReader:
     """Return what decodes the albums; the column Cover was told."""
     of, keys = options(**settings), table().keys
     return ChangeReader(
-        Addressed("chinook.sqlite", "albums"), columns_of(dict.fromkeys(TOLD, 0), table(), of), keys, of.insert_absent
+        SourceTable("chinook.sqlite", "albums"), columns_of(dict.fromkeys(TOLD, 0), table(), of), keys, of.insert_absent
     )
 
 

@@ -16,7 +16,7 @@ from connectors.arrow_rows import InSpark
 from connectors.base import ControlFrame, Cut
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.control import Description, TableColumn
-from connectors.sqlitecloud.frame_access import notified_text
+from connectors.sqlitecloud.frame_access import notification_text
 from pipelines.spark import start_spark
 from tests.bench.silver import settings_at, timed
 from tests.bench.sqlitecloud.source import DISTINCT, KEY, TABLE, feed_at, frames
@@ -80,7 +80,7 @@ def written(spark: SparkSession, file: Path, notifications: int, rows: int) -> D
     """Return landed notifications, each with its text as a string beside it."""
     made = frames(DISTINCT, rows)
     every = [made[at % DISTINCT] for at in range(notifications)]
-    texts = [notified_text(each).decode() for each in made]
+    texts = [notification_text(each).decode() for each in made]
     columns = {
         "frame_seq": pa.array(range(1, notifications + 1), pa.int64()),
         "kind": pa.repeat("data", notifications),

@@ -92,7 +92,7 @@ async def spent_to_read(serving: Source) -> Spent:
         began, heard = now(), 0
         serving.send()
         while heard < serving.sent.notifications:
-            heard += len(await db.heard())
+            heard += len(await db.next_notifications())
         return since(began)
 
 

@@ -109,9 +109,9 @@ def serve(sent: Sent, told: Connection) -> None:
             listeners = server.own_session(DATABASE).served.listeners
             told.send(server.port)
             while told.recv():
-                (hearer,) = listeners._hearers(Topic(TABLE, DATABASE))
+                (subscriber,) = listeners._subscribers_of(Topic(TABLE, DATABASE))
                 for block in written:
-                    hearer.hear(block)
+                    subscriber.deliver(block)
 
 
 def frames(count: int, rows: int) -> list[bytes]:

@@ -133,11 +133,11 @@ def hooked(*ddl: str) -> tuple[apsw.Connection, Capture]:
 
 def test_what_a_failed_statement_did_before_it_failed_is_forgotten() -> None:
     connection, capture = hooked(FOO, "INSERT INTO foo VALUES(3,'c','d')", "BEGIN")
-    place = capture.place()
+    place = capture.savepoint()
 
     with pytest.raises(apsw.ConstraintError):
         connection.execute("INSERT INTO foo VALUES(1,'a','b'),(3,'c','d')")
-    capture.back_to(place)
+    capture.rollback_to(place)
     connection.execute("INSERT INTO foo VALUES(4,'a','b')")
     capture.statement_done()
 

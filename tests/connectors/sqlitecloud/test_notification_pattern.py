@@ -13,7 +13,7 @@ from connectors.sqlitecloud.capture import RowChange, TableChanges
 from connectors.sqlitecloud.control import Description, TableColumn
 from connectors.sqlitecloud.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.dialect import table_text as written
-from connectors.sqlitecloud.notification_pattern import MOST_COLUMNS, foresees, parts_of
+from connectors.sqlitecloud.notification_pattern import MOST_COLUMNS, compile_matcher, compile_splitter
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.payload import TableUpdate, read_notification
 from connectors.sqlitecloud.window import SnapshotWindow
@@ -24,7 +24,7 @@ HEAD = '{"sender":"s","channel":"foo","channel_type":"TABLE","sqlite_pk_name":["
 
 
 def is_foreseen(text: bytes, described: Description) -> bool:
-    return bool(foresees(described)(text.decode(errors="surrogateescape")))
+    return bool(compile_matcher(described)(text.decode(errors="surrogateescape")))
 
 
 def says_nothing_new(text: bytes, described: Description) -> bool:
@@ -34,7 +34,7 @@ def says_nothing_new(text: bytes, described: Description) -> bool:
     except WireError:
         return False
     window = SnapshotWindow(described, SqliteCloudTable(), SqliteCloudOptions())
-    return isinstance(said, TableUpdate) and said.channel == described.table and window.knows(said)
+    return isinstance(said, TableUpdate) and said.channel == described.table and window.matches(said)
 
 
 @pytest.mark.parametrize("words", [Vocabulary.OLD, Vocabulary.NEW])
@@ -133,7 +133,7 @@ def test_what_is_foreseen_is_taken_apart_into_what_it_spells() -> None:
     )
     text = f"{HEAD}[{','.join(entries)}]}}"
     assert is_foreseen(text.encode(), FOO)
-    assert parts_of(FOO)(text) == [
+    assert compile_splitter(FOO)(text) == [
         ("INSERT", "1", '"say \\"}{\\", é"', "null", ""),
         ("UPDATE", "-2.5e3", "", "true", '"]"'),
         ("UPDATE", '""', "", "", ""),
@@ -147,7 +147,7 @@ def test_the_parts_are_the_values_that_reading_finds(notice: tuple[bytes, Descri
     if not is_foreseen(text, described):
         return
     entries = json.loads(text)["payload"]
-    found = parts_of(described)(text.decode())
+    found = compile_splitter(described)(text.decode())
     assert len(found) == len(entries)
     for (op, *parts), entry in zip(found, entries, strict=True):
         cells, old_key = parts[: len(described.names)], parts[len(described.names) :]

@@ -17,8 +17,8 @@ from connectors.sqlitecloud.payload import (
     TableUpdate,
     json_text,
     parse_envelope,
+    parse_stream,
     read_notification,
-    stream_of,
 )
 from tests.support.sqlitecloud_notices import table_text, vectors
 
@@ -80,7 +80,7 @@ def test_a_message_says_what_was_said(vector: dict[str, Any]) -> None:
     said = expected["payload"]["text"] if isinstance(expected["payload"], dict) else None
     message = ChannelMessage(expected["channel"], expected["sender"], said)
     assert read_notification(vector["text"].encode()) == message
-    assert stream_of(vector["text"].encode()) == f"notify:{expected['channel']}"
+    assert parse_stream(vector["text"].encode()) == f"notify:{expected['channel']}"
 
 
 @pytest.mark.parametrize("vector", [pytest.param(vector, id=vector["id"]) for vector in MALFORMED])
@@ -129,7 +129,7 @@ def test_a_column_is_never_lost_among_others_of_its_name(entry: bytes, reason: s
 )
 def test_a_notification_whose_stream_cannot_be_told_says_why(text: bytes, reason: str) -> None:
     with pytest.raises(InvalidValue) as caught:
-        stream_of(text)
+        parse_stream(text)
     assert caught.value.reason == reason
 
 
@@ -212,4 +212,4 @@ def test_what_is_said_on_a_channel_may_not_be_nested_too_deep(depth: int) -> Non
 
     with pytest.raises(InvalidValue, match="too_deep"):
         read_notification(text)
-    assert stream_of(text) == "notify:c"
+    assert parse_stream(text) == "notify:c"

@@ -15,7 +15,7 @@ from connectors.sqlitecloud.messages import (
     ChunkReceived,
     ChunksEnded,
     ConnectionEnded,
-    EchoAsked,
+    EchoRequested,
     JsonText,
     ListenAccepted,
     Login,
@@ -182,7 +182,7 @@ def test_a_later_listen_is_accepted_with_ok_or_any_ticket_which_is_not_told(answ
 
 def test_a_text_asked_back_is_sent_back_and_the_answer_to_that_is_the_reply():
     stream = main(SELECT)
-    assert heard(stream, b"^4 PING") == [EchoAsked(b"+4 PING", b"^4 PING")]
+    assert heard(stream, b"^4 PING") == [EchoRequested(b"+4 PING", b"^4 PING")]
     assert heard(stream, b"+4 PONG") == [ReplyReceived(Single("PONG"), b"+4 PONG")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.sqlitecloud.commands import Command, Parameters, UnknownCommand, command_of
+from connectors.sqlitecloud.commands import Command, Parameters, UnknownCommand, parse_command
 from connectors.sqlitecloud.sql_splitter import first_word, split
 
 TRIGGER = "CREATE TEMP TRIGGER t AFTER INSERT ON x BEGIN SELECT 1; SELECT 'END;'; END"
@@ -61,13 +61,13 @@ def test_the_first_word_is_found_behind_comments(statement: str, expected: str) 
     ],
 )
 def test_commands_are_told_from_sql_and_take_parameters(statement: str, expected: Command | None) -> None:
-    assert command_of(statement, Parameters(("first", 2))) == expected
+    assert parse_command(statement, Parameters(("first", 2))) == expected
 
 
 @pytest.mark.parametrize("statement", ["NOTIFY c 'it's'", "LISTEN", "GET CLIENT", "'PING' now", "LISTEN ?"])
 def test_what_begins_like_a_command_and_is_none_is_refused(statement: str) -> None:
     if statement.startswith("'"):
-        assert command_of(statement, Parameters(())) is None
+        assert parse_command(statement, Parameters(())) is None
     else:
         with pytest.raises(UnknownCommand):
-            command_of(statement, Parameters((1.5,)))
+            parse_command(statement, Parameters((1.5,)))

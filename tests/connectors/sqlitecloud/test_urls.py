@@ -12,8 +12,8 @@ from connectors.sqlitecloud.messages import Listen, Statement
 from connectors.sqlitecloud.settings import ApiKey, ConnectionSettings, Password, Tls
 from connectors.sqlitecloud.statements import (
     create_channel,
+    is_safe_word,
     listen_table,
-    may_be_pasted,
     quote_identifier,
     remove_channel,
     unlisten_channel,
@@ -155,12 +155,12 @@ def test_settings_made_without_a_string_keep_the_same_rules():
 
 @pytest.mark.parametrize("word", ["", "a b", "a;b", "a'b", 'a"b', "a`b", "a\0", "a\u2028b", "a\x7f", "\ud800"])
 def test_what_is_more_than_one_word_is_not_pasted(word):
-    assert not may_be_pasted(word)
+    assert not is_safe_word(word)
 
 
 @pytest.mark.parametrize("word", ["t.sqlite", "p@w", "ключ", "a-b_c+d/e="])
 def test_one_word_may_be_pasted(word):
-    assert may_be_pasted(word)
+    assert is_safe_word(word)
 
 
 def test_names_are_quoted_with_their_quotes_doubled():

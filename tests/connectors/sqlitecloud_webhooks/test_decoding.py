@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from conf.errors import InvalidValue, WireError
 from connectors.base import ControlFrame
 from connectors.sqlitecloud_webhooks.changing import ChangeReader
-from connectors.sqlitecloud_webhooks.columns import MOST_COLUMNS, columns_of, read_context, telling
-from connectors.sqlitecloud_webhooks.messages import Addressed, read_webhook
+from connectors.sqlitecloud_webhooks.columns import MOST_COLUMNS, announcement, columns_of, read_context
+from connectors.sqlitecloud_webhooks.messages import SourceTable, read_webhook
 from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader
 from tests.support.webhooks import STREAM, TOLD, options, reader, table, vectors, webhook
 
@@ -33,7 +33,7 @@ def decoded(body: bytes, **settings: Any) -> list[dict[str, Any]]:
 
 def plain_reader(**settings: Any) -> WebhookReferenceReader:
     found = WebhookReferenceReader(STREAM, table(), options(**settings))
-    found.control(ControlFrame(0, 1, None, telling(STREAM, TOLD).body))
+    found.control(ControlFrame(0, 1, None, announcement(STREAM, TOLD).body))
     return found
 
 
@@ -122,14 +122,14 @@ def test_an_insert_that_lacks_a_column_is_an_error_by_setting() -> None:
 
 def test_columns_are_keys_then_those_with_a_type_then_others_as_they_were_told() -> None:
     control = [
-        ControlFrame(1, 1, None, telling(STREAM, ["Cover", "AlbumId"]).body),
-        ControlFrame(2, 1, None, telling("chinook.sqlite/artists", ["Name"]).body),
-        ControlFrame(4, 2, None, telling(STREAM, ["AlbumId", "COVER", "Label"]).body),
+        ControlFrame(1, 1, None, announcement(STREAM, ["Cover", "AlbumId"]).body),
+        ControlFrame(2, 1, None, announcement("chinook.sqlite/artists", ["Name"]).body),
+        ControlFrame(4, 2, None, announcement(STREAM, ["AlbumId", "COVER", "Label"]).body),
         ControlFrame(5, 2, None, b"{"),
         ControlFrame(6, 2, STREAM, b'{"columns": ["Label", "Old"]}'),
     ]
     columns = columns_of(
-        read_context(control).of(STREAM), table(types={"Title": "string", "AlbumId": "bigint"}), options()
+        read_context(control).stream_columns(STREAM), table(types={"Title": "string", "AlbumId": "bigint"}), options()
     )
     assert [(column.name, column.kind, at) for column, at in columns] == [
         ("AlbumId", "bigint", -1),
@@ -143,7 +143,7 @@ def test_columns_are_keys_then_those_with_a_type_then_others_as_they_were_told()
 
 def test_a_webhook_is_read_with_the_columns_told_before_it() -> None:
     reading = ChangeReader(
-        Addressed("chinook.sqlite", "albums"),
+        SourceTable("chinook.sqlite", "albums"),
         columns_of({"AlbumId": 1, "Cover": 1, "Label": 7}, table(types={"AlbumId": "bigint"}), options()),
         ("AlbumId",),
         "error",

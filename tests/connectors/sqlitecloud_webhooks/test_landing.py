@@ -133,7 +133,7 @@ def status(refusal: Refusal | None) -> int | None:
     ],
 )
 def test_a_request_is_judged_by_its_head_before_anything_is_read(gate, asked, expected) -> None:
-    assert status(gate.of_head(asked, "Jefe")) == expected
+    assert status(gate.check_head(asked, "Jefe")) == expected
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_request_is_judged_by_its_head_before_anything_is_read(gate, asked, ex
 )
 def test_a_signature_is_of_the_body_as_sent(signature, body, expected) -> None:
     """Test case 2 of RFC 4231."""
-    assert status(SIGNED.of_body(head(x_sig=signature), body, "Jefe")) == expected
+    assert status(SIGNED.check_body(head(x_sig=signature), body, "Jefe")) == expected
 
 
 def test_a_signature_may_be_in_base64() -> None:
@@ -153,6 +153,6 @@ def test_a_signature_may_be_in_base64() -> None:
 def test_the_secret_is_compared_in_a_time_that_does_not_depend_on_it(monkeypatch) -> None:
     compared = []
     monkeypatch.setattr("hmac.compare_digest", lambda a, b: compared.append((a, b)) or False)
-    assert status(SECRET.of_head(head(authorization="Bearer Jefe"), "Jefe")) == 401
-    assert status(SIGNED.of_body(head(x_sig=RIGHT), BODY, "Jefe")) == 401
+    assert status(SECRET.check_head(head(authorization="Bearer Jefe"), "Jefe")) == 401
+    assert status(SIGNED.check_body(head(x_sig=RIGHT), BODY, "Jefe")) == 401
     assert compared == [(b"Bearer Jefe", b"Bearer Jefe"), (RIGHT.encode(), RIGHT.encode())]
