@@ -1,6 +1,6 @@
-"""Makes Arrow arrays of raw values, by whole buffers: no Python object per value but for decimals.
+"""Builds Arrow arrays of raw values from whole buffers, without a Python object per value except for decimals.
 
-Nulls come from Deephaven's sentinels and flags; what a null holds besides is not looked at.
+Nulls are Deephaven's sentinels and flags; the payload of a null value is ignored.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from connectors.deephaven.values import Decimals, Fixed, Lists, Mask, Raw, Texts
 
 _SURROGATES = 0xD800
 _SURROGATE_BITS = 0xF800
-_FEW = 64
-"""Below it, texts are faster decoded one by one."""
+_FEW_TEXTS = 64
+"""Below this count, texts decode faster one by one."""
 _SHORT_MAGNITUDE = 1 << 4096
-"""Below it an integer may become text at once: Python refuses that for more than 4,300 digits."""
+"""Integers below this convert to text directly: Python refuses to for more than 4,300 digits."""
 
 
 def to_arrow(raw: Raw) -> pa.Array:
@@ -43,7 +43,7 @@ def to_arrow(raw: Raw) -> pa.Array:
 
 
 def decimal(unscaled: int, scale: int) -> Decimal:
-    """Return unscaled times 10^-scale, exactly."""
+    """Return ``unscaled`` times 10^-``scale``, exactly."""
     if -_SHORT_MAGNITUDE < unscaled < _SHORT_MAGNITUDE:
         return Decimal(f"{unscaled}E{-scale}")
     sign, digits, _ = Decimal(unscaled).as_tuple()
@@ -63,7 +63,7 @@ def _validity(nulls: Mask) -> pa.Buffer | None:
 
 
 def _chars(units: npt.NDArray[np.generic], nulls: Mask) -> pa.Array:
-    """Text of one UTF-16 code unit each."""
+    """Return an array of texts of one UTF-16 code unit each."""
     codes = units.astype(np.int64)
     halves = (codes & _SURROGATE_BITS == _SURROGATES) & ~nulls
     if halves.any():
@@ -81,16 +81,19 @@ def _offsets(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
 
 
 def _texts(raw: Texts) -> pa.Array:
-    if raw.text.codec != "utf-8" or len(raw) < _FEW:
-        return pa.array(_decoded(raw), pa.string())
+    if raw.text.codec != "utf-8" or len(raw) < _FEW_TEXTS:
+        return pa.array(_decode_texts(raw), pa.string())
     try:
-        return _octets(raw).cast(pa.string())
+        return _as_binary(raw).cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array(_decoded(raw), pa.string())  # says which one, or replaces what is wrong
+        return pa.array(_decode_texts(raw), pa.string())  # names the invalid value, or replaces its invalid bytes
 
 
-def _octets(raw: Texts) -> pa.Array:
-    """The message itself is the buffer: every second of its pieces is a value, the others stand between values."""
+def _as_binary(raw: Texts) -> pa.Array:
+    """Return the texts as binary values that share the message's buffer.
+
+    Offsets alternate between starts and ends, so every second piece is a value and the others are the gaps.
+    """
     rows = len(raw.starts)
     offsets = np.empty(2 * rows, np.int32)
     offsets[0::2], offsets[1::2] = raw.starts, raw.ends
@@ -100,7 +103,7 @@ def _octets(raw: Texts) -> pa.Array:
     return pieces.take(pa.array(values, mask=raw.nulls) if raw.nulls.any() else pa.array(values))
 
 
-def _decoded(raw: Texts) -> list[str | None]:
+def _decode_texts(raw: Texts) -> list[str | None]:
     spans = zip(raw.starts.tolist(), raw.ends.tolist(), raw.nulls.tolist(), strict=True)
     return [None if null else raw.text.decode(raw.body[start:end], start) for start, end, null in spans]
 
@@ -115,13 +118,13 @@ def _decimals(raw: Decimals) -> pa.Array:
 def _lists(raw: Lists) -> pa.Array:
     elements = to_arrow(raw.elements)
     if raw.type.shape is Shape.STRING_SET:
-        elements = _sorted(elements, raw.counts)
+        elements = _sort_within_rows(elements, raw.counts)
     mask = pa.array(raw.nulls) if raw.nulls.any() else None
     return pa.ListArray.from_arrays(pa.array(_offsets(raw.counts)), elements, type=raw.type.arrow, mask=mask)
 
 
-def _sorted(elements: pa.Array, counts: npt.NDArray[np.int64]) -> pa.Array:
-    """Sort within each row, by code point: equal sets become equal lists."""
+def _sort_within_rows(elements: pa.Array, counts: npt.NDArray[np.int64]) -> pa.Array:
+    """Sort the elements within each row by code point, so that equal sets become equal lists."""
     rows = np.repeat(np.arange(len(counts)), counts)
     table = pa.table({"row": rows, "element": elements})
     order = pc.sort_indices(table, sort_keys=[("row", "ascending"), ("element", "ascending")])

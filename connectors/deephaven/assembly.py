@@ -1,10 +1,10 @@
 """Assembles the pieces of a block (`connectors.deephaven.blocks`) into rows, with numpy.
 
-In doing so it folds any number of updates: per row the last insert, removal and modification decide, per cell the last
-value since. Where updates are kept apart it folds within each of them only.
+Assembly also folds any number of updates. Per row, the last insert, removal and modification decide; per cell, the last
+value since. When updates are kept apart, folding happens only within each of them.
 
-Order of changes: by update, inside an update removals first, then added, then modified rows, then by position
-(Deephaven's own order of index changes). Nothing here knows SBE or Spark.
+Changes take effect by update; within an update by phase (removals, then added rows, then modified rows), then by
+position. This is Deephaven's own order of index changes. This module knows neither SBE nor Spark.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from connectors.deephaven.blocks import (
     contiguous,
 )
 
-Places: TypeAlias = npt.NDArray[np.intp] | slice
+Indices: TypeAlias = npt.NDArray[np.intp] | slice
 
 
 @dataclass
 class Column:
-    """Everything the pieces of one block say of one column, in order of effect."""
+    """All pieces of one column of a block, in order of effect."""
 
-    offsets: Places
+    offsets: Indices
     update: Longs
     phase: Longs
     position: Longs
@@ -61,26 +61,29 @@ def gather(pieces: Sequence[tuple[bytes, bytes, bytes]], kind: pa.DataType | Non
 
 
 def _offsets(packed: bytes, runs: bytes) -> npt.NDArray[np.intp]:
-    """Return the offsets of a piece's rows."""
+    """Return the offsets of a piece's rows within its block."""
     offsets = np.frombuffer(packed, np.uint16).astype(np.intp)
     rows = int(np.frombuffer(runs, np.int64)[3::4].sum())
     return offsets if len(offsets) == rows else np.arange(offsets[0], offsets[0] + rows)
 
 
-class Rows(NamedTuple):
-    """Net changes of one block, one per touched row key, in ascending order of keys; or so for each of its updates."""
+class NetChanges(NamedTuple):
+    """Net changes of one block, one per touched row key in ascending order.
+
+    With updates kept apart, there is one per update and row key, in order of updates.
+    """
 
     keys: Longs
     update: Longs
-    """The last that touched the row."""
+    """Last update that touched the row."""
     position: Longs
     inserted: npt.NDArray[np.bool_]
-    """The row begins in this cut: it starts from blank."""
+    """Whether the row begins in this cut: no earlier values carry over."""
     deleted: npt.NDArray[np.bool_]
     columns: list[pa.Array]
     """One array per column of the table; NULL where nothing was sent."""
     sent: list[npt.NDArray[np.bool_]]
-    """Beside ``columns``: which cells were sent since the row began."""
+    """Parallel to ``columns``: which cells were sent since the row began."""
 
 
 def assemble(
@@ -91,73 +94,73 @@ def assemble(
     *,
     upsert: bool = False,
     by_update: bool = False,
-) -> Rows:
+) -> NetChanges:
     """Scatter the pieces (column, runs, offsets, values) of one block into rows and fold their updates.
 
-    Costs by the rows touched, however few of the block's they are.
+    Cost is proportional to the rows touched, not to the rows of the block.
 
     Args:
-        by_update: Fold inside updates only: a row for each update that touches it. Not together with ``wide``.
-        upsert: A row modified after it was removed begins again, as it does where the two are in different cuts.
+        by_update: Fold only within updates: one row for each update that touches it. Excludes ``wide``.
+        upsert: A row modified after its removal begins again, as it does when the two fall into different cuts.
     """
     by_column: dict[int, list[tuple[bytes, bytes, bytes]]] = {}
     for column, runs, offsets, values in pieces:
         by_column.setdefault(column, []).append((runs, offsets, values))
     packed = [(offsets, runs) for found in by_column.values() for runs, offsets, _ in found]
     touched = _TouchedByUpdate(packed) if by_update else _Touched(packed)
-    board = _Board(touched.offsets + (block << BLOCK_BITS))
+    row_changes = _RowChanges(touched.offsets + (block << BLOCK_BITS))
     cells: dict[int, _Cells] = {}
     for column, found in by_column.items():
         gathered = gather(found, kinds[column] if column >= 0 else None)
-        at = touched.places(gathered)
-        board.note(gathered, at)
+        at = touched.indices(gathered)
+        row_changes.record(gathered, at)
         if column >= 0:
-            cells[column] = _Cells(gathered, at, len(board.keys))
-    board.note_wide(wide)
-    return board.rows([cells.get(i) or kind for i, kind in enumerate(kinds)], upsert=upsert)
+            cells[column] = _Cells(gathered, at, len(row_changes.keys))
+    row_changes.record_wide(wide)
+    return row_changes.rows([cells.get(i) or kind for i, kind in enumerate(kinds)], upsert=upsert)
 
 
 class _Touched:
-    """The rows of a block that any column speaks of, and each one's place among them."""
+    """The rows of a block that any column mentions, and the index of each among them."""
 
     def __init__(self, pieces: Iterable[tuple[bytes, bytes]]) -> None:
         touched = np.zeros(BLOCK_ROWS, np.bool_)
         for offsets, runs in pieces:
             touched[_offsets(offsets, runs)] = True
         self.offsets = np.flatnonzero(touched)
-        self._places = np.empty(BLOCK_ROWS, np.intp)  # only what is touched is ever written or read
-        self._places[self.offsets] = np.arange(len(self.offsets))
+        self._indices = np.empty(BLOCK_ROWS, np.intp)  # only touched entries are ever written or read
+        self._indices[self.offsets] = np.arange(len(self.offsets))
 
-    def places(self, column: Column) -> Places:
-        """Return the places of a column's rows; those of rows that follow each other do so too."""
+    def indices(self, column: Column) -> Indices:
+        """Return the indices of a column's rows among the touched ones; consecutive rows give a slice."""
         if isinstance(column.offsets, slice):
-            first = int(self._places[column.offsets.start])
+            first = int(self._indices[column.offsets.start])
             return slice(first, first + column.offsets.stop - column.offsets.start)
-        return self._places[column.offsets]
+        return self._indices[column.offsets]
 
 
 class _TouchedByUpdate:
-    """As `_Touched`, each row as often as updates speak of it."""
+    """Like `_Touched`, with each row once per update that mentions it."""
 
     def __init__(self, pieces: Iterable[tuple[bytes, bytes]]) -> None:
-        self._touched = np.unique(np.concatenate([self._named(*piece) for piece in pieces]))
+        self._touched = np.unique(np.concatenate([self._row_ids(*piece) for piece in pieces]))
         self.offsets = self._touched & (BLOCK_ROWS - 1)
 
     @staticmethod
-    def _named(offsets: bytes, runs: bytes) -> Longs:
+    def _row_ids(offsets: bytes, runs: bytes) -> Longs:
         heads = np.frombuffer(runs, np.int64).reshape(-1, 4)
         return np.repeat(heads[:, 0], heads[:, 3]) << BLOCK_BITS | _offsets(offsets, runs)
 
-    def places(self, column: Column) -> Places:
+    def indices(self, column: Column) -> Indices:
         offsets = column.offsets
         each = np.arange(offsets.start, offsets.stop) if isinstance(offsets, slice) else offsets
         return np.searchsorted(self._touched, column.update << BLOCK_BITS | each)
 
 
 class _Cells:
-    """One column of a block: for each touched row, which value was sent last and in which update."""
+    """One column of a block: for each touched row, the last value sent and its update."""
 
-    def __init__(self, column: Column, at: Places, rows: int) -> None:
+    def __init__(self, column: Column, at: Indices, rows: int) -> None:
         assert column.values is not None
         self.values = column.values
         self.source = np.full(rows, -1, np.int32)
@@ -166,7 +169,7 @@ class _Cells:
         self.update[at] = column.update
 
     def sent(self, since: Longs) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-        """Return the values of the touched rows and which of them were sent, not before update ``since``."""
+        """Return the values of the touched rows, and a mask of those sent in update ``since`` or later."""
         source = self.source
         sent = (source >= 0) & (self.update >= since)
         if len(source) == len(self.values) and bool(sent.all()) and contiguous(source):
@@ -174,15 +177,15 @@ class _Cells:
         return self.values.take(pa.array(source, mask=~sent)), sent
 
 
-class _Board:
-    """For each touched row: the last update that added, removed and modified it, and its last position."""
+class _RowChanges:
+    """For each touched row, the last update that added, removed and modified it, and its last position."""
 
     def __init__(self, keys: Longs) -> None:
         self.keys = keys
         self.added, self.removed, self.modified, self.position = (np.full(len(keys), -1, np.int64) for _ in range(4))
 
-    def note(self, column: Column, at: Places) -> None:
-        """Write down what one column's rows say. Rows come in order of effect, so the last assignment wins."""
+    def record(self, column: Column, at: Indices) -> None:
+        """Record the rows of one column. Rows come in order of effect, so the last assignment wins."""
         for phase, last in ((REMOVED, self.removed), (ADDED, self.added), (MODIFIED, self.modified)):
             chosen = column.phase == phase
             if bool(chosen.all()):
@@ -195,15 +198,15 @@ class _Board:
         else:
             np.maximum.at(self.position, at, column.position)
 
-    def note_wide(self, wide: Iterable[WideRange]) -> None:
-        """Let wide removals take effect on the touched rows."""
+    def record_wide(self, wide: Iterable[WideRange]) -> None:
+        """Apply wide removals to the touched rows."""
         for removed in wide:
             first, end = np.searchsorted(self.keys, removed.first), np.searchsorted(self.keys, removed.last, "right")
             at = slice(int(first), int(end))
             self.removed[at] = np.maximum(self.removed[at], removed.update)
             self.position[at] = np.maximum(self.position[at], removed.position)
 
-    def rows(self, columns: Sequence[_Cells | pa.DataType], *, upsert: bool) -> Rows:
+    def rows(self, columns: Sequence[_Cells | pa.DataType], *, upsert: bool) -> NetChanges:
         """Return the net change of every touched row."""
         count = len(self.keys)
         inserted = (self.added >= 0) & (self.added >= self.removed)
@@ -216,7 +219,7 @@ class _Board:
             column.sent(since) if isinstance(column, _Cells) else (pa.nulls(count, column), np.zeros(count, np.bool_))
             for column in columns
         ]
-        return Rows(
+        return NetChanges(
             keys=self.keys,
             update=np.maximum(np.maximum(self.added, self.removed), self.modified),
             position=self.position,

@@ -1,8 +1,8 @@
-"""Binds a schema: which message, field, group and data plays which part of the transport.
+"""Binds a schema to the transport: finds the message, field, group and data for each role.
 
-Parts are found by name, with the fallbacks of PROTOCOL.md, and enum values by their names without regard to case.
-What the schema has besides is ignored. The vendor's XML and our reconstruction are bound by the same rules, so
-nothing outside the XML knows a template id, an offset or an enum number.
+Parts are found by name, with the fallbacks of PROTOCOL.md; enum values by name, ignoring case. All other parts of the
+schema are ignored. The vendor's XML and our reconstruction are bound by the same rules, so nothing outside the XML
+knows a template id, an offset or an enum number.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _MODE_NAMES = ("mode", "subscribeMode", "subscriptionMode")
 _MODE_VALUES = {
     SubscribeMode.SNAPSHOT_ONLY: ("SNAPSHOT_ONLY",),
     SubscribeMode.SNAPSHOT_WITH_UPDATES: ("SNAPSHOT_WITH_UPDATES",),
-    SubscribeMode.UPDATES_ONLY: ("UPDATES_ONLY", "UPDATE_ONLY"),  # the guide's text says UPDATE_ONLY
+    SubscribeMode.UPDATES_ONLY: ("UPDATES_ONLY", "UPDATE_ONLY"),  # the guide's text uses UPDATE_ONLY
 }
 
-_Part = TypeVar("_Part", Field, Group, Data)
+_Found = TypeVar("_Found", Field, Group, Data)
 _Role = TypeVar("_Role")
 
 
@@ -49,23 +49,23 @@ def bind(schema: Schema, *, text: groups.TextErrors = "strict") -> Roles:
     """Return the roles of a schema.
 
     Args:
-        text: What becomes of bytes in a cell that are no text.
+        text: How to handle bytes in a cell that are not valid text.
 
     Raises:
-        SchemaError: A part that must be there is not; says what was looked for and what the message has.
+        SchemaError: A required part is missing; the error names what was looked for and what the message has.
     """
     return _Binding(schema, text).roles()
 
 
 class _Binding:
     def __init__(self, schema: Schema, text: groups.TextErrors) -> None:
-        self._schema, self._wrong = schema, text
+        self._schema, self._text_errors = schema, text
 
     def roles(self) -> Roles:
         columns = self._columns()
         return Roles(
             schema=self._schema,
-            text=self._wrong,
+            text=self._text_errors,
             header=layouts.structure_ints(self._schema, self._schema.header, *_HEADER),
             connection=self._connection(self._message("ConnectionResponse")),
             subscribe=self._subscribe(self._message("TableSubscribe")),
@@ -101,7 +101,7 @@ class _Binding:
         return columns
 
     def _subscription_id(self, message: Message) -> Field:
-        """Named, else the first integer of the root."""
+        """Return the integer field named subscriptionId, else the first integer of the root."""
         for field in message.fields:
             if field.name == "subscriptionId" and _is_integer(field):
                 return field
@@ -111,10 +111,10 @@ class _Binding:
         raise self._missing("an integer field subscriptionId", message.name, _names(message.fields))
 
     def _root(self, message: Message, *fields: Field) -> tuple[layouts.Ints, layouts.NullDefaults, groups.VarPart]:
-        """What every role of a message has: its integers that are read, what is blank besides, and what follows."""
+        """Return the parts common to all roles: the integers read, the nulls of other fields, and the variable part."""
         return (
             layouts.ints(self._schema, *fields),
-            layouts.blanks(self._schema, message, fields),
+            layouts.null_defaults(self._schema, message, fields),
             groups.tail(self._schema, message),
         )
 
@@ -158,7 +158,7 @@ class _Binding:
         return found
 
     def _table_and_filter(self, message: Message) -> tuple[Data, Data]:
-        """The data whose name contains "filter" is the filter, the other one the table's name."""
+        """Return the data of the table's name and of the filter; the filter is the data with "filter" in its name."""
         filters = [data for data in message.data if "filter" in data.name.lower()]
         others = [data for data in message.data if data not in filters]
         if len(others) > 1:
@@ -216,20 +216,20 @@ class _Binding:
         entries = groups.entries(self._schema, group)
         if kind.element is not None:
             nested = self._group(group, "array")
-            alone = len(group.groups) == 1 and not group.data
+            simple = len(group.groups) == 1 and not group.data
             elements = self._values(nested, kind.element)
-            return Values(kind, entries, is_null=self._flag(group, "isNull"), elements=elements, alone=alone)
-        alone = not group.groups and len(group.data) == 1
+            return Values(kind, entries, is_null=self._flag(group, "isNull"), elements=elements, simple=simple)
+        simple = not group.groups and len(group.data) == 1
         if kind.shape is Shape.STRING:
-            found = replace(self._text(group, "value"), wrong=self._wrong)
-            return Values(kind, entries, is_null=self._flag(group, "isNull"), text=found, alone=alone)
+            found = replace(self._text(group, "value"), errors=self._text_errors)
+            return Values(kind, entries, is_null=self._flag(group, "isNull"), text=found, simple=simple)
         return Values(
             kind,
             entries,
             is_null=self._flag(group, "isNull"),
             scale=layouts.number(self._schema, self._integer(group, "scale")),
             text=self._text(group, "magnitude"),
-            alone=alone,
+            simple=simple,
         )
 
     def _fixed(self, group: Group, kind: ColumnType) -> Values:
@@ -244,7 +244,7 @@ class _Binding:
             groups.entries(self._schema, group),
             value=layouts.number(self._schema, field),
             booleans=self._booleans(field, group) if kind.name == "Boolean" else None,
-            alone=not group.groups and not group.data,
+            simple=not group.groups and not group.data,
         )
 
     def _booleans(self, field: Field, group: Group) -> tuple[int, int, int]:
@@ -291,7 +291,7 @@ class _Binding:
         found = self._only(named or (list(body.data) if fallback else []), f"data {name}", body)
         return groups.text(self._schema, found)
 
-    def _only(self, found: list[_Part], wanted: str, body: Body) -> _Part:
+    def _only(self, found: list[_Found], wanted: str, body: Body) -> _Found:
         if len(found) != 1:
             present = _names((*body.fields, *body.groups, *body.data))
             raise self._missing(wanted, body.name, present)
@@ -316,7 +316,7 @@ def _is_integer(field: Field) -> bool:
 
 
 def _is_whole(field: Field) -> bool:
-    """An integer, an enum or a single char: all read as whole numbers."""
+    """Return whether a field reads as a whole number: an integer, an enum or a single char."""
     return isinstance(field.encoding, Scalar | Enum) and not _is_float(field) and _on_wire(field)
 
 

@@ -1,9 +1,9 @@
-"""Cuts column messages into blocks of row keys, on their way to becoming rows.
+"""Cuts column messages into pieces per block of row keys, the first step towards rows.
 
-A Deephaven update sends each column by itself, so a row is spread over as many messages as it has columns. Row keys
-are cut into blocks of 65,536. `BlockCutter` packs what one batch of frames says of one column and one block into a
-*piece*; Spark brings the pieces of a block together; `connectors.deephaven.assembly` makes rows of them. Nothing here
-knows SBE or Spark.
+A Deephaven update sends each column separately, so a row is spread over as many messages as it has columns. Row keys
+are divided into blocks of 65,536. `BlockCutter` packs the values of one column and one block in one batch of frames
+into a *piece*. Spark brings the pieces of a block together; `connectors.deephaven.assembly` turns them into rows. This
+module knows neither SBE nor Spark.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ BLOCK_ROWS = 1 << BLOCK_BITS
 REMOVED, ADDED, MODIFIED = 0, 1, 2
 """Phases of an update, in the order in which they take effect."""
 
-_UPDATES_TOGETHER = 256
-"""Updates, one after another, that are cut and assembled together where each is kept apart: what bounds memory then."""
+_UPDATES_PER_GROUP = 256
+"""Consecutive updates that are cut and assembled together when updates are kept apart; bounds memory."""
 
 FIRST_BLOCK = -(1 << 62)
-"""Block of pieces that concern every block; sorts before all others."""
+"""Block number of pieces that concern every block; sorts before all others."""
 
 REMOVAL_COLUMN, WIDE_COLUMN, ERROR_COLUMN = -1, -2, -3
-"""Stand in a piece's ``column`` where it holds no values: removed keys, a wide removed range, an undecodable frame."""
+"""Values of a piece's ``column`` when it holds no values: removed keys, a wide removed range, an undecodable frame."""
 
 NARROW = 4096
-"""Removed ranges up to this many keys are listed key by key; wider ones stay ranges until they meet existing rows."""
+"""Removed ranges of up to this many keys are listed by key; wider ones stay ranges until they meet existing rows."""
 
-_LARGE = 1024
-"""Rows from which on joining a message with others costs more than it saves."""
+_LARGE_ROWS = 1024
+"""Number of rows from which joining a message with others costs more than it saves."""
 
 PIECE = pa.schema(
     [
         ("part", pa.int32()),  # partition that assembles the piece
-        ("updates", pa.int64()),  # which `_UPDATES_TOGETHER` where updates are kept apart; 0 where they are folded
+        ("updates", pa.int64()),  # which group of `_UPDATES_PER_GROUP` when updates are kept apart; 0 when folded
         ("block", pa.int64()),
-        ("column", pa.int32()),  # index in the table's columns, or one of the three above
+        ("column", pa.int32()),  # index into the table's columns, or one of the three constants above
         ("runs", pa.binary()),  # int64 quadruples: update, phase, position, rows
-        ("offsets", pa.binary()),  # uint16 per row: row key minus the block's first; only the first of consecutive keys
+        ("offsets", pa.binary()),  # uint16 per row: row key minus the block's first; one entry for consecutive keys
         ("values", pa.binary()),  # Arrow record batch of one column; error: "class\0reason"
     ]
 )
 
 
 class Change(NamedTuple):
-    """What one message says: rows of one column (``column`` ≥ 0), or removed keys."""
+    """The content of one message: rows of one column (``column`` ≥ 0), or removed keys."""
 
     column: int
     update: int
@@ -66,7 +66,7 @@ class Change(NamedTuple):
 
 
 class WideRange(NamedTuple):
-    """A removed range kept as a range, both ends inclusive."""
+    """A removed range that stays a range; both ends inclusive."""
 
     update: int
     position: int
@@ -76,36 +76,36 @@ class WideRange(NamedTuple):
 
 @dataclass
 class BlockCutter:
-    """Collects changes of one batch of frames, then gives them as pieces.
+    """Collects the changes of one batch of frames and returns them as pieces.
 
     Args:
-        parts: Number of partitions that assemble; block ``b`` goes to part ``b % parts``.
-        by_update: Keep updates apart (a log of changes, the versions of a history) instead of folding them.
+        parts: Number of partitions that assemble; block ``b`` goes to partition ``b % parts``.
+        by_update: Keep updates apart (for a changelog, or the versions of a history) instead of folding them.
     """
 
     parts: int
     by_update: bool = False
     rows: int = 0
-    """Rows taken so far, once for each column: how much memory the pieces will need."""
+    """Rows taken so far, counted once per column: a measure of the memory that the pieces will need."""
     _changes: dict[tuple[int, int], list[Change]] = field(default_factory=dict)
     _rows: list[_Piece] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
         """Take one message's rows of one column, or its narrow removals.
 
-        Small messages are joined before they are cut; a large one is a piece for each of its blocks at once.
+        Small messages are joined before they are cut; a large one is cut at once, into one piece per block.
         """
-        updates = change.update // _UPDATES_TOGETHER if self.by_update else 0
+        updates = change.update // _UPDATES_PER_GROUP if self.by_update else 0
         self.rows += len(change.keys)
-        if len(change.keys) >= _LARGE and contiguous(change.keys):
+        if len(change.keys) >= _LARGE_ROWS and contiguous(change.keys):
             self._rows += self._slice(change, updates)
-        elif len(change.keys) >= _LARGE:
+        elif len(change.keys) >= _LARGE_ROWS:
             self._rows += self._cut(change.column, updates, [change])
         elif len(change.keys):
             self._changes.setdefault((change.column, updates), []).append(change)
 
     def add_wide(self, removed: WideRange) -> None:
-        """Take a wide removed range: every part must see it."""
+        """Take a wide removed range, which every partition must see."""
         run = np.array([removed.update, REMOVED, removed.position, 0], np.int64).tobytes()
         ends = np.array([removed.first, removed.last], np.int64).tobytes()
         for part in range(self.parts):
@@ -117,7 +117,7 @@ class BlockCutter:
         self._rows.append((0, 0, FIRST_BLOCK, ERROR_COLUMN, run, b"", f"{error_class}\0{reason}".encode()))
 
     def pieces(self) -> pa.RecordBatch:
-        """Return everything taken, as `PIECE` rows."""
+        """Return everything taken as `PIECE` rows."""
         for (column, updates), changes in self._changes.items():
             self._rows += self._cut(column, updates, changes)
         columns = zip(*self._rows, strict=True) if self._rows else [()] * len(PIECE)
@@ -126,7 +126,7 @@ class BlockCutter:
         )
 
     def _slice(self, change: Change, updates: int) -> Iterator[_Piece]:
-        """Cut a message of consecutive keys: nothing is looked at row by row."""
+        """Cut a message of consecutive keys, without looking at single rows."""
         first, rows, start = int(change.keys[0]), len(change.keys), 0
         while start < rows:
             block, offset = divmod(first + start, BLOCK_ROWS)
@@ -139,20 +139,20 @@ class BlockCutter:
             start += count
 
     def _cut(self, column: int, updates: int, changes: Sequence[Change]) -> Iterator[_Piece]:
-        keys, run_of, values = _joined(changes)
+        keys, run_of, values = _concatenate(changes)
         blocks = keys >> BLOCK_BITS
-        starts = _starts(blocks)
+        starts = _run_starts(blocks)
         if (len(changes) > 1 and len(starts) > len(changes)) or _descends(blocks, run_of, starts[1:]):
             order = np.argsort(blocks, kind="stable")
             keys, run_of, blocks = keys[order], run_of[order], blocks[order]
             values = None if values is None else values.take(pa.array(order))
-            starts = _starts(blocks)
+            starts = _run_starts(blocks)
         heads = np.array([(c.update, c.phase, c.position, 0) for c in changes], np.int64)
         for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
             runs = _runs(heads, run_of[start:end])
             offsets = (keys[start:end] & (BLOCK_ROWS - 1)).astype(np.uint16)
-            mine = None if values is None else values.slice(start, end - start)
-            yield self._piece(column, updates, int(blocks[start]), runs=runs, offsets=offsets, values=mine)
+            part_values = None if values is None else values.slice(start, end - start)
+            yield self._piece(column, updates, int(blocks[start]), runs=runs, offsets=offsets, values=part_values)
 
     def _piece(
         self, column: int, updates: int, block: int, *, runs: Longs, offsets: Offsets, values: pa.Array | None
@@ -161,8 +161,8 @@ class BlockCutter:
         return block % self.parts, updates, block, column, runs.tobytes(), offsets.tobytes(), packed
 
 
-def _joined(changes: Sequence[Change]) -> tuple[Longs, npt.NDArray[np.intp], pa.Array | None]:
-    """Return all keys, for each the index of its change, and all values."""
+def _concatenate(changes: Sequence[Change]) -> tuple[Longs, npt.NDArray[np.intp], pa.Array | None]:
+    """Return all keys, the index of the change of each key, and all values."""
     if len(changes) == 1:
         (change,) = changes
         return change.keys, np.zeros(len(change.keys), np.intp), change.values
@@ -172,19 +172,19 @@ def _joined(changes: Sequence[Change]) -> tuple[Longs, npt.NDArray[np.intp], pa.
     return keys, run_of, pa.concat_arrays(arrays) if arrays else None
 
 
-def _starts(stretches: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
-    """Return where each stretch of equal numbers starts."""
-    return np.concatenate([[0], np.flatnonzero(stretches[1:] != stretches[:-1]) + 1])
+def _run_starts(numbers: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
+    """Return the start index of each run of equal numbers."""
+    return np.concatenate([[0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1])
 
 
 def _descends(blocks: Longs, run_of: npt.NDArray[np.intp], starts: npt.NDArray[np.intp]) -> bool:
-    """Tell whether a change goes down to a lower block: then it may have two pieces of one block, without order."""
+    """Return whether a change goes back to a lower block, which could give it two unordered pieces of one block."""
     return bool(((blocks[starts] < blocks[starts - 1]) & (run_of[starts] == run_of[starts - 1])).any())
 
 
 def _runs(heads: Longs, run_of: npt.NDArray[np.intp]) -> Longs:
-    """Return (update, phase, position, rows) for each stretch of equal runs."""
-    starts = _starts(run_of)
+    """Return (update, phase, position, rows) for each run of rows of the same change."""
+    starts = _run_starts(run_of)
     runs = heads[run_of[starts]]
     runs[:, 3] = np.diff(starts, append=len(run_of))
     return runs
@@ -196,5 +196,5 @@ def _pack(values: pa.Array) -> bytes:
 
 
 def contiguous(numbers: npt.NDArray[np.integer[Any]]) -> bool:
-    """Tell whether each number follows the one before; False for none."""
+    """Return whether each number is one more than the previous; False for an empty array."""
     return bool(len(numbers)) and bool(np.all(numbers[1:] == numbers[:-1] + 1))

@@ -1,6 +1,6 @@
-"""Takes single Python values into the form in which cells keep them, and refuses what is not of the column's type.
+"""Converts single Python values to the form used in cells, and rejects values that are not of the column's type.
 
-TypeError, ValueError and OverflowError say why; `connectors.deephaven.cells` turns them into one error.
+Errors are TypeError, ValueError and OverflowError; `connectors.deephaven.cells` turns them into one error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def elements(value: Any) -> Iterable[Any]:
-    """Return what an array or set is made of."""
+    """Return the elements of an array or set."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise TypeError(f"{value!r} is not a list")
     return value
@@ -59,7 +59,7 @@ def _char(value: Any) -> int:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
-    value.encode()  # a lone surrogate is a ValueError here
+    value.encode()  # raises ValueError for a lone surrogate
     return value
 
 
@@ -90,4 +90,4 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "StringArray": _texts,
     "StringSet": _text_set,
 }
-"""By the name of the column type; arrays of fixed-width types are taken whole by `connectors.deephaven.cells`."""
+"""By column type name; `connectors.deephaven.cells` converts arrays of fixed-width types itself."""

@@ -1,8 +1,9 @@
-"""Keeps column values in the form in which a table stores them: cells.
+"""Converts column values to and from *cells*, the form in which a table stores them.
 
-Fixed-width types are numpy arrays of the native type, null being Deephaven's sentinel. The rest are object arrays
-with None for null: str for String, `decimal.Decimal` for Decimal, a sorted tuple of str for StringSet, a tuple of
-``str | None`` for StringArray, a read-only native numpy array for the other arrays. Cells are never changed in place.
+Cells of fixed-width types are numpy arrays of the native type; null is Deephaven's sentinel. Other types are object
+arrays with None for null: str for String, `decimal.Decimal` for Decimal, a sorted tuple of str for StringSet, a tuple
+of ``str | None`` for StringArray, a read-only native numpy array for the other arrays. Cells are never modified in
+place.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Cells: TypeAlias = npt.NDArray[Any]
 
 
 def dtype_of(kind: ColumnType) -> np.dtype[Any]:
-    """Return the numpy type in which cells of ``kind`` are kept."""
+    """Return the numpy type of cells of ``kind``."""
     return np.dtype(object) if kind.dtype is None else kind.dtype
 
 
@@ -34,7 +35,7 @@ def nulls(kind: ColumnType, count: int) -> Cells:
 
 
 def null_mask(kind: ColumnType, cells: Cells) -> Mask:
-    """Tell which cells are null."""
+    """Return a mask of the null cells."""
     if kind.shape is Shape.FIXED:
         mask: Mask = cells == kind.null
         return mask
@@ -42,7 +43,7 @@ def null_mask(kind: ColumnType, cells: Cells) -> Mask:
 
 
 def to_cells(kind: ColumnType, values: Iterable[Any]) -> Cells:
-    """Return values as cells: from Python values, a numpy array, or an Arrow array whose type fits without loss.
+    """Return values as cells: Python values, a numpy array, or an Arrow array whose type converts without loss.
 
     None is null. Integers must fit their type; a DateTime is nanoseconds since 1970 or a datetime with a time zone; a
     Char is one UTF-16 code unit or its number. A fixed-width value equal to the type's sentinel *is* null.
@@ -86,7 +87,7 @@ def to_arrow(kind: ColumnType, cells: Cells) -> pa.Array:
     """Return cells as an Arrow array of ``kind.arrow``: decimals as text, sets as sorted lists.
 
     Raises:
-        InvalidValue: reason ``column-value``: a lone surrogate, which Arrow's text cannot hold.
+        InvalidValue: reason ``column-value``: a lone surrogate, which Arrow text cannot hold.
     """
     if kind.shape is Shape.FIXED and kind.name not in {"Boolean", "Char"}:
         return pa.array(cells, kind.arrow, mask=null_mask(kind, cells))
@@ -100,7 +101,7 @@ def to_arrow(kind: ColumnType, cells: Cells) -> pa.Array:
 
 
 def size_of(kind: ColumnType, cells: Cells) -> int:
-    """Return about how many bytes the cells take, values included."""
+    """Return the approximate size of the cells in bytes, values included."""
     if kind.shape is Shape.FIXED:
         return cells.nbytes
     if kind.shape is Shape.DECIMAL:
@@ -120,7 +121,7 @@ def _from_numpy(kind: ColumnType, values: npt.NDArray[Any]) -> Cells:
     if values.dtype == kind.dtype:
         return values.copy()
     if kind.name == "DateTime" and values.dtype.kind == "M":
-        return values.astype("datetime64[ns]").astype(np.int64)  # NaT is the sentinel already
+        return values.astype("datetime64[ns]").astype(np.int64)  # NaT equals the sentinel
     if kind.name in INTEGERS and values.dtype.kind in "iu":
         fitted = values.astype(dtype_of(kind))
         if not np.array_equal(fitted, values):

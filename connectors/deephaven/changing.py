@@ -1,8 +1,7 @@
-"""Changes live tables: seeded updates of several rows each. `connectors.rate` says when.
+"""Applies seeded updates of several rows each to live tables; `connectors.rate` decides when.
 
-What is changed depends on the seed and the table's rows alone. So two runs with one seed
-make the same sequence of updates, and a run that was stopped early made the beginning of it. A changer must be the
-only writer of its table.
+The changes depend only on the seed and the table's rows. Two runs with one seed make the same sequence of updates, and
+a run stopped early makes a prefix of it. A changer must be the only writer of its table.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ from connectors.deephaven.tables import LiveTable
 _FEWEST, _MOST = 2, 20
 _REMOVED, _ADDED = 0.25, 0.25
 _REUSED = 0.125
-_REMEMBERED = 64
+_REMEMBERED_KEYS = 64
 
 
 class Changer:
-    """Makes one update after the other: about a quarter of the changes add rows, a quarter remove, half modify.
+    """Makes one update after another: about a quarter of the changes add rows, a quarter remove, half modify.
 
     Args:
-        numbered: Integer columns, not all there are, that name a row: a new row gets the next number and keeps it.
+        numbered: Integer columns, not all columns of the table, that identify a row: a new row gets the next number and
+            keeps it.
     """
 
     def __init__(self, table: LiveTable, seed: int | str, *, numbered: Collection[str] = ()) -> None:
@@ -36,20 +36,20 @@ class Changer:
         self._rng = Random(seed)  # noqa: S311 - repeatable, not secret
         rows = table.snapshot(numbered).rows
         self._keys: list[int] = rows.keys.tolist()
-        self._gone: list[int] = []
+        self._removed_keys: list[int] = []
         self._next_number = {name: max(cells.tolist(), default=0) + 1 for name, cells in rows.columns.items()}
-        self._varied = [name for name in table.columns if name not in self._next_number]
+        self._varied_columns = [name for name in table.columns if name not in self._next_number]
 
     def change(self) -> int:
-        """Make one update of 2 to 20 changes to distinct rows; return how many."""
+        """Make one update of 2 to 20 changes to distinct rows; return the number of changes."""
         kinds = self._rng.choices("-+*", (_REMOVED, _ADDED, 1 - _REMOVED - _ADDED), k=self._rng.randint(_FEWEST, _MOST))
         removed = self._draw(kinds.count("-"))
         touched = self._draw(kinds.count("*"))
-        written = self._rng.sample(self._varied, self._rng.randint(1, len(self._varied)))
-        added = self._models(len(kinds) - len(removed) - len(touched), self._varied, touched)
-        self._number(added)
-        modified = self._models(len(touched), written, touched)
-        self._gone = (self._gone + removed)[-_REMEMBERED:]
+        written = self._rng.sample(self._varied_columns, self._rng.randint(1, len(self._varied_columns)))
+        added = self._modelled_rows(len(kinds) - len(removed) - len(touched), self._varied_columns, touched)
+        self._assign_numbers(added)
+        modified = self._modelled_rows(len(touched), written, touched)
+        self._removed_keys = (self._removed_keys + removed)[-_REMEMBERED_KEYS:]
         reused = self._reused_keys(len(added))
         with self._table.update() as update:
             update.remove(removed)
@@ -60,19 +60,19 @@ class Changer:
         return len(kinds)
 
     def _reused_keys(self, most: int) -> list[int]:
-        """Return keys removed lately that are to be used again; rarely any."""
+        """Return recently removed keys to use again; rarely any."""
         wanted = sum(self._rng.random() < _REUSED for _ in range(most))
-        self._rng.shuffle(self._gone)
-        reused, self._gone = self._gone[:wanted], self._gone[wanted:]
+        self._rng.shuffle(self._removed_keys)
+        reused, self._removed_keys = self._removed_keys[:wanted], self._removed_keys[wanted:]
         return reused
 
-    def _number(self, rows: list[dict[str, Any]]) -> None:
+    def _assign_numbers(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             row.update(self._next_number)
             self._next_number = {name: number + 1 for name, number in self._next_number.items()}
 
     def _draw(self, count: int) -> list[int]:
-        """Take keys out of the pool, at random."""
+        """Take random keys out of the pool."""
         drawn = []
         for _ in range(min(count, len(self._keys))):
             at = self._rng.randrange(len(self._keys))
@@ -80,8 +80,8 @@ class Changer:
             drawn.append(self._keys.pop())
         return drawn
 
-    def _models(self, count: int, names: list[str], touched: list[int]) -> list[dict[str, Any]]:
-        """Return new rows of these columns, modelled on rows at random."""
+    def _modelled_rows(self, count: int, names: list[str], touched: list[int]) -> list[dict[str, Any]]:
+        """Return new rows with these columns, modelled on random existing rows."""
         pool = self._keys or touched
         if not pool:
             return [self._new_row(names, {}, {}) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Which streams stay out for a while, because they broke the connection of all others twice in a row."""
+"""Suspends streams that broke the shared connection twice in a row."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Final
 
 from connectors.backoff import Backoff
 
-TOO_OFTEN: Final = 2
-"""Epochs in a row that a stream may not end."""
+MAX_BROKEN_EPOCHS: Final = 2
+"""Number of consecutive epochs broken by a stream at which it is suspended."""
 
 
 class CircuitBreaker:
-    """Remembers, over the epochs of a feed, who broke them.
+    """Tracks, across the epochs of a feed, which streams broke them.
 
     Args:
-        backoffs: Per stream, how long it stays out: longer each time.
-        clock: Seconds, of any origin.
+        backoffs: Per stream, the lengths of its suspensions: longer each time.
+        clock: Seconds from an arbitrary origin.
     """
 
     def __init__(self, backoffs: Mapping[str, Backoff], clock: Callable[[], float]) -> None:
         self._backoffs, self._clock = backoffs, clock
-        self._broken = dict.fromkeys(backoffs, 0)
-        self._until = dict.fromkeys(backoffs, 0.0)
+        self._consecutive = dict.fromkeys(backoffs, 0)
+        self._suspended_until = dict.fromkeys(backoffs, 0.0)
 
-    def rest(self, stream: str) -> float:
-        """Return for how many seconds the stream is to stay out; 0.0 when it is not."""
-        return max(0.0, self._until[stream] - self._clock())
+    def suspension(self, stream: str) -> float:
+        """Return the remaining seconds of the stream's suspension; 0.0 when it is not suspended."""
+        return max(0.0, self._suspended_until[stream] - self._clock())
 
-    def epoch_ended(self, took_part: Collection[str], broken_by: str | None) -> None:
-        """Take note of an epoch: which streams were subscribed, and which one broke it, where one can be named."""
-        for stream in took_part:
+    def epoch_ended(self, subscribed: Collection[str], broken_by: str | None) -> None:
+        """Record the end of an epoch: the streams subscribed, and the one that broke it, where one can be named."""
+        for stream in subscribed:
             if stream != broken_by:
-                self._broken[stream] = 0
+                self._consecutive[stream] = 0
                 self._backoffs[stream].reset()
         if broken_by is not None:
-            self._broken[broken_by] += 1
-            if self._broken[broken_by] >= TOO_OFTEN:
-                self._until[broken_by] = self._clock() + self._backoffs[broken_by].next_wait()
+            self._consecutive[broken_by] += 1
+            if self._consecutive[broken_by] >= MAX_BROKEN_EPOCHS:
+                self._suspended_until[broken_by] = self._clock() + self._backoffs[broken_by].next_wait()

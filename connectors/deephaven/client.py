@@ -1,4 +1,4 @@
-"""A client of a table server, usable alone: connect, subscribe, and a listener is told what comes.
+"""A stand-alone client of a table server: connects, subscribes, and reports events to a listener.
 
 ::
 
@@ -8,8 +8,8 @@
         listener.expect_updates(1)
         print(listener.rows(1))
 
-One thread reads the socket and calls the listener. A client that reads too slowly is dropped by its server, so a
-listener must not block; requests may be made from any thread, the listener's calls included.
+One thread reads the socket and calls the listener. A server drops a client that reads too slowly, so a listener must
+not block. Requests may be made from any thread, including from the listener's calls.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _READ = 1 << 18
 
 
 class TableClient(Closeable):
-    """A connection to a table server. Connects at once; closes on leaving its ``with`` block.
+    """A connection to a table server. Connects on creation; closes on leaving its ``with`` block.
 
     Args:
         host: Name or address of the server.
         port: Its TCP port.
-        listener: Is told what comes, from the client's own thread. One that raises ends the connection.
-        roles: Of the schema the server speaks; by default of our reconstruction.
-        expected: What is known about the server; by default its first frame tells everything.
+        listener: Called with events, from the client's own thread. An exception from it ends the connection.
+        roles: Roles of the server's schema; by default of our reconstruction.
+        expected: What is known about the server; by default everything is taken from its first frame.
         timeout: Seconds to wait for the connection, and for the server's first frame before the first request.
 
     Raises:
@@ -62,12 +62,12 @@ class TableClient(Closeable):
         self._sending = threading.Lock()
         self._greeted = threading.Event()
         self._closing = False
-        self._over = False
-        self._lost = "the server closed the connection"
+        self._ended = False
+        self._end_reason = "the server closed the connection"
         self._timeout = timeout
         try:
             self._socket = socket.create_connection((host, port), timeout)
-        except (OSError, UnicodeError) as error:  # the latter for a name that cannot be looked up
+        except (OSError, UnicodeError) as error:  # UnicodeError for a host name that cannot be encoded
             raise SourceUnavailable(f"{host}:{port}: {error}") from error
         self._socket.settimeout(None)
         self._thread = threading.Thread(target=self._run, name=f"table-client-{host}:{port}", daemon=True)
@@ -76,34 +76,34 @@ class TableClient(Closeable):
     def subscribe(
         self, subscription_id: int, mode: SubscribeMode, name: str, columns: Sequence[str] = (), filter: str = ""
     ) -> None:
-        """Ask for a table. No columns: all of them; an empty filter: all rows. The answer comes to the listener.
+        """Subscribe to a table. No columns: all of them; an empty filter: all rows. The listener gets the answer.
 
         Raises:
             LocalProtocolError: The id was used before on this connection.
-            SourceUnavailable: The server's first frame does not come, the request cannot be sent, or the connection is
-                over.
+            SourceUnavailable: The server's first frame does not arrive, the request cannot be sent, or the connection
+                is over.
         """
         self._send(lambda: self._session.subscribe(subscription_id, mode, name, columns, filter))
 
     def unsubscribe(self, subscription_id: int) -> None:
-        """End a subscription. Updates may still come until the listener is told that it has ended.
+        """End a subscription. Updates may still arrive until the listener is called with its end.
 
-        Raises as `subscribe`; LocalProtocolError also for an id that was never subscribed.
+        Raises the same errors as `subscribe`; LocalProtocolError also for an id that was never subscribed.
         """
         self._send(lambda: self._session.unsubscribe(subscription_id))
 
     def add_listener(self, listener: Listener) -> None:
-        """Let another listener hear: of the subscriptions that stand, and of whole updates from now on."""
+        """Add a listener. It gets the current subscriptions, then complete updates from now on."""
         self._notifier.add(listener)
 
     def is_alive(self) -> bool:
-        """Tell whether the connection stands."""
+        """Return whether the connection is alive."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Close the connection and wait for the thread, unless the listener itself calls. Safe to repeat.
+        """Close the connection and wait for the thread, unless called by the listener itself. Safe to repeat.
 
-        The listener is told of it only where an update is open: that it is void, and that the connection is over.
+        The listener is called only if an update is open: the update is void, and the connection is over.
         """
         self._closing = True
         with contextlib.suppress(OSError):
@@ -114,13 +114,13 @@ class TableClient(Closeable):
     def _send(self, request: Callable[[], bytes]) -> None:
         if not self._greeted.wait(self._timeout):
             raise SourceUnavailable(f"the server sent nothing within {self._timeout} s")
-        if self._over:
+        if self._ended:
             raise SourceUnavailable("the connection is over")
         with self._sending:
             with self._state:
-                octets = request()
+                data = request()
             try:
-                self._socket.sendall(octets)
+                self._socket.sendall(data)
             except OSError as error:
                 raise SourceUnavailable(f"the request cannot be sent: {error}") from error
 
@@ -129,39 +129,39 @@ class TableClient(Closeable):
         try:
             error = self._receive()
         finally:
-            self._over = True
+            self._ended = True
             self._greeted.set()
             self._socket.close()
             if error is not None:
-                self._notifier.lost(error)
+                self._notifier.connection_lost(error)
 
     def _receive(self) -> SilverfoldError | None:
-        """Tell the listener everything until the connection ends; return why it did, unless it was told that too."""
+        """Report events until the connection ends; return the reason, or None if nothing is left to report."""
         try:
             while chunk := self._read():
                 with self._state:
                     self._session.receive(chunk)
-                if not self._tell():
+                if not self._report_events():
                     return None
             with self._state:
                 self._session.receive_eof()
             if self._closing:
-                return self._cut_short()
-            return SourceUnavailable(self._lost) if self._tell() else None
+                return self._report_voided()
+            return SourceUnavailable(self._end_reason) if self._report_events() else None
         except (WireError, ProtocolError) as error:
             return None if self._closing else error
 
-    def _cut_short(self) -> SilverfoldError | None:
-        """Tell the listener which updates our own end has voided; return that, None where there was none.
+    def _report_voided(self) -> SilverfoldError | None:
+        """Report the updates voided by our own close; return an error to report, None if no update was open.
 
-        A listener may hold from an update's beginning what it lets go at the end.
+        A listener may hold resources from the beginning of an update that it releases at its end.
         """
-        voided = [event for event in self._left() if isinstance(event, UpdateVoided)]
+        voided = [event for event in self._remaining_events() if isinstance(event, UpdateVoided)]
         for event in voided:
             self._notifier.notify(event, self._session.roles)
         return SourceUnavailable("the connection was closed here, inside an update") if voided else None
 
-    def _left(self) -> Iterator[Event]:
+    def _remaining_events(self) -> Iterator[Event]:
         while True:
             with self._state:
                 event = self._session.next_event()
@@ -173,11 +173,11 @@ class TableClient(Closeable):
         try:
             return self._socket.recv(_READ)
         except OSError as error:
-            self._lost = f"the connection broke: {error}"
+            self._end_reason = f"the connection broke: {error}"
             return b""
 
-    def _tell(self) -> bool:
-        """Tell the listener all events there are; False when the last one was the end."""
+    def _report_events(self) -> bool:
+        """Report all available events to the listener; return False after the final one."""
         while True:
             with self._state:
                 event = self._session.next_event()

@@ -1,7 +1,7 @@
-"""Decodes column messages to columns of values, and encodes columns to as many messages as they need.
+"""Decodes column messages to columns of values, and encodes columns to as many messages as needed.
 
-The one place that knows what a column message means: which rows it names, whether they were added or modified, and
-their values as Arrow arrays in the types of `connectors.deephaven.types`. Pure: numpy and pyarrow, no Spark.
+The only module that interprets column messages: which rows they name, whether those were added or modified, and their
+values as Arrow arrays in the types of `connectors.deephaven.types`. Pure: numpy and pyarrow, no Spark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class RawColumn(NamedTuple):
-    """A column message taken apart: as `ColumnValues`, its values not yet Arrow."""
+    """A parsed column message: like `ColumnValues`, with values not yet converted to Arrow."""
 
     subscription_id: int
     column_id: int
@@ -49,14 +49,14 @@ class RawColumn(NamedTuple):
 
 
 class ColumnValues(NamedTuple):
-    """What one column message says.
+    """The content of one column message.
 
     Args:
-        modified: The rows were modified; else they were added.
+        modified: True for modified rows, False for added rows.
         ranges: Row ranges as sent, shape (n, 2), both ends inclusive.
-        row_keys: The same row by row, int64, beside ``values``.
+        row_keys: The same rows one by one, int64, parallel to ``values``.
         values: Of the column type's Arrow type.
-        warnings: ``range-overlap``: ranges that do not ascend or overlap; ``trailing-bytes``: bytes after the message,
+        warnings: ``range-overlap``: ranges that overlap or do not ascend; ``trailing-bytes``: bytes after the message,
             although its version is not newer than ours; ``decimal-byte-order``: magnitudes look little-endian.
     """
 
@@ -71,7 +71,7 @@ class ColumnValues(NamedTuple):
 
 
 class RemovedRows(NamedTuple):
-    """What a RowsRemoved says. Ranges have shape (n, 2), both ends inclusive, and may be wide: do not expand them."""
+    """The content of a RowsRemoved. Ranges have shape (n, 2), both ends inclusive. They may be wide: do not expand."""
 
     subscription_id: int
     ranges: Longs
@@ -83,16 +83,16 @@ def decode_column(roles: Roles, body: bytes) -> ColumnValues:
     Fixed-width columns decode at more than 100 million values a second, strings at more than a million.
 
     Raises:
-        UnknownTemplate: It is no column message of the schema.
-        TruncatedMessage: It ends before the schema says it may.
-        InvalidValue: Ranges, flags, lengths or texts are not what they may be; ``reason`` names which.
+        UnknownTemplate: Not a column message of the schema.
+        TruncatedMessage: The message ends earlier than the schema allows.
+        InvalidValue: Invalid ranges, flags, lengths or texts; ``reason`` names which.
     """
     found = read_column(roles, body)
     return ColumnValues(*found[:5], to_arrow(found.raw), *found[6:])
 
 
 def read_column(roles: Roles, body: bytes) -> RawColumn:
-    """Take a column message apart without making Arrow values. Raises as `decode_column`."""
+    """Parse a column message without building Arrow values. Raises the same errors as `decode_column`."""
     header = roles.read_header(body)
     role = roles.columns.get(header.template_id)
     if role is None:
@@ -116,7 +116,7 @@ def read_column(roles: Roles, body: bytes) -> RawColumn:
 
 
 def decode_removed(roles: Roles, body: bytes) -> RemovedRows:
-    """Decode a RowsRemoved message. Costs by the number of ranges, however many rows they cover.
+    """Decode a RowsRemoved message. Cost is proportional to the number of ranges, not to the rows they cover.
 
     Raises:
         UnknownTemplate, TruncatedMessage, InvalidValue: As `decode_column`.
@@ -127,16 +127,16 @@ def decode_removed(roles: Roles, body: bytes) -> RemovedRows:
         raise UnknownTemplate(f"template id {header.template_id} is not {role.message.name}", reason="unknown-template")
     (subscription_id,) = role.read(body, header)
     opened = roles.open(body, header)
-    places, _ = role.tail.locate(opened, header.end_of_root)
-    place = _have(places, role.ranges.entries.name, header)
-    return RemovedRows(subscription_id, read_ranges(opened, role.ranges, place)[0])
+    offsets, _ = role.tail.locate(opened, header.end_of_root)
+    start = _require(offsets, role.ranges.entries.name, header)
+    return RemovedRows(subscription_id, read_ranges(opened, role.ranges, start)[0])
 
 
 def check_column(values: ColumnValues, columns: Mapping[int, ColumnInfo]) -> ColumnInfo:
     """Return the subscribed column that the values belong to.
 
     Raises:
-        RemoteProtocolError: The response names no such column, or gave it another type.
+        RemoteProtocolError: The subscribe response lacks the column, or announced another type for it.
     """
     info = columns.get(values.column_id)
     if info is None:
@@ -148,7 +148,7 @@ def check_column(values: ColumnValues, columns: Mapping[int, ColumnInfo]) -> Col
 
 
 def _read_groups(roles: Roles, role: Column, body: bytes, header: Header) -> tuple[Longs, Raw, int]:
-    """The ranges and the values, whichever comes first, and where everything ends."""
+    """Return the ranges and the values, whichever comes first on the wire, and the end offset."""
     opened, at, ranges, raw = roles.open(body, header), header.end_of_root, None, None
     for entries in role.tail.groups:
         if header.version < entries.group.since_version:
@@ -177,8 +177,8 @@ def _warnings(roles: Roles, header: Header, ranges: Longs, raw: Raw, left: int) 
     return tuple(name for name, found in checks if found)
 
 
-def _have(places: Mapping[str, int], part: str, header: Header) -> int:
-    if part not in places:
+def _require(offsets: Mapping[str, int], part: str, header: Header) -> int:
+    if part not in offsets:
         detail = f"a message of version {header.version} lacks {part}"
         raise InvalidValue(detail, offset=header.end_of_root, reason="absent")
-    return places[part]
+    return offsets[part]

@@ -1,4 +1,4 @@
-"""The Deephaven connector, as the registry hands it out."""
+"""The Deephaven connector object, as the registry returns it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeephavenConnector:
-    """See `connectors.base.Connector`. After a lost connection the transport offers nothing but a new snapshot."""
+    """Implements `connectors.base.Connector`. After a lost connection the transport offers only a new snapshot."""
 
     name: str = "deephaven"
     Options: type[BaseModel] = DeephavenOptions
@@ -36,26 +36,28 @@ class DeephavenConnector:
     source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
-        """Tell whether the table's subscription begins with a snapshot."""
+        """Return whether the table's subscription begins with a snapshot."""
         assert isinstance(table, DeephavenTable)
         return table.mode is not SubscribeMode.UPDATES_ONLY
 
     def table_kind(self, table: Table) -> TableKind:
-        """Return whether silver is the table's state or a log of changes."""
+        """Return whether silver is the table's state or a changelog."""
         assert isinstance(table, DeephavenTable)
         return TableKind.CHANGELOG if table.keeps_log else TableKind.STATE
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the table's own name, for each is subscribed for itself; and source and filter, where no snapshot
-        tells rows of one from those of another."""
+        """Return the table's stream, named after the table: each table is subscribed separately.
+
+        With updates only, the name includes source and filter: no snapshot separates rows of one from those of another.
+        """
         return _table(feed, table).stream(table)
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return those of the table's settings that say which rows it has."""
+        """Return the table's settings that determine which rows it has."""
         return feed.tables[table].row_settings
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
-        """Yield what is wrong beyond the models: an address that is none, a schema that cannot be used."""
+        """Yield problems beyond the models' checks: an invalid address, an unusable schema, an unsupported setting."""
         yield from address_problems(feed, parse_address)
         schema = _options(feed).schema_
         try:
@@ -63,20 +65,20 @@ class DeephavenConnector:
         except SchemaError as error:
             yield Problem("options.schema", schema, f"{BUILTIN}, or a schema of the transport: {error}")
         for name, table in feed.tables.items():
-            if table.on_unexplained != "count":  # a net row does not say what it was made of
+            if table.on_unexplained != "count":  # a net change does not show the changes folded into it
                 yield Problem(f"tables.{name}.on_unexplained", table.on_unexplained, "count")
 
     def listens_at(self, feed: Feed) -> None:
-        """Return nothing: it connects."""
+        """Return None: this connector connects to the source."""
 
     def schema_change(self, feed: Feed, last_control: bytes) -> None:
-        """Return nothing: a table says what it has whenever it is subscribed, the settings do not."""
+        """Return None: columns come with each subscribe response, not from the settings."""
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
         from connectors.deephaven.receiver import DeephavenReceiver  # noqa: PLC0415 - a build needs no sockets
 
-        rng = Random()  # noqa: S311 - it spreads waits, it keeps no secret
+        rng = Random()  # noqa: S311 - randomises waits, guards no secret
         return DeephavenReceiver(feed, rng=rng, clock=time.monotonic)
 
     def decoder(self, feed: Feed) -> Decoder:
@@ -87,15 +89,15 @@ class DeephavenConnector:
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.deephaven.reference import DeephavenReferenceReader  # noqa: PLC0415 - only what verifies needs it
+        from connectors.deephaven.reference import DeephavenReferenceReader  # noqa: PLC0415 - only verify needs it
 
         options = _options(feed)
         stream = self.stream(feed, table)
         return DeephavenReferenceReader(stream, _values(feed, table), load_roles(options.schema_, options.text))
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
-        """Subscribe to a table as its settings say, until the block ends. Raises SourceUnavailable."""
-        from connectors.deephaven.source_subscription import DeephavenSourceSubscription  # noqa: PLC0415 - only what verifies needs a client
+        """Subscribe to a table according to its settings, until the block ends. Raises SourceUnavailable."""
+        from connectors.deephaven.source_subscription import DeephavenSourceSubscription  # noqa: PLC0415 - for verify
 
         return DeephavenSourceSubscription(feed, _values(feed, table))
 
@@ -112,11 +114,11 @@ def _table(feed: Feed, name: str) -> DeephavenTable:
 
 
 def _values(feed: Feed, table: str) -> ReferenceValues:
-    from connectors.deephaven.reference import ReferenceValues  # noqa: PLC0415 - only what verifies needs it
+    from connectors.deephaven.reference import ReferenceValues  # noqa: PLC0415 - only verify needs it
 
     settings = _table(feed, table)
     return ReferenceValues(_options(feed), settings)
 
 
 CONNECTOR: Connector = DeephavenConnector()
-"""The one object of this folder."""
+"""The connector instance for the registry."""

@@ -1,7 +1,7 @@
 """Reads and writes the messages that control a session, for both sides.
 
-Everything goes by `Roles`, so no template id, offset or enum number stands here. What a schema has besides is
-skipped when read; when written, it is null, zero or empty.
+All layouts come from `Roles`: no template id, offset or enum number appears here. Other parts of a schema are skipped
+when reading; when writing, they are null, zero or empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Role = TypeVar("_Role", bound=Subscribed)
 
 
 def encode_connection_response(roles: Roles, message_buffer_size: int) -> bytes:
-    """Return the server's first message."""
+    """Return a ConnectionResponse, the server's first message."""
     return roles.write(roles.connection, (message_buffer_size,))
 
 
@@ -62,13 +62,13 @@ def encode_subscribe(
 
 def encode_unsubscribe(roles: Roles, subscription_id: int) -> bytes:
     """Return a TableUnsubscribe. Raises LocalProtocolError when the schema lacks it."""
-    return roles.write(_have(roles.unsubscribe, "TableUnsubscribe"), (subscription_id,))
+    return roles.write(_require(roles.unsubscribe, "TableUnsubscribe"), (subscription_id,))
 
 
 def encode_subscribe_response(
     roles: Roles, subscription_id: int, columns: Iterable[tuple[int, str, ColumnType]]
 ) -> bytes:
-    """Return a TableSubscribeResponse; per column its id, name and type.
+    """Return a TableSubscribeResponse with the id, name and type of each column.
 
     Raises:
         LocalProtocolError: The schema has no message for a column's type.
@@ -87,7 +87,7 @@ def encode_subscribe_response(
 
 def encode_unsubscribe_response(roles: Roles, subscription_id: int) -> bytes:
     """Return a TableUnsubscribeResponse. Raises LocalProtocolError when the schema lacks it."""
-    return roles.write(_have(roles.unsubscribed, "TableUnsubscribeResponse"), (subscription_id,))
+    return roles.write(_require(roles.unsubscribed, "TableUnsubscribeResponse"), (subscription_id,))
 
 
 def encode_subscription_error(roles: Roles, subscription_id: int, code: str, text: str) -> bytes:
@@ -96,7 +96,7 @@ def encode_subscription_error(roles: Roles, subscription_id: int, code: str, tex
     Raises:
         LocalProtocolError: The schema lacks the message, or both codes.
     """
-    role: Refusal = _have(roles.refusal, "TableSubscriptionError")
+    role: Refusal = _require(roles.refusal, "TableSubscriptionError")
     raw = role.codes.get(code, role.codes.get(ErrorCode.UNEXPECTED_ERROR))
     if raw is None:
         raise LocalProtocolError(f"the schema has no error code {code}")
@@ -114,24 +114,24 @@ def encode_end(roles: Roles, subscription_id: int) -> bytes:
 
 
 def decode_subscribe_response(roles: Roles, body: bytes, header: Header | None = None) -> SubscribeResponse:
-    """Read a TableSubscribeResponse.
+    """Parse a TableSubscribeResponse.
 
     Raises:
-        WireError: The bytes are not what the schema says, or two columns have one id (``duplicate-column``).
+        WireError: The bytes do not match the schema, or two columns have the same id (``duplicate-column``).
     """
     role = roles.response
     header = header or roles.read_header(body)
     (subscription_id,) = role.read(body, header)
     opened = roles.open(body, header)
-    found = role.columns.open(opened, _place(role, opened, header, role.columns.name))
+    found = role.columns.open(opened, _part_offset(role, opened, header, role.columns.name))
     if found.entries:
         role.column.require(found.block_length, header.version, found.start)
     walked = role.columns.walk(opened, found, role.column_name.name)
     columns = []
-    for start, place in zip(walked.starts, walked.places, strict=True):
+    for start, name_offset in zip(walked.starts, walked.offsets, strict=True):
         column_id, template_id = role.column.read(body, start)
         column = roles.columns.get(template_id)
-        name = role.column_name.read(opened, place)
+        name = role.column_name.read(opened, name_offset)
         columns.append(ColumnInfo(column_id, template_id, name, None if column is None else column.type))
     if len({column.column_id for column in columns}) != len(columns):
         raise InvalidValue("two columns have one id", offset=found.start, reason="duplicate-column")
@@ -139,27 +139,27 @@ def decode_subscribe_response(roles: Roles, body: bytes, header: Header | None =
 
 
 def decode_subscription_error(roles: Roles, body: bytes, header: Header | None = None) -> SubscriptionError:
-    """Read a TableSubscriptionError. Text that is not in its charset is shown as far as it can be.
+    """Parse a TableSubscriptionError. Bytes that are not in the text's charset are replaced.
 
     Raises:
-        WireError: The bytes are not what the schema says.
+        WireError: The bytes do not match the schema.
     """
-    role: Refusal = _have(roles.refusal, "TableSubscriptionError")
+    role: Refusal = _require(roles.refusal, "TableSubscriptionError")
     header = header or roles.read_header(body)
     subscription_id, raw = role.read(body, header)
     opened = roles.open(body, header)
-    start, end = role.text.find(opened, _place(role, opened, header, role.text.name))
+    start, end = role.text.find(opened, _part_offset(role, opened, header, role.text.name))
     names = [name for name, value in role.codes.items() if value == raw]
     text = body[start:end].decode(role.text.codec, "replace")
     return SubscriptionError(body, subscription_id, names[0] if names else str(raw), text)
 
 
 def decode_request(roles: Roles, body: bytes) -> Request:
-    """Read what a client sent.
+    """Parse a client's request.
 
     Raises:
         UnknownTemplate: The schema lacks the template.
-        WireError: The bytes are not what the schema says; also a mode it lacks (``mode``).
+        WireError: The bytes do not match the schema, or the schema lacks the mode (``mode``).
         RemoteProtocolError: A message that only servers send.
     """
     header = roles.read_header(body)
@@ -179,27 +179,27 @@ def _decode_subscribe(roles: Roles, body: bytes, header: Header) -> TableSubscri
     modes = [mode for mode, value in role.modes.items() if value == raw]
     if not modes:
         raise InvalidValue(f"mode is {raw}", offset=roles.schema.header.size, reason="mode")
-    found = role.columns.open(opened, _place(role, opened, header, role.columns.name))
+    found = role.columns.open(opened, _part_offset(role, opened, header, role.columns.name))
     walked = role.columns.walk(opened, found, role.column_name.name)
     return TableSubscribe(
         body,
         subscription_id,
         modes[0],
-        role.table.read(opened, _place(role, opened, header, role.table.name)),
-        tuple(role.column_name.read(opened, place) for place in walked.places),
-        role.filter.read(opened, _place(role, opened, header, role.filter.name)),
+        role.table.read(opened, _part_offset(role, opened, header, role.table.name)),
+        tuple(role.column_name.read(opened, name_offset) for name_offset in walked.offsets),
+        role.filter.read(opened, _part_offset(role, opened, header, role.filter.name)),
     )
 
 
-def _place(role: Subscribed, opened: OpenMessage, header: Header, part: str) -> int:
-    places, _ = role.tail.locate(opened, header.end_of_root)
-    if part not in places:
+def _part_offset(role: Subscribed, opened: OpenMessage, header: Header, part: str) -> int:
+    offsets, _ = role.tail.locate(opened, header.end_of_root)
+    if part not in offsets:
         detail = f"{role.message.name} in version {header.version} lacks {part}"
         raise InvalidValue(detail, offset=header.end_of_root, reason="absent")
-    return places[part]
+    return offsets[part]
 
 
-def _have(role: _Role | None, name: str) -> _Role:
+def _require(role: _Role | None, name: str) -> _Role:
     if role is None:
         raise LocalProtocolError(f"the schema has no {name}")
     return role

@@ -1,7 +1,7 @@
 """Reads the landed frames of one cut: the step between bronze rows and columns of values.
 
-Pure: what runs inside Spark's Python workers, without Spark. Bad bytes never raise here; they come out as
-`BadFrame`, beside whatever could be read of the other frames.
+Pure: runs inside Spark's Python workers, but without Spark. Invalid bytes never raise here. They come out as
+`BadFrame`, alongside whatever could be read of the other frames.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from connectors.deephaven.handshake import roles_of_epoch
 from connectors.deephaven.messages import ColumnInfo
 from connectors.deephaven.silver_types import SilverColumn
 
-_MOST_LISTED = 1 << 20
-"""Removed keys of one frame that are listed at most: sixteen bytes could ask for thousands."""
+_MAX_LISTED = 1 << 20
+"""Limit of removed keys listed per frame: each sixteen bytes could name thousands."""
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a subscribe response said, and where it landed."""
+    """The content of a subscribe response, and the position where it landed."""
 
     stream: str | None
     position: int
@@ -40,21 +40,21 @@ class Subscription:
 
     @cached_property
     def by_id(self) -> Mapping[int, ColumnInfo]:
-        """The columns by column id."""
+        """Columns by column id."""
         return {info.column_id: info for info in self.columns}
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the control frames of some epochs say."""
+    """The parsed control frames of some epochs."""
 
     roles: Mapping[int, Roles]
-    """Per epoch: the schema in the byte order of that connection."""
+    """By epoch: the schema in the byte order of that connection."""
     subscriptions: Mapping[tuple[int, int], Subscription]
-    """Per epoch and subscription id."""
+    """By epoch and subscription id."""
 
     def latest(self, stream: str, epoch: int, before: int) -> Subscription | None:
-        """Return the stream's newest subscription of the epoch that landed before a position."""
+        """Return the stream's newest subscription of the epoch that landed before a position; None if there is none."""
         found = [
             subscription
             for (at, _), subscription in self.subscriptions.items()
@@ -64,13 +64,13 @@ class Context:
 
 
 def read_context(control: Iterable[ControlFrame], roles: Roles) -> Context:
-    """Read the control frames of some epochs, in order; those that do not concern decoding are passed over.
+    """Parse the control frames of some epochs, in order; frames that do not concern decoding are skipped.
 
     Args:
-        roles: Of our schema, in its own byte order.
+        roles: Roles of our schema, in its own byte order.
 
     Raises:
-        WireError, RemoteProtocolError: A control frame cannot be read; it was read when it landed.
+        WireError, RemoteProtocolError: A control frame cannot be parsed, although it could be when it landed.
     """
     by_epoch: dict[int, Roles] = {}
     subscriptions: dict[tuple[int, int], Subscription] = {}
@@ -86,7 +86,7 @@ def read_context(control: Iterable[ControlFrame], roles: Roles) -> Context:
 
 
 class LandedFrame(NamedTuple):
-    """A bronze row, as far as reading needs it."""
+    """The columns of a bronze row that reading needs."""
 
     frame_seq: int
     epoch: int
@@ -94,19 +94,19 @@ class LandedFrame(NamedTuple):
 
 
 class BadFrame(NamedTuple):
-    """A frame that cannot be read, and why."""
+    """A frame that cannot be read, and the reason."""
 
     position: int
     error_class: str
     reason: str
 
 
-class Cells(NamedTuple):
-    """A column message's values in silver form."""
+class ColumnCells(NamedTuple):
+    """A column message's values, in silver types."""
 
     change: Change
     truncated: int
-    """Date-times that lost nanoseconds."""
+    """Number of date-times that lost nanoseconds."""
 
 
 class Removals(NamedTuple):
@@ -116,7 +116,7 @@ class Removals(NamedTuple):
     wide: tuple[WideRange, ...]
 
 
-Reading: TypeAlias = Cells | Removals | BadFrame
+ReadResult: TypeAlias = ColumnCells | Removals | BadFrame
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class CutReader:
 
     Args:
         begins: Position of the first frame of each update of the cut, ascending.
-        columns: The table's columns, in their order.
-        lists_ranges: Keep every removed range as a range, however narrow: what a log wants.
+        columns: The table's columns, in order.
+        lists_ranges: Return every removed range as a range, however narrow: for a changelog.
     """
 
     context: Context
@@ -134,32 +134,32 @@ class CutReader:
     columns: tuple[SilverColumn, ...]
     lists_ranges: bool = False
 
-    def read(self, frames: Iterable[LandedFrame]) -> Iterator[Reading]:
-        """Read frames in any order; those that carry no rows yield nothing."""
+    def read(self, frames: Iterable[LandedFrame]) -> Iterator[ReadResult]:
+        """Read frames in any order; frames without rows yield nothing."""
         for frame in frames:
             try:
                 found = self._read(frame)
             except (WireError, ProtocolError) as error:
                 found = BadFrame(frame.frame_seq, error.error_class, str(error))
-            except Exception as error:  # a bug must not stop the table for good
+            except Exception as error:  # a bug in decoding must not stop the table for good
                 found = BadFrame(frame.frame_seq, *of_decoder(error))
             if found is not None:
                 yield found
 
-    def _read(self, frame: LandedFrame) -> Reading | None:
+    def _read(self, frame: LandedFrame) -> ReadResult | None:
         roles = self.context.roles.get(frame.epoch)
         if roles is None:
             raise InvalidValue(f"epoch {frame.epoch} has no connection response", reason="no-context")
         template = roles.template_id(frame.body)
         if template in roles.columns:
-            return self._cells(roles, frame)
+            return self._read_column(roles, frame)
         if template == roles.removed.message.id:
-            return self._removals(roles, frame)
+            return self._read_removed(roles, frame)
         if template in (roles.begin.message.id, roles.end.message.id):
             return None
         raise UnknownTemplate(f"template {template} inside an update", reason="unknown-template")
 
-    def _cells(self, roles: Roles, frame: LandedFrame) -> Cells:
+    def _read_column(self, roles: Roles, frame: LandedFrame) -> ColumnCells:
         read = decode_column(roles, frame.body)
         info = check_column(read, self._subscription(frame.epoch, read.subscription_id).by_id)
         index = self._index.get(info.name)
@@ -168,9 +168,9 @@ class CutReader:
         values, truncated = self.columns[index].convert(read.values)
         phase = MODIFIED if read.modified else ADDED
         update = self._update(frame.frame_seq)
-        return Cells(Change(index, update, phase, frame.frame_seq, read.row_keys, values), truncated)
+        return ColumnCells(Change(index, update, phase, frame.frame_seq, read.row_keys, values), truncated)
 
-    def _removals(self, roles: Roles, frame: LandedFrame) -> Removals:
+    def _read_removed(self, roles: Roles, frame: LandedFrame) -> Removals:
         _, ranges = decode_removed(roles, frame.body)
         wide = _wide(ranges, listed=0 if self.lists_ranges else NARROW)
         update = self._update(frame.frame_seq)
@@ -196,14 +196,14 @@ class CutReader:
 
 
 def _wide(ranges: Longs, *, listed: int) -> npt.NDArray[np.bool_]:
-    """Tell which ranges hold more keys than are to be listed; all do when together they hold too many."""
-    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the keys; never overflows
+    """Return which ranges hold more than ``listed`` keys; all of them when the others together hold too many."""
+    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # number of keys minus one; never overflows
     wide: npt.NDArray[np.bool_] = steps >= listed
-    return np.ones_like(wide) if int(steps[~wide].sum()) > _MOST_LISTED else wide
+    return np.ones_like(wide) if int(steps[~wide].sum()) > _MAX_LISTED else wide
 
 
 def landed_frames(batch: pa.RecordBatch) -> Iterator[LandedFrame]:
-    """Return the rows of a bronze batch (``frame_seq``, ``epoch``, ``body``)."""
+    """Return an iterator over the rows of a bronze batch (``frame_seq``, ``epoch``, ``body``)."""
     return map(
         LandedFrame,
         batch.column("frame_seq").to_pylist(),

@@ -1,12 +1,13 @@
 """Decodes landed Deephaven frames into change rows: columns to blocks, blocks to rows.
 
-Two steps, in Python workers with one shuffle of packed columns between them, or for a small cut in this process::
+There are two steps. They run in Python workers, with one shuffle of packed columns between them, or for a small cut in
+this process::
 
     frames ──step──▶ pieces of (block, column) ──shuffle by block──▶ step ──▶ net change rows
 
 The second step folds all updates of the cut (`connectors.deephaven.assembly`), so there is at most one change per row
-key; for a log, and for the versions of a history, it keeps updates apart. Memory of a worker is bounded by one Arrow
-batch, or one block of 65,536 rows.
+key. For a changelog, and for the versions of a history, it keeps updates apart. The memory of a worker is bounded by
+one Arrow batch, or one block of 65,536 rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from conf.errors import SchemaDrift
 from conf.model import Table
 from connectors.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, CutStatistics, Feed
-from connectors.deephaven.assembly import Rows, assemble
+from connectors.deephaven.assembly import NetChanges, assemble
 from connectors.deephaven.blocks import (
     ERROR_COLUMN,
     PIECE,
@@ -34,7 +35,15 @@ from connectors.deephaven.blocks import (
     Longs,
     WideRange,
 )
-from connectors.deephaven.cut_reader import BadFrame, Cells, Context, CutReader, Removals, landed_frames, read_context
+from connectors.deephaven.cut_reader import (
+    BadFrame,
+    ColumnCells,
+    Context,
+    CutReader,
+    Removals,
+    landed_frames,
+    read_context,
+)
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.roles import Roles
 from connectors.deephaven.schemas import load_roles
@@ -42,7 +51,7 @@ from connectors.deephaven.silver_types import SilverColumn, silver_columns
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 ROW_KEY = "_row_key"
-"""The key of every change row: the source's 64-bit row index."""
+"""Key column of every change row: the source's 64-bit row index."""
 
 _READ = ("frame_seq", "epoch", "body")
 _KEY = pa.struct([(ROW_KEY, pa.int64())])
@@ -50,7 +59,7 @@ _ERROR = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
 _RANGE = pa.schema(
     [("moment", pa.int64()), ("frame_seq", pa.int64()), ("first_key", pa.int64()), ("last_key", pa.int64())]
 )
-_FACTS = pa.schema(
+_STATISTICS = pa.schema(
     [
         ("bad_position", pa.int64()),
         ("bad_class", pa.string()),
@@ -64,12 +73,12 @@ _FACTS = pa.schema(
 )
 
 _ROWS_AT_ONCE = 1 << 22
-"""Rows of single columns that become one batch of pieces at most: a few bytes may name thousands of removed rows."""
+"""Single-column rows from which a batch of pieces is emitted: a few bytes may name thousands of removed rows."""
 
 
 @dataclass(frozen=True)
 class DeephavenDecoder:
-    """`connectors.base.Decoder` of one feed."""
+    """A `connectors.base.Decoder` of one feed."""
 
     feed: Feed
 
@@ -87,35 +96,37 @@ class DeephavenDecoder:
         return from_arrow_schema(_row_schema(self._columns(context, cut, table)))
 
     def statistics(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> CutStatistics:
-        """Read every frame once. Runs one Spark job; collects one line per Arrow batch."""
-        survey = _StatisticsStep(self._reader(context, cut, table))
-        return _joined([_Facts(**line) for line in _carrying_rows(frames).run(survey, _FACTS, *_READ).collect()])
+        """Read every frame once. Runs one Spark job; collects one row per Arrow batch."""
+        step = _StatisticsStep(self._reader(context, cut, table))
+        return _merge_statistics(
+            [_BatchStatistics(**line) for line in _row_frames(frames).run(step, _STATISTICS, *_READ).collect()]
+        )
 
     def has_counters(self, context: Context, cut: Cut, table: Table) -> bool:
-        """Tell whether a column may lose nanoseconds."""
+        """Return whether a column may lose nanoseconds."""
         return any(column.drops_nanoseconds for column in self._columns(context, cut, table))
 
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        """Return net changes, one per row key; for a log one per update and row key, without removals."""
+        """Return net changes, one per row key; for a changelog one per update and row key, without removals."""
         assert isinstance(table, DeephavenTable)
         reader = self._reader(context, cut, table)
         step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=reader.lists_ranges)
-        return _assembled(frames, reader, step)
+        return _assemble(frames, reader, step)
 
     def versions(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        """Return changes, one per update and row key, each at its update's end, without wide removed ranges."""
+        """Return changes, one per update and row key, positioned at the update's end, without wide removed ranges."""
         assert isinstance(table, DeephavenTable)
         reader = self._reader(context, cut, table)
         step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=True, at_ends=True)
-        return _assembled(frames, reader, step)
+        return _assemble(frames, reader, step)
 
     def removed_ranges(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        """Return removed ranges too wide to list; for a log all of them."""
+        """Return removed ranges too wide to list; for a changelog all removed ranges."""
         step = _RangeStep(self._reader(context, cut, table), cut.ends)
-        return _carrying_rows(frames).run(step, _RANGE, *_READ)
+        return _row_frames(frames).run(step, _RANGE, *_READ)
 
     def tombstone_horizon(self, context: Context, cut: Cut, table: Table) -> None:
-        """Frames land in the order of the source: no delete is waited for."""
+        """Return None: frames land in source order, so no tombstones are needed."""
 
     @cached_property
     def _roles(self) -> Roles:
@@ -138,15 +149,15 @@ class DeephavenDecoder:
         return CutReader(context, cut.begins, self._columns(context, cut, table), lists_ranges=table.keeps_log)
 
 
-def _carrying_rows(frames: ArrowRows) -> ArrowRows:
-    """Leave out the brackets of updates: only what lies inside carries rows."""
+def _row_frames(frames: ArrowRows) -> ArrowRows:
+    """Drop the Begin and End frames of updates: only the frames between them carry rows."""
     return frames.where("boundary", "inside")
 
 
-def _assembled(frames: ArrowRows, reader: CutReader, step: _AssembleStep) -> ArrowRows:
-    """Decode the frames into pieces, bring those of a block together, and join them into change rows."""
+def _assemble(frames: ArrowRows, reader: CutReader, step: _AssembleStep) -> ArrowRows:
+    """Decode frames into pieces, bring the pieces of each block together, and assemble them into change rows."""
     cutting = _PieceStep(reader, frames.parts, by_update=step.by_update)
-    pieces = _carrying_rows(frames).run(cutting, PIECE, *_READ)
+    pieces = _row_frames(frames).run(cutting, PIECE, *_READ)
     return pieces.repartition("part", "updates", "block").run(step, step.schema)
 
 
@@ -154,8 +165,8 @@ def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:
     return pa.schema([column.field for column in columns])
 
 
-class _Facts(NamedTuple):
-    """A line of `_FACTS`."""
+class _BatchStatistics(NamedTuple):
+    """A row of `_STATISTICS`."""
 
     bad_position: int | None
     bad_class: str | None
@@ -176,7 +187,7 @@ class _StatisticsStep:
             bad, changes, wide, truncated, bounds = None, 0, 0, 0, []
             for found in self.reader.read(landed_frames(batch)):
                 match found:
-                    case Cells(change, lost):
+                    case ColumnCells(change, lost):
                         changes, truncated = changes + len(change.keys), truncated + lost
                         bounds += _bounds(change.keys)
                     case Removals(narrow, ranges):
@@ -187,7 +198,8 @@ class _StatisticsStep:
             first, last = (min(bounds), max(bounds)) if bounds else (None, None)
             line = (*(bad or (None, None, None)), changes, first, last, wide, truncated)
             yield pa.RecordBatch.from_arrays(
-                [pa.array([value], field.type) for value, field in zip(line, _FACTS, strict=True)], schema=_FACTS
+                [pa.array([value], field.type) for value, field in zip(line, _STATISTICS, strict=True)],
+                schema=_STATISTICS,
             )
 
 
@@ -195,7 +207,7 @@ def _bounds(keys: np.typing.NDArray[np.int64]) -> list[int]:
     return [int(keys.min()), int(keys.max())] if len(keys) else []
 
 
-def _joined(lines: list[_Facts]) -> CutStatistics:
+def _merge_statistics(lines: list[_BatchStatistics]) -> CutStatistics:
     bad = sorted((line.bad_position, line.bad_class, line.bad_reason) for line in lines if line.bad_class is not None)
     position, error_class, reason = bad[0] if bad else (None, None, None)
     lost, wide = sum(line.truncated for line in lines), sum(line.wide_ranges for line in lines)
@@ -223,7 +235,7 @@ class _PieceStep:
             cutter = BlockCutter(self.parts, by_update=self.by_update)
             for found in self.reader.read(landed_frames(batch)):
                 match found:
-                    case Cells(change):
+                    case ColumnCells(change):
                         cutter.add(change)
                     case Removals(narrow, ranges):
                         cutter.add(narrow)
@@ -240,12 +252,12 @@ class _PieceStep:
 @dataclass(frozen=True)
 class _RangeStep:
     reader: CutReader
-    moments: tuple[int, ...]
+    update_ends: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             wide = [
-                (self.moments[removed.update], *removed[1:])
+                (self.update_ends[removed.update], *removed[1:])
                 for found in self.reader.read(landed_frames(batch))
                 if isinstance(found, Removals)
                 for removed in found.wide
@@ -255,12 +267,12 @@ class _RangeStep:
 
 
 class _AssembleStep:
-    """Joins the pieces of each block, which follow each other in a partition, into change rows.
+    """Assembles the pieces of each block, which are consecutive in a partition, into change rows.
 
     Args:
         by_update: Keep updates apart.
-        at_ends: The position of a change is its update's end, not that of its last frame; what the snapshot adds is
-            told from what is added later.
+        at_ends: Position each change at the end of its update, not at its last frame; distinguishes rows of the
+            snapshot from rows added later.
     """
 
     def __init__(
@@ -270,7 +282,7 @@ class _AssembleStep:
         self.kinds = [column.arrow for column in columns]
         self.replaces, self.snapshot_end = cut.replaces, cut.snapshot_end
         self.upsert, self.by_update = upsert, by_update
-        self.moments = np.array(cut.ends, np.int64) if at_ends else None
+        self.update_ends = np.array(cut.ends, np.int64) if at_ends else None
         self.row = pa.struct([column.field for column in columns])
         self.schema = pa.schema(
             [
@@ -295,21 +307,21 @@ class _AssembleStep:
             else:
                 if at != (updates, block):
                     if at is not None:
-                        yield self._assembled(at[1], pieces, wide)
+                        yield self._assemble(at[1], pieces, wide)
                     at, pieces = (updates, block), []
                 pieces.append((column, runs, offsets, values))
         if at is not None:
-            yield self._assembled(at[1], pieces, wide)
+            yield self._assemble(at[1], pieces, wide)
 
-    def _assembled(
+    def _assemble(
         self, block: int, pieces: list[tuple[int, bytes, bytes, bytes]], wide: list[WideRange]
     ) -> pa.RecordBatch:
         rows = assemble(block, pieces, self.kinds, wide, upsert=self.upsert, by_update=self.by_update)
-        return self._rows(rows, rows.position if self.moments is None else self.moments[rows.update])
+        return self._rows(rows, rows.position if self.update_ends is None else self.update_ends[rows.update])
 
-    def _rows(self, rows: Rows, position: Longs) -> pa.RecordBatch:
+    def _rows(self, rows: NetChanges, position: Longs) -> pa.RecordBatch:
         count = len(rows.keys)
-        of_snapshot = self.replaces & ((self.moments is None) | (position == self.snapshot_end))
+        of_snapshot = self.replaces & ((self.update_ends is None) | (position == self.snapshot_end))
         op = np.where(rows.inserted, np.where(of_snapshot, 3, 0), np.where(rows.deleted, 1, 2)).astype(np.int8)
         ops = pa.DictionaryArray.from_arrays(pa.array(op), pa.array([INSERT, DELETE, UPDATE, SNAPSHOT]))
         key = pa.StructArray.from_arrays([pa.array(rows.keys)], fields=list(_KEY))
@@ -321,8 +333,8 @@ class _AssembleStep:
             schema=self.schema,
         )
 
-    def _present(self, rows: Rows) -> pa.Array:
-        """Name the columns sent, for rows that stood before and did not get all of them; else NULL."""
+    def _present(self, rows: NetChanges) -> pa.Array:
+        """Return the names of the columns sent, for existing rows that did not get all of them; else NULL."""
         updated = ~rows.inserted & ~rows.deleted
         partial = updated & ~np.logical_and.reduce(rows.sent) if rows.sent else np.zeros(len(rows.keys), np.bool_)
         kind = pa.list_(pa.string())

@@ -1,7 +1,7 @@
-"""Encodes columns and removed rows, split over as many messages as the message buffer asks for.
+"""Encodes columns and removed rows, split over as many messages as the message buffer requires.
 
-A value is never split, and ranges are: each message names exactly the rows whose values it holds. Sizes are known
-before the first message is made, so a value that fits into no message is refused before anything is sent.
+Ranges may be split, values never: each message names exactly the rows whose values it holds. Sizes are known before the
+first message is built, so a value that fits into no message is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from connectors.deephaven.roles import Column, Ranges, Removed, Roles
 from connectors.deephaven.rowdata import RowData, row_data
 from connectors.deephaven.types import ColumnType
 
-_MOST_ENTRIES = 65_534
-"""Per group and message, as the reference implementations write at most."""
+_MAX_ENTRIES = 65_534
+"""Limit per group and message, the same as in the reference implementations."""
 
 
 def encode_column(
@@ -34,19 +34,19 @@ def encode_column(
     ranges: Longs,
     limit: int,
 ) -> Iterator[bytes]:
-    """Return messages, without length, that carry a column's values for the rows of ``ranges``.
+    """Return messages, without length prefix, that carry a column's values for the rows of ``ranges``.
 
     Args:
         values: In the order of the rows. Fixed types: a numpy array of the native type with Deephaven's sentinels, or
             Python values with None. Others: Python values with None: str, `decimal.Decimal`, sequences (a set is
             written sorted); elements of fixed arrays as for fixed types.
         ranges: Ascending row ranges, shape (n, 2), both ends inclusive.
-        limit: Longest message in bytes, header included.
+        limit: Maximum message length in bytes, header included.
 
     Raises:
         SourceRefused: ``OBJECT_OVERFLOW``: a single value does not fit. Raised before the first message is returned.
         LocalProtocolError: The ranges hold another number of rows, or the schema has no message for the type.
-        InvalidValue: A value is outside its type, or outside the type the schema gives it.
+        InvalidValue: A value is outside its type, or outside the type that the schema declares.
     """
     role = roles.column(kind)
     if role is None:
@@ -62,7 +62,7 @@ def encode_column(
 
 
 def encode_removed(roles: Roles, *, subscription_id: int, ranges: Longs, limit: int) -> Iterator[bytes]:
-    """Return RowsRemoved messages, without length, for ranges of shape (n, 2), both ends inclusive.
+    """Return RowsRemoved messages, without length prefix, for ranges of shape (n, 2), both ends inclusive.
 
     Raises:
         SourceRefused: ``OBJECT_OVERFLOW``: not even one range fits into ``limit`` bytes.
@@ -70,7 +70,7 @@ def encode_removed(roles: Roles, *, subscription_id: int, ranges: Longs, limit: 
     role: Removed = roles.removed
     root = bytes(roles.write_root(role, (subscription_id,)))
     room = (limit - len(root) - len(role.tail.write({}))) // role.ranges.entries.group.block_length
-    step = min(room, role.ranges.entries.most, _MOST_ENTRIES)
+    step = min(room, role.ranges.entries.max_entries, _MAX_ENTRIES)
     if step < 1:
         raise SourceRefused(code=ErrorCode.OBJECT_OVERFLOW, text=f"a range does not fit into {limit} bytes")
     cuts = (ranges[first : first + step] for first in range(0, len(ranges), step))
@@ -78,20 +78,20 @@ def encode_removed(roles: Roles, *, subscription_id: int, ranges: Longs, limit: 
 
 
 def rows_per_message(roles: Roles, kind: ColumnType, limit: int, *, ranges: int = 1) -> int:
-    """Return how many rows of a fixed-width type a message of ``limit`` bytes holds; 0 when none."""
+    """Return how many rows of a fixed-width type fit into a message of ``limit`` bytes; 0 if none."""
     role = roles.column(kind)
     if role is None:
         raise LocalProtocolError(f"the schema has no {kind.message}")
     fixed = roles.schema.header.size + role.message.block_length + len(role.tail.write({}))
     room = limit - fixed - ranges * role.ranges.entries.group.block_length
-    return max(0, min(room // role.values.entries.group.block_length, role.values.entries.most, _MOST_ENTRIES))
+    return max(0, min(room // role.values.entries.group.block_length, role.values.entries.max_entries, _MAX_ENTRIES))
 
 
 def _cuts(role: Column, rows: RowData, counts: Longs, room: int) -> list[tuple[int, int]]:
-    """Row numbers at which messages begin and end: each holds as many rows as fit beside their ranges."""
+    """Return the (begin, end) row numbers of each message, which holds as many rows as fit beside their ranges."""
     range_size = role.ranges.entries.group.block_length
-    most_rows = min(role.values.entries.most, _MOST_ENTRIES)
-    most_ranges = min(role.ranges.entries.most, _MOST_ENTRIES)
+    max_rows = min(role.values.entries.max_entries, _MAX_ENTRIES)
+    max_ranges = min(role.ranges.entries.max_entries, _MAX_ENTRIES)
     if len(rows) and rows.longest + range_size > room:
         text = f"a value of {rows.longest} bytes does not fit into the message buffer, which has room for {room}"
         raise SourceRefused(code=ErrorCode.OBJECT_OVERFLOW, text=text)
@@ -102,8 +102,8 @@ def _cuts(role: Column, rows: RowData, counts: Longs, room: int) -> list[tuple[i
     while at < len(rows):
         spent = (rows.ends[at - 1] if at else 0) + range_size * range_of[at]
         end = int(np.searchsorted(cost, room + spent, "right"))
-        last_range = min(range_of[at] + most_ranges, len(counts))
-        end = min(end, at + most_rows, int(first_row[last_range]))
+        last_range = min(range_of[at] + max_ranges, len(counts))
+        end = min(end, at + max_rows, int(first_row[last_range]))
         cuts.append((at, end))
         at = end
     return cuts
@@ -119,7 +119,7 @@ def _groups(role: Column, rows: RowData, ranges: Longs, counts: Longs, cut: tupl
 
 
 def _clip(ranges: Longs, counts: Longs, begin: int, end: int) -> Longs:
-    """The ranges of the rows from number ``begin`` up to number ``end``."""
+    """Return the ranges of rows ``begin`` up to, but excluding, ``end``."""
     ends = np.cumsum(counts)
     first, last = np.searchsorted(ends, (begin, end - 1), "right").tolist()
     clipped: Longs = ranges[first : last + 1].copy()

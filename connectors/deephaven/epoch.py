@@ -1,8 +1,8 @@
-"""The course of one connection, without a socket: bytes in, frames for bronze out, and requests when they are due.
+"""One connection, without a socket: bytes in, frames for bronze out, and requests when they are due.
 
-Which frame lands as what is the table in `PROTOCOL.md`, "How frames land". Bodies are kept as they came; of a column
-message nothing but header and subscription is read. A stream is of a silver table; each time it is subscribed it
-gets an id of its own, so that what belongs to an older subscription cannot be taken for the newer one's.
+`PROTOCOL.md`, "How frames land", lists what each frame lands as. Bodies land byte for byte; of a column message only
+the header and the subscription id are read. Each stream feeds one silver table. Every subscription of a stream gets a
+new id, so frames of an older subscription cannot be mistaken for the newer one's.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _BOUNDARIES: Mapping[type[Event], Boundary] = {
     UpdateEnded: Boundary.END,
 }
 _KINDS = (Kind.DATA, Kind.SNAPSHOT)
-"""By whether the update is a snapshot."""
-_REFUSED = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
+"""Indexed by whether the update is a snapshot."""
+_REFUSED_STATES = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
 
 
 class Epoch:
@@ -52,9 +52,9 @@ class Epoch:
 
     Args:
         tables: By stream.
-        rests: Per stream, seconds that it is to stay out of this epoch; 0.0 for none.
-        backoffs: Per stream, the waits before a refused subscription is asked for again.
-        clock: Seconds, of any origin.
+        suspensions: Per stream, seconds that it is suspended in this epoch; 0.0 for none.
+        backoffs: Per stream, the waits before a refused subscription is requested again.
+        clock: Seconds from an arbitrary origin.
     """
 
     def __init__(
@@ -62,62 +62,62 @@ class Epoch:
         session: Session,
         tables: Mapping[str, DeephavenTable],
         *,
-        rests: Mapping[str, float],
+        suspensions: Mapping[str, float],
         backoffs: Mapping[str, Backoff],
         clock: Callable[[], float],
     ) -> None:
         self._session, self._tables, self._backoffs, self._clock = session, tables, backoffs, clock
-        self._rests = rests
+        self._suspensions = suspensions
         self._stopping = False
-        self._landing: Mapping[type[Event], Callable[[Any], Sequence[Frame]]] = {
-            ConnectionResponse: self._connected,
-            SubscribeResponse: self._answer,
-            UnsubscribeResponse: self._unsubscribed,
-            SubscriptionError: self._refused,
-            UpdateBegan: self._of_update,
-            ColumnReceived: self._of_update,
-            RowsRemovedReceived: self._of_update,
-            UpdateEnded: self._of_update,
-            UpdateVoided: self._void,
-            UnknownMessage: self._unknown,
-            BadFrame: self._broken,
+        self._handlers: Mapping[type[Event], Callable[[Any], Sequence[Frame]]] = {
+            ConnectionResponse: self._land_connection_response,
+            SubscribeResponse: self._land_response,
+            UnsubscribeResponse: self._land_unsubscribed,
+            SubscriptionError: self._land_error,
+            UpdateBegan: self._land_update_frame,
+            ColumnReceived: self._land_update_frame,
+            RowsRemovedReceived: self._land_update_frame,
+            UpdateEnded: self._land_update_frame,
+            UpdateVoided: self._mark_void,
+            UnknownMessage: self._mark_unknown,
+            BadFrame: self._land_bad_frame,
         }
         self._streams: dict[int, str] = {}
         self._ids = count(1)
         self._due: dict[str, float] = {}
-        self._unknown_ones: Counter[int] = Counter()
+        self._unknown_counts: Counter[int] = Counter()
         self.greeted = False
-        """The server's first frame has come, and was understood."""
+        """Whether the server's first frame has arrived and was valid."""
         self.error: RemoteProtocolError | None = None
-        """Why the connection is to be dropped."""
+        """Reason to drop the connection; None while there is none."""
 
     @property
-    def took_part(self) -> set[str]:
+    def subscribed_streams(self) -> set[str]:
         """Streams that were subscribed."""
         return set(self._streams.values())
 
     def receive(self, chunk: bytes) -> list[Frame]:
-        """Take bytes and return the frames that became whole. After `error` is set, there are no more."""
+        """Take bytes and return the frames that they complete. After `error` is set, no more frames are returned."""
         self._session.receive(chunk)
         return self._pull()
 
     def receive_eof(self) -> list[Frame]:
-        """Take the end of the connection and return what is left to land: marks of updates that stay void."""
+        """Take the end of the connection and return what is left to land: marks of void updates."""
         self._session.receive_eof()
         return self._pull()
 
     def stop(self, arrived: bytes) -> list[Frame]:
-        """Take the last bytes before we ourselves drop the connection. Part of a frame is no fault then."""
+        """Take the last bytes before we drop the connection ourselves. A partial frame is not an error then."""
         frames = self.receive(arrived)
         self._stopping = True
         return frames + self.receive_eof()
 
     def wait(self) -> float | None:
-        """Return seconds until a request is due; None when none is to come."""
+        """Return seconds until the next request is due; None when none is scheduled."""
         return max(0.0, min(self._due.values()) - self._clock()) if self._due else None
 
     def requests(self) -> tuple[bytes, list[Frame]]:
-        """Return the requests that are due now, and the marks that say so; both empty when there are none."""
+        """Return the requests due now, and the marks that record them; both empty when nothing is due."""
         now = self._clock()
         sent = bytearray()
         marks: list[Frame] = []
@@ -125,7 +125,7 @@ class Epoch:
             del self._due[stream]
             try:
                 sent += self._subscribe(stream, marks)
-            except LocalProtocolError as error:  # to ask again would not help in this epoch
+            except LocalProtocolError as error:  # a retry would not help in this epoch
                 marks.append(
                     mark("subscription failed", stream=stream, level="warning", code=error.error_class, text=str(error))
                 )
@@ -135,8 +135,8 @@ class Epoch:
         table, subscription_id = self._tables[stream], next(self._ids)
         request = self._session.subscribe(subscription_id, table.mode, table.source, table.columns, table.filter)
         self._streams[subscription_id] = stream
-        asked = "updates asked" if table.mode is SubscribeMode.UPDATES_ONLY else "snapshot asked"
-        marks.append(mark(asked, stream=stream, subscription_id=subscription_id))
+        name = "updates asked" if table.mode is SubscribeMode.UPDATES_ONLY else "snapshot asked"
+        marks.append(mark(name, stream=stream, subscription_id=subscription_id))
         return request
 
     def _pull(self) -> list[Frame]:
@@ -153,39 +153,47 @@ class Epoch:
             event = self._session.next_event()
             if event is None:
                 return frames
-            frames += self._landing[type(event)](event)
+            frames += self._handlers[type(event)](event)
             if self.error is not None:
                 return frames
 
-    def _answer(self, event: SubscribeResponse | UnsubscribeResponse) -> list[Frame]:
+    def _land_response(self, event: SubscribeResponse | UnsubscribeResponse) -> list[Frame]:
         return [Frame(event.body, Kind.CONTROL, stream=self._streams[event.subscription_id])]
 
-    def _unsubscribed(self, event: UnsubscribeResponse) -> Sequence[Frame]:
-        """Ask again for what the server ended unasked, unless that is due anyway, or has been asked for again."""
+    def _land_unsubscribed(self, event: UnsubscribeResponse) -> Sequence[Frame]:
+        """Request the table again if the server ended the subscription without a request of ours.
+
+        Nothing is scheduled if a request is due anyway, or a newer subscription of the stream exists.
+        """
         stream = self._streams[event.subscription_id]
         newest = max(each for each, name in self._streams.items() if name == stream)
         if stream in self._due or event.subscription_id != newest:
-            return self._answer(event)
+            return self._land_response(event)
         text = "the server ended the subscription, unasked"
-        return [*self._answer(event), self._failed(stream, code="ENDED", text=text, subscription_id=newest)]
+        return [
+            *self._land_response(event),
+            self._schedule_retry(stream, code="ENDED", text=text, subscription_id=newest),
+        ]
 
-    def _failed(self, stream: str, **details: Any) -> Frame:
-        """Let a stream be asked for again, later; return the mark that says so."""
+    def _schedule_retry(self, stream: str, **details: Any) -> Frame:
+        """Schedule a later request for a stream; return the mark that records it."""
         wait = self._backoffs[stream].next_wait()
         self._due[stream] = self._clock() + wait
         return mark("subscription failed", stream=stream, next_in=round(wait, 3), level="warning", **details)
 
-    def _void(self, event: UpdateVoided) -> Sequence[Frame]:
+    def _mark_void(self, event: UpdateVoided) -> Sequence[Frame]:
         return [mark("update void", stream=self._streams[event.subscription_id])]
 
-    def _unknown(self, event: UnknownMessage) -> Sequence[Frame]:
-        self._unknown_ones[event.template_id] += 1
-        number = self._unknown_ones[event.template_id]
-        if number != 10 ** (len(str(number)) - 1):  # a server may send nothing else
+    def _mark_unknown(self, event: UnknownMessage) -> Sequence[Frame]:
+        self._unknown_counts[event.template_id] += 1
+        number = self._unknown_counts[event.template_id]
+        if number != 10 ** (len(str(number)) - 1):  # marks 1, 10, 100, …: a server may send nothing else
             return []
         return [mark("unknown template", template_id=event.template_id, count=number, body=_text(event.body))]
 
-    def _of_update(self, event: UpdateBegan | ColumnReceived | RowsRemovedReceived | UpdateEnded) -> Sequence[Frame]:
+    def _land_update_frame(
+        self, event: UpdateBegan | ColumnReceived | RowsRemovedReceived | UpdateEnded
+    ) -> Sequence[Frame]:
         stream = self._streams[event.subscription_id]
         table = self._tables[stream]
         if isinstance(event, UpdateEnded):
@@ -194,10 +202,10 @@ class Epoch:
                 self._due[stream] = self._clock() + table.every
         return [Frame(event.body, _KINDS[event.snapshot], _BOUNDARIES[type(event)], stream)]
 
-    def _connected(self, event: ConnectionResponse) -> Sequence[Frame]:
+    def _land_connection_response(self, event: ConnectionResponse) -> Sequence[Frame]:
         self.greeted = True
         now = self._clock()
-        self._due = {stream: now + self._rests[stream] for stream in self._tables}
+        self._due = {stream: now + self._suspensions[stream] for stream in self._tables}
         found = self._session.calibration
         assert found is not None
         calibrated = mark(
@@ -209,22 +217,22 @@ class Epoch:
             version=found.version,
             differences=found.differences,
         )
-        resting = [
-            mark("stream suspended", stream=stream, level="warning", seconds=round(rest, 3))
-            for stream, rest in self._rests.items()
-            if rest
+        suspended = [
+            mark("stream suspended", stream=stream, level="warning", seconds=round(suspension, 3))
+            for stream, suspension in self._suspensions.items()
+            if suspension
         ]
-        return [Frame(event.body, Kind.CONTROL), calibrated, *resting]
+        return [Frame(event.body, Kind.CONTROL), calibrated, *suspended]
 
-    def _refused(self, event: SubscriptionError) -> Sequence[Frame]:
+    def _land_error(self, event: SubscriptionError) -> Sequence[Frame]:
         stream = self._streams.get(event.subscription_id)
         frame = Frame(event.body, Kind.CONTROL, stream=stream)
         details = {"code": event.code, "text": event.text, "subscription_id": event.subscription_id}
-        if stream is None or self._session.state(event.subscription_id) not in _REFUSED:
+        if stream is None or self._session.state(event.subscription_id) not in _REFUSED_STATES:
             return [frame, mark("server error", stream=stream, level="warning", **details)]
-        return [frame, self._failed(stream, **details)]
+        return [frame, self._schedule_retry(stream, **details)]
 
-    def _broken(self, event: BadFrame) -> Sequence[Frame]:
+    def _land_bad_frame(self, event: BadFrame) -> Sequence[Frame]:
         stream = self._streams.get(_subscription_id(self._session.roles, event.body) or 0)
         error = event.error
         self.error = RemoteProtocolError(str(error), stream=stream)
@@ -247,7 +255,7 @@ def _text(body: bytes) -> str:
 
 
 def _subscription_id(roles: Roles, body: bytes) -> int | None:
-    """Return which subscription a bad frame belongs to, as far as it tells."""
+    """Return the subscription id of a bad frame; None if it cannot be read."""
     named = (roles.response, roles.begin, roles.end, roles.removed, roles.unsubscribed, roles.refusal)
     known = {role.message.id: role for role in (*named, *roles.columns.values()) if role is not None}
     try:

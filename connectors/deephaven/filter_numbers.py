@@ -1,7 +1,7 @@
-"""Computes with numbers of columns for row filters.
+"""Arithmetic on numeric columns, for row filters.
 
-Whole numbers are of 64 bits, and run over as Java's do; all others are doubles, and so is what a division gives, as
-Deephaven has it. A null makes all null that is made of it, and so does the rest of a division of whole numbers by 0.
+Whole numbers have 64 bits and overflow as in Java. All others are doubles, and so is the result of any division, as in
+Deephaven. An operation on a null gives null, and so does the remainder of a division of whole numbers by 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from connectors.deephaven.types import TYPES, ColumnType
 
 LONG, DOUBLE = TYPES["Long"], TYPES["Double"]
 
-_STEPS: Mapping[Sign, Callable[[Any, Any], Any]] = {
+_OPERATIONS: Mapping[Sign, Callable[[Any, Any], Any]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -26,29 +26,29 @@ _STEPS: Mapping[Sign, Callable[[Any, Any], Any]] = {
 }
 
 Number: TypeAlias = tuple[ColumnType, Cells]
-"""`LONG` or `DOUBLE`, and its cells."""
+"""`LONG` or `DOUBLE`, and the cells."""
 
 
-def kind_of(sign: Sign, left: ColumnType, right: ColumnType) -> ColumnType:
-    """Return of which type what is computed is."""
+def result_type(sign: Sign, left: ColumnType, right: ColumnType) -> ColumnType:
+    """Return the result type of an operation."""
     return DOUBLE if sign == "/" or DOUBLE in (left, right) else LONG
 
 
-def widened(kind: ColumnType, to: ColumnType, cells: Cells) -> Cells:
-    """Return the cells of a column of numbers as those of a wider type."""
+def widen(kind: ColumnType, to: ColumnType, cells: Cells) -> Cells:
+    """Return the cells of a numeric column converted to a wider type."""
     wide = cells.astype(to.dtype)
     wide[null_mask(kind, cells)] = to.null
     return wide
 
 
-def computed(sign: Sign, left: Number, right: Number) -> Number:
-    """Return what comes of two columns of numbers, row by row."""
-    kind = kind_of(sign, left[0], right[0])
+def compute(sign: Sign, left: Number, right: Number) -> Number:
+    """Return the result of an operation on two numeric columns, row by row."""
+    kind = result_type(sign, left[0], right[0])
     nulls = null_mask(*left) | null_mask(*right)
     if sign == "%" and kind is LONG:
         nulls |= right[1] == 0
     with np.errstate(all="ignore"):
-        found = _STEPS[sign](widened(*_to(left, kind)), widened(*_to(right, kind)))
+        found = _OPERATIONS[sign](widen(*_to(left, kind)), widen(*_to(right, kind)))
     found[nulls] = kind.null
     return kind, found
 

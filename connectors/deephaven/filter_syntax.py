@@ -1,6 +1,6 @@
-"""Reads filter expressions: text in, a frozen tree out, errors with the position of what is wrong.
+"""Parses filter expressions: text in, a frozen tree out, errors with the position of the fault.
 
-The subset of Deephaven's where-expressions that is understood, loosest binding first::
+The supported subset of Deephaven's where-expressions, loosest binding first::
 
     filter     = condition { "," condition }
     condition  = condition "||" condition
@@ -18,9 +18,9 @@ The subset of Deephaven's where-expressions that is understood, loosest binding 
                | "-" value | column | literal | "(" value ")"
     literal    = text | [ "-" ] number | "true" | "false" | "null"
 
-A comma joins conditions as ``&&`` does, but looser. Text stands in backticks, single or double quotes and has no
-escapes. Numbers may have a fraction and an exponent, and end in L, f or d as in Java. Names are Java identifiers.
-Nothing is ever evaluated as code; length and depth are bounded, so that any text costs little.
+A comma joins conditions like ``&&``, but binds more loosely. Text is quoted by backticks, single or double quotes and
+has no escapes. Numbers may have a fraction and an exponent, and end in L, f or d as in Java. Names are Java
+identifiers. Nothing is ever evaluated as code; length and depth are bounded, so that parsing is cheap for any text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from connectors.deephaven.filter_tree import (
 MAX_LENGTH = 16_384
 MAX_DEPTH = 64
 
-UNDERSTOOD: Final = (
+SUPPORTED: Final = (
     "understood are comparisons, + - * / %, in, includes (both with icase, not), isNull, isNaN, inRange, startsWith, "
     "endsWith, contains, matches, && || ! and commas"
 )
@@ -77,24 +77,24 @@ _TOKENS = re.compile(
 _OPERATORS: dict[str, Operator] = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _SIGNS: dict[str, Sign] = {"+": "+", "-": "-", "*": "*", "/": "/", "%": "%"}
 _LEVELS: Final = {"||": 1, "&&": 2, **dict.fromkeys(_OPERATORS, 3), "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
-"""How closely what stands between two parts binds them."""
+"""Binding strength of each operator; a higher level binds tighter."""
 
 _RESERVED = frozenset({"in", "not", "isNull"})
-_OF_LISTS = frozenset({"in", "not", "icase", "includes"})
+_LIST_WORDS = frozenset({"in", "not", "icase", "includes"})
 _METHODS: dict[str, TextMethod] = {
     "startsWith": "startsWith",
     "endsWith": "endsWith",
     "contains": "contains",
     "matches": "matches",
 }
-_WORDS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 
 
 def parse_filter(text: str) -> Expression:
-    """Return the tree of ``text``.
+    """Return the syntax tree of ``text``.
 
     Raises:
-        InvalidValue: reason ``filter-syntax``; ``offset`` is the place in the text as UTF-8, in bytes.
+        InvalidValue: reason ``filter-syntax``; ``offset`` is the position in the text as UTF-8, in bytes.
     """
     if len(text) > MAX_LENGTH:
         _fail(f"a filter has at most {MAX_LENGTH} characters, not {len(text)}", MAX_LENGTH)
@@ -128,11 +128,11 @@ class _Parser:
         return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
     def _condition(self, depth: int) -> Expression:
-        return self._test(self._joined(1, depth))
+        return self._test(self._operators(1, depth))
 
-    def _joined(self, least: int, depth: int) -> Expression | Value:
-        """Read parts, and what joins them at least as closely as a level."""
-        left = self._part(depth)
+    def _operators(self, least: int, depth: int) -> Expression | Value:
+        """Parse operands joined by operators of at least the level ``least``."""
+        left = self._operand(depth)
         while self._level() >= least:
             token = self._peek()
             self._next += 1
@@ -142,27 +142,27 @@ class _Parser:
     def _join(self, left: Expression | Value, token: _Token, depth: int) -> Expression | Value:
         mark, level = token.text, _LEVELS[token.text]
         if level >= 3:
-            value, right = self._value(left, token), self._value(self._joined(level + 1, depth), token)
+            value, right = self._value(left, token), self._value(self._operators(level + 1, depth), token)
             if level == 3:
                 return Comparison(_OPERATORS[mark], value, right, token.position)
             step = (_SIGNS[mark], right)
             if isinstance(value, Arithmetic) and _LEVELS[value.rest[0][0]] == level:
                 return Arithmetic(value.first, (*value.rest, step), value.position)
             return Arithmetic(value, (step,), token.position)
-        test, other = self._test(left), self._test(self._joined(level + 1, depth))
+        test, other = self._test(left), self._test(self._operators(level + 1, depth))
         kind = AnyOf if mark == "||" else AllOf
         return kind((*test.parts, other) if isinstance(test, kind) else (test, other))
 
-    def _part(self, depth: int) -> Expression | Value:
+    def _operand(self, depth: int) -> Expression | Value:
         if depth >= MAX_DEPTH:
             _fail(f"nested deeper than {MAX_DEPTH}", self._peek().position)
         token = self._peek()
         if self._take("!"):
-            return Not(self._test(self._joined(3, depth + 1)))
+            return Not(self._test(self._operators(3, depth + 1)))
         if self._take("-"):
-            return _negative(self._value(self._part(depth + 1), token), token.position)
+            return _negative(self._value(self._operand(depth + 1), token), token.position)
         if self._take("("):
-            inner = self._joined(1, depth + 1)
+            inner = self._operators(1, depth + 1)
             self._expect(")")
             return inner
         return self._named(depth) if token.kind == "name" else self._constant()
@@ -171,13 +171,13 @@ class _Parser:
         token = self._peek()
         if token.text == "isNull" or self._tokens[self._next + 1].text == "(":
             return self._function(depth)
-        if token.text in _WORDS or token.text == "null":
+        if token.text in _BOOLEANS or token.text == "null":
             return self._constant()
         column = self._column()
         if self._take("."):
             return self._method(column)
         following = self._peek()
-        return self._list(column) if following.kind == "name" and following.text in _OF_LISTS else column
+        return self._list(column) if following.kind == "name" and following.text in _LIST_WORDS else column
 
     def _function(self, depth: int) -> Expression:
         token = self._peek()
@@ -199,7 +199,7 @@ class _Parser:
         return found
 
     def _argument(self, depth: int) -> Value:
-        return self._value(self._joined(4, depth + 1), self._peek())
+        return self._value(self._operators(4, depth + 1), self._peek())
 
     def _method(self, column: Column) -> TextTest:
         token = self._peek()
@@ -218,18 +218,18 @@ class _Parser:
             if not every:
                 self._take("any")
             texts = [self._text()]
-            while self._goes_on():
+            while self._continues_list():
                 texts.append(self._text())
             return Includes(column, tuple(texts), negated, any_case, every)
         if not self._take("in"):
             self._unexpected("in or includes")
         constants = [self._constant()]
-        while self._goes_on():
+        while self._continues_list():
             constants.append(self._constant())
         return Membership(column, tuple(constants), negated, any_case)
 
-    def _goes_on(self) -> bool:
-        """Take the comma behind a literal of a list, if another one of the list follows, and no condition."""
+    def _continues_list(self) -> bool:
+        """Consume the comma after a literal of a list if another literal of the list follows, not a condition."""
         at = self._next + 1
         if self._peek().text != "," or self._peek().kind != "mark":
             return False
@@ -300,8 +300,8 @@ class _Parser:
 
 def _negative(value: Value, position: int) -> Value:
     if isinstance(value, Constant) and isinstance(value.value, Decimal):
-        return Constant("number", value.value.copy_negate(), position)  # -x rounds to 28 digits
-    return Arithmetic(Constant("number", Decimal(-1), position), (("*", value),), position)  # 0 - 0.0 is no -0.0
+        return Constant("number", value.value.copy_negate(), position)  # unary minus rounds to 28 digits
+    return Arithmetic(Constant("number", Decimal(-1), position), (("*", value),), position)  # 0 - 0.0 is not -0.0
 
 
 def _constant(token: _Token) -> Constant | None:
@@ -309,12 +309,12 @@ def _constant(token: _Token) -> Constant | None:
         return Constant("text", token.text[1:-1], token.position)
     if token.kind == "number":
         return Constant("number", Decimal(token.text.rstrip("LlFfDd")), token.position)
-    if token.kind == "name" and token.text in _WORDS:
-        return Constant("boolean", _WORDS[token.text], token.position)
+    if token.kind == "name" and token.text in _BOOLEANS:
+        return Constant("boolean", _BOOLEANS[token.text], token.position)
     if token.kind == "name" and token.text == "null":
         return Constant("null", None, token.position)
     return None
 
 
 def _fail(detail: str, position: int) -> NoReturn:
-    raise InvalidValue(f"{detail}; {UNDERSTOOD}", offset=position, reason="filter-syntax")
+    raise InvalidValue(f"{detail}; {SUPPORTED}", offset=position, reason="filter-syntax")

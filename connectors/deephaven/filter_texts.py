@@ -1,8 +1,8 @@
-"""Tests the text of cells for row filters: its parts, its letters in any case, regular expressions.
+"""Tests the text of cells for row filters: substrings, membership in any case, regular expressions.
 
-A null is no text: nothing is true of it, nor of what is ``not`` in it. Case is that of Java's ``equalsIgnoreCase``,
-letter by letter. A regular expression is one of RE2, which takes time proportional to the text whatever a client asks
-for: Java's look-around and back-references are refused.
+A null is not text: every test here is false for it, negated ones included. Case is ignored as by Java's
+``equalsIgnoreCase``, letter by letter. Regular expressions are those of RE2, whose time is proportional to the text
+whatever a client sends: Java's look-around and back-references are refused.
 """
 
 from __future__ import annotations
@@ -27,48 +27,53 @@ _PARTS: Mapping[TextMethod, Callable[[str, str], bool]] = {
 }
 
 
-def of_method(method: TextMethod, text: Constant) -> TextTester:
-    """Return what tells of which texts a method says yes.
+def method_test(method: TextMethod, text: Constant) -> TextTester:
+    """Return the test for a method of Java's String.
 
     Raises:
-        InvalidValue: ``filter-type``: it is no regular expression.
+        InvalidValue: ``filter-type``: not a valid regular expression.
     """
     assert isinstance(text.value, str)
     wanted = text.value
     if method == "matches":
-        return _matching(wanted, text.position)
+        return _regex_test(wanted, text.position)
     has = _PARTS[method]
-    return lambda cells: _told(cells, lambda cell: has(cell, wanted))
+    return lambda cells: _test_texts(cells, lambda cell: has(cell, wanted))
 
 
-def one_of(texts: Sequence[str]) -> TextTester:
-    """Return what tells which texts are one of several, whatever the case of their letters."""
-    wanted = {in_any_case(text) for text in texts}
-    return lambda cells: _told(cells, lambda cell: in_any_case(cell) in wanted)
+def membership_test(texts: Sequence[str]) -> TextTester:
+    """Return a test whether a text is one of several, ignoring case."""
+    wanted = {fold_case(text) for text in texts}
+    return lambda cells: _test_texts(cells, lambda cell: fold_case(cell) in wanted)
 
 
-def including(texts: Sequence[str], *, every: bool, any_case: bool, negated: bool) -> TextTester:
-    """Return what tells which texts have one of several in them, or every one."""
-    join, spelt = (all if every else any), (in_any_case if any_case else str)
-    wanted = [spelt(text) for text in texts]
-    return lambda cells: _told(cells, lambda cell: join(text in spelt(cell) for text in wanted) is not negated)
+def inclusion_test(texts: Sequence[str], *, every: bool, any_case: bool, negated: bool) -> TextTester:
+    """Return a test whether a text contains any of several texts, or every one."""
+    join, normalise = (all if every else any), (fold_case if any_case else str)
+    wanted = [normalise(text) for text in texts]
+    return lambda cells: _test_texts(
+        cells, lambda cell: join(text in normalise(cell) for text in wanted) is not negated
+    )
 
 
-def in_any_case(text: str) -> str:
-    """Return a text as all are that differ from it in the case of letters only."""
-    return "".join(_letter(_letter(letter, letter.upper()), _letter(letter, letter.upper()).lower()) for letter in text)
+def fold_case(text: str) -> str:
+    """Return the case-insensitive form of a text: equal for all texts that differ only in the case of letters."""
+    return "".join(
+        _if_one_letter(_if_one_letter(letter, letter.upper()), _if_one_letter(letter, letter.upper()).lower())
+        for letter in text
+    )
 
 
-def _letter(letter: str, other: str) -> str:
+def _if_one_letter(letter: str, other: str) -> str:
     return other if len(other) == 1 else letter
 
 
-def _told(cells: Cells, test: Callable[[str], bool]) -> Mask:
+def _test_texts(cells: Cells, test: Callable[[str], bool]) -> Mask:
     return np.fromiter((cell is not None and test(cell) for cell in cells), np.bool_, len(cells))
 
 
-def _matching(expression: str, position: int) -> TextTester:
-    pattern = rf"\A(?:{_whole(expression)})\z"
+def _regex_test(expression: str, position: int) -> TextTester:
+    pattern = rf"\A(?:{_without_surrogates(expression)})\z"
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except (pa.ArrowInvalid, UnicodeError) as error:
@@ -76,12 +81,12 @@ def _matching(expression: str, position: int) -> TextTester:
         raise InvalidValue(detail, offset=position, reason="filter-type") from error
 
     def test(cells: Cells) -> Mask:
-        texts = pa.array([None if cell is None else _whole(cell) for cell in cells], pa.string())
+        texts = pa.array([None if cell is None else _without_surrogates(cell) for cell in cells], pa.string())
         return np.asarray(pc.fill_null(pc.match_substring_regex(texts, pattern), False).to_numpy(zero_copy_only=False))
 
     return test
 
 
-def _whole(text: str) -> str:
-    """Return a text without halves of characters, which UTF-8 has no form for."""
+def _without_surrogates(text: str) -> str:
+    """Return a text with lone surrogates replaced, which UTF-8 cannot encode."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""Reads moments in the texts of row filters, as nanoseconds since 1970."""
+"""Parses date-times in the texts of row filters to nanoseconds since 1970."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _ZONES: Final = {
 
 
 def nanoseconds(text: str, position: int) -> int:
-    """Return the moment that a text tells, such as ``2017-08-25T13:30:00.5Z`` or ``2017-08-25T09:30 NY``.
+    """Return the nanoseconds since 1970 of a text such as ``2017-08-25T13:30:00.5Z`` or ``2017-08-25T09:30 NY``.
 
-    Of a local time that a clock shows twice, the earlier moment; one that it skips is as much later.
+    An ambiguous local time is the earlier one; a skipped local time is moved later by the gap.
 
     Raises:
-        InvalidValue: ``filter-type``: it tells none.
+        InvalidValue: ``filter-type``: not a date-time.
     """
     match = _MOMENT.fullmatch(text)
     try:

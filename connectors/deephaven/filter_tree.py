@@ -1,4 +1,4 @@
-"""What a filter expression says, as a frozen tree (`connectors.deephaven.filter_syntax` reads it)."""
+"""The syntax tree of a filter expression, frozen (`connectors.deephaven.filter_syntax` parses it)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TextMethod: TypeAlias = Literal["startsWith", "endsWith", "contains", "matches"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its name."""
+    """A column, by name."""
 
     name: str
     position: int
@@ -22,7 +22,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Constant:
-    """A literal. ``value`` is a str, an exact Decimal, a bool or None, as ``kind`` says."""
+    """A literal. ``value`` is a str, an exact Decimal, a bool or None, depending on ``kind``."""
 
     kind: LiteralKind
     value: str | Decimal | bool | None
@@ -31,7 +31,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A value, with others added to it or taken from it; or it is multiplied and divided. From left to right."""
+    """A left-associative chain of operators of one level: either ``+`` and ``-``, or ``*``, ``/`` and ``%``."""
 
     first: Value
     rest: tuple[tuple[Sign, Value], ...]
@@ -43,7 +43,7 @@ Value: TypeAlias = Column | Constant | Arithmetic
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two values compared."""
+    """A comparison of two values."""
 
     operator: Operator
     left: Value
@@ -53,7 +53,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Membership:
-    """Whether a column's value is one of several, with ``any_case`` whatever the case of its letters."""
+    """Whether a column's value is one of several; ``any_case`` ignores the case of letters."""
 
     column: Column
     constants: tuple[Constant, ...]
@@ -63,7 +63,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Includes:
-    """Whether a column's text has one of several texts in it, or ``every`` one."""
+    """Whether a column's text contains any of several texts, or ``every`` one."""
 
     column: Column
     texts: tuple[Constant, ...]
@@ -74,7 +74,7 @@ class Includes:
 
 @dataclass(frozen=True)
 class TextTest:
-    """What a method of Java's String says of a column's text."""
+    """A method of Java's String applied to a column's text."""
 
     method: TextMethod
     column: Column
@@ -90,7 +90,7 @@ class NullTest:
 
 @dataclass(frozen=True)
 class NanTest:
-    """Whether a value is not a number."""
+    """Whether a value is NaN."""
 
     value: Value
     position: int
@@ -98,14 +98,14 @@ class NanTest:
 
 @dataclass(frozen=True)
 class Truth:
-    """Whether a column of booleans is true."""
+    """Whether a Boolean column is true."""
 
     column: Column
 
 
 @dataclass(frozen=True)
 class Not:
-    """The opposite."""
+    """Negation."""
 
     part: Expression
 

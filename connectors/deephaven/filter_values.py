@@ -1,7 +1,7 @@
 """Compares cells for row filters: with a constant of the filter's text, or with another column's cells.
 
-The meaning of comparisons is told in `connectors.deephaven.filters`; here is how: every cell has a rank (null, value,
-NaN), and only where both sides are values do the values themselves decide.
+`connectors.deephaven.filters` defines the meaning of comparisons. Here, every cell has a rank (null, value, NaN), and
+only where both ranks are value do the values decide.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _OPERATORS: Mapping[Operator, Callable[[Any, Any], Mask]] = {
 
 @dataclass(frozen=True)
 class Between:
-    """A number between two whole ones, as integer columns see it: ``floor`` is the largest below."""
+    """A fractional number, as integer columns see it: ``floor`` is the largest integer below."""
 
     floor: int
 
 
-Bound: TypeAlias = Any
-"""A constant as cells hold it; None for null, `Between` where no cell can equal it."""
+BoundConstant: TypeAlias = Any
+"""A constant in the form of cells; None for null, `Between` where no cell can equal it."""
 
 
-def bound(kind: ColumnType, constant: Constant) -> Bound:
-    """Return the constant for comparing with cells of ``kind``.
+def bind_constant(kind: ColumnType, constant: Constant) -> BoundConstant:
+    """Return the constant for comparison with cells of ``kind``.
 
     Raises:
         InvalidValue: ``filter-type``: such cells do not compare with it.
@@ -67,8 +67,8 @@ def bound(kind: ColumnType, constant: Constant) -> Bound:
     raise mismatch(f"{kind.name} values do not compare with {value!s}", constant.position)
 
 
-def compare(kind: ColumnType, cells: Cells, sign: Operator, value: Bound) -> Mask:
-    """Tell which cells stand in this relation to a bound constant."""
+def compare(kind: ColumnType, cells: Cells, sign: Operator, value: BoundConstant) -> Mask:
+    """Return a mask of the cells that satisfy a comparison with a bound constant."""
     if value is None:
         return _OPERATORS[sign](_rank(kind, cells), _NULL)
     if isinstance(value, Between):
@@ -79,21 +79,21 @@ def compare(kind: ColumnType, cells: Cells, sign: Operator, value: Bound) -> Mas
 
 
 def compare_columns(kinds: tuple[ColumnType, ColumnType], cells: tuple[Cells, Cells], sign: Operator) -> Mask:
-    """Tell in which rows the first column's cell stands in this relation to the second's."""
+    """Return a mask of the rows in which the first column's cell satisfies a comparison with the second's."""
     ranks = _rank(kinds[0], cells[0]), _rank(kinds[1], cells[1])
     return _ordered(sign, ranks, (_sortable(kinds[0], cells[0]), _sortable(kinds[1], cells[1])))
 
 
-def is_one_of(kind: ColumnType, cells: Cells, values: list[Bound]) -> Mask:
-    """Tell which cells equal one of the bound constants."""
+def is_one_of(kind: ColumnType, cells: Cells, values: list[BoundConstant]) -> Mask:
+    """Return a mask of the cells that equal one of the bound constants."""
     null = null_mask(kind, cells)
     wanted = {value for value in values if value is not None and not isinstance(value, Between)}
-    found = _among(kind, cells, wanted) & ~null
+    found = _is_among(kind, cells, wanted) & ~null
     return found | null if None in values else found
 
 
 def mismatch(detail: str, position: int) -> InvalidValue:
-    """Return the error for what does not compare."""
+    """Return the error for values that do not compare."""
     return InvalidValue(detail, offset=position, reason="filter-type")
 
 
@@ -112,7 +112,7 @@ def _rank(kind: ColumnType, cells: Cells) -> Cells:
 
 
 def _sortable(kind: ColumnType, cells: Cells) -> Cells:
-    """Return the cells in a form whose order is Deephaven's; null cells as anything that compares."""
+    """Return the cells in a form that orders as in Deephaven; null cells as an arbitrary comparable value."""
     if kind.shape is Shape.FIXED:
         return cells
     blank = _sort_key(kind, "" if kind.shape is Shape.STRING else Decimal())
@@ -127,12 +127,12 @@ def _sort_key(kind: ColumnType, value: Any) -> Any:
 def _sort_scalar(kind: ColumnType, value: Any) -> Any:
     if kind.shape is Shape.FIXED:
         return value
-    scalar = np.empty((), object)  # numpy would take bytes for its own, and drop zeros at their end
+    scalar = np.empty((), object)  # numpy would convert bytes to its own type and drop trailing zeros
     scalar[()] = _sort_key(kind, value)
     return scalar
 
 
-def _among(kind: ColumnType, cells: Cells, values: set[Any]) -> Mask:
+def _is_among(kind: ColumnType, cells: Cells, values: set[Any]) -> Mask:
     if kind.shape is Shape.FIXED:
         fitting = [value for value in values if kind.name in FLOATS or _fits(kind, value)]
         return np.isin(cells, np.array(fitting, kind.dtype))

@@ -1,16 +1,16 @@
-"""Applies filter expressions to columns of rows, as a mask: which rows satisfy it.
+"""Applies filter expressions to columns of rows, giving a mask of the rows that satisfy them.
 
-The syntax is that of `connectors.deephaven.filter_syntax`. What a comparison means, following Deephaven:
+`connectors.deephaven.filter_syntax` defines the syntax. Comparisons follow Deephaven:
 
 - null equals null and is less than everything else; NaN equals NaN and is greater than everything else.
-- A number compared with a column of integers counts exactly (``X > 1.5`` holds from 2 on); with a column of floats it
-  is read at the column's precision first, so that a float column holding 0.1 satisfies ``X = 0.1``.
-- Text is compared with String by UTF-16 code units, as Java does; with Char if it is one code unit; with DateTime if
-  it is a moment (`connectors.deephaven.filter_times`). true and false are compared for equality only.
-- Two columns compare if both are numbers of fixed width, or both of the same type. Those are what is computed with
-  (`connectors.deephaven.filter_numbers`); a result compares as a column of its type.
-- A column of booleans by itself holds where it is true.
-- What is asked of texts is told in `connectors.deephaven.filter_texts`.
+- A number compares exactly with a column of integers (``X > 1.5`` holds from 2 on). With a column of floats it is first
+  rounded to the column's precision, so that a float column holding 0.1 satisfies ``X = 0.1``.
+- Text compares with String by UTF-16 code units, as in Java; with Char if it is one code unit; with DateTime if it is a
+  date-time (`connectors.deephaven.filter_times`). true and false compare for equality only.
+- Two columns compare if both are fixed-width numbers, or both have the same type. Arithmetic takes fixed-width numbers
+  (`connectors.deephaven.filter_numbers`); a result compares like a column of its type.
+- A Boolean column by itself holds where it is true.
+- `connectors.deephaven.filter_texts` defines the tests of text.
 - Arrays and string sets can only be tested for null.
 """
 
@@ -26,9 +26,9 @@ import numpy as np
 
 from conf.errors import InvalidValue
 from connectors.deephaven.cells import Cells, null_mask
-from connectors.deephaven.filter_numbers import DOUBLE, LONG, computed, kind_of, widened
+from connectors.deephaven.filter_numbers import DOUBLE, LONG, compute, result_type, widen
 from connectors.deephaven.filter_syntax import parse_filter
-from connectors.deephaven.filter_texts import including, of_method, one_of
+from connectors.deephaven.filter_texts import inclusion_test, membership_test, method_test
 from connectors.deephaven.filter_tree import (
     AllOf,
     AnyOf,
@@ -51,7 +51,7 @@ from connectors.deephaven.filter_values import (
     FLOATS,
     INTEGERS,
     NUMBERS,
-    bound,
+    bind_constant,
     compare,
     compare_columns,
     is_one_of,
@@ -75,8 +75,8 @@ class RowFilter:
     """A filter bound to the columns of a table.
 
     Args:
-        columns: The columns it looks at, in the order in which it names them.
-        mask: Tells which of some rows satisfy it; the rows must have these columns. Pure.
+        columns: The columns it reads, in order of first mention.
+        mask: Returns a mask of the rows that satisfy it; the rows must have these columns. Pure.
     """
 
     columns: tuple[str, ...]
@@ -88,30 +88,30 @@ def bind_filter(text: str, types: Mapping[str, ColumnType]) -> RowFilter:
 
     Raises:
         InvalidValue: reason ``filter-syntax``, ``filter-column`` (no such column) or ``filter-type`` (such values do
-            not compare); ``offset`` is the place in the text as UTF-8, in bytes.
+            not compare); ``offset`` is the position in the text as UTF-8, in bytes.
     """
     binder = _Binder(types)
     test = binder.bind(parse_filter(text))
-    return RowFilter(tuple(binder.named), test)
+    return RowFilter(tuple(binder.columns), test)
 
 
 class _Binder:
     def __init__(self, types: Mapping[str, ColumnType]) -> None:
         self._types = types
-        self.named: dict[str, None] = {}
+        self.columns: dict[str, None] = {}
 
     def bind(self, expression: Expression) -> Test:
         match expression:
             case AllOf(parts):
-                return _folded(np.logical_and, [self.bind(part) for part in parts])
+                return _combine(np.logical_and, [self.bind(part) for part in parts])
             case AnyOf(parts):
-                return _folded(np.logical_or, [self.bind(part) for part in parts])
+                return _combine(np.logical_or, [self.bind(part) for part in parts])
             case Not(part):
                 negated = self.bind(part)
                 return lambda rows: ~negated(rows)
-        return self._of_cells(expression)
+        return self._bind_test(expression)
 
-    def _of_cells(self, expression: Expression) -> Test:
+    def _bind_test(self, expression: Expression) -> Test:
         tests: Mapping[type, Callable[[Any], Test]] = {
             Comparison: self._comparison,
             Includes: self._includes,
@@ -127,18 +127,18 @@ class _Binder:
         kind = self._types.get(column.name)
         if kind is None:
             raise InvalidValue(f"no column {column.name}", offset=column.position, reason="filter-column")
-        self.named[column.name] = None
+        self.columns[column.name] = None
         return kind
 
     def _text(self, column: Column) -> str:
-        """Return the name of a column of texts."""
+        """Return the name of a String column."""
         kind = self._type(column)
         if kind.name != "String":
             raise mismatch(f"{kind.name} values are no text", column.position)
         return column.name
 
     def _text_test(self, test: TextTest) -> Test:
-        name, tester = self._text(test.column), of_method(test.method, test.text)
+        name, tester = self._text(test.column), method_test(test.method, test.text)
         return lambda rows: tester(rows.columns[name])
 
     def _null_test(self, test: NullTest) -> Test:
@@ -161,15 +161,17 @@ class _Binder:
 
     def _includes(self, includes: Includes) -> Test:
         name, wanted = self._text(includes.column), [str(text.value) for text in includes.texts]
-        tester = including(wanted, every=includes.every, any_case=includes.any_case, negated=includes.negated)
+        tester = inclusion_test(wanted, every=includes.every, any_case=includes.any_case, negated=includes.negated)
         return lambda rows: tester(rows.columns[name])
 
     def _membership(self, membership: Membership) -> Test:
         kind, name, negated = self._type(membership.column), membership.column.name, membership.negated
-        values = [bound(kind, constant) for constant in membership.constants]
+        values = [bind_constant(kind, constant) for constant in membership.constants]
         if membership.any_case and kind.name == "String":
-            among, nulls = one_of([value for value in values if value is not None]), None in values
-            return lambda rows: (among(rows.columns[name]) | (null_mask(kind, rows.columns[name]) & nulls)) ^ negated
+            is_member, nulls = membership_test([value for value in values if value is not None]), None in values
+            return lambda rows: (
+                (is_member(rows.columns[name]) | (null_mask(kind, rows.columns[name]) & nulls)) ^ negated
+            )
         return lambda rows: is_one_of(kind, rows.columns[name], values) ^ negated
 
     def _comparison(self, comparison: Comparison) -> Test:
@@ -177,32 +179,32 @@ class _Binder:
         if isinstance(left, Constant) and isinstance(right, Constant):
             raise mismatch("a comparison needs a column", comparison.position)
         if isinstance(right, Constant):
-            return self._compared(comparison.operator, left, right)
+            return self._compare_constant(comparison.operator, left, right)
         if isinstance(left, Constant):
-            return self._compared(_MIRRORED[comparison.operator], right, left)
-        return self._values_compared(comparison, left, right)
+            return self._compare_constant(_MIRRORED[comparison.operator], right, left)
+        return self._compare_values(comparison, left, right)
 
-    def _compared(self, sign: Operator, operand: Value, constant: Constant) -> Test:
+    def _compare_constant(self, sign: Operator, operand: Value, constant: Constant) -> Test:
         kind, cells = self._operand(operand, constant.position)
-        value = bound(kind, constant)
+        value = bind_constant(kind, constant)
         if sign not in {"=", "!="} and (kind.name == "Boolean" or kind.name not in COMPARABLE):
             raise mismatch(f"{kind.name} values have no order", constant.position)
         return lambda rows: compare(kind, cells(rows), sign, value)
 
-    def _values_compared(self, comparison: Comparison, left: Value, right: Value) -> Test:
+    def _compare_values(self, comparison: Comparison, left: Value, right: Value) -> Test:
         (one, cells), (other, others) = (self._operand(each, comparison.position) for each in (left, right))
-        alike = one.name == other.name and one.name in COMPARABLE
-        if not alike and not {one.name, other.name} <= NUMBERS:
+        same_type = one.name == other.name and one.name in COMPARABLE
+        if not same_type and not {one.name, other.name} <= NUMBERS:
             raise mismatch(f"{one.name} and {other.name} do not compare", comparison.position)
         if comparison.operator not in {"=", "!="} and one.name == "Boolean":
             raise mismatch("Boolean values have no order", comparison.position)
         return lambda rows: compare_columns((one, other), (cells(rows), others(rows)), comparison.operator)
 
     def _operand(self, value: Value, position: int) -> tuple[ColumnType, _Cells]:
-        """Return the type of a value, and what gives its cells.
+        """Return the type of a value, and a function that returns its cells.
 
         Args:
-            position: Of what it stands in.
+            position: Position of the expression that contains it.
         """
         if isinstance(value, Column):
             name = value.name
@@ -211,18 +213,18 @@ class _Binder:
             return self._number(value, position)
         first = self._number(value.first, value.position)
         steps = [(sign, *self._number(part, value.position)) for sign, part in value.rest]
-        kind = reduce(lambda kind, step: kind_of(step[0], kind, step[1]), steps, first[0])
+        kind = reduce(lambda kind, step: result_type(step[0], kind, step[1]), steps, first[0])
 
         def cells(rows: Rows) -> Cells:
             found = first[0], first[1](rows)
             for sign, other, others in steps:
-                found = computed(sign, found, (other, others(rows)))
+                found = compute(sign, found, (other, others(rows)))
             return found[1]
 
         return kind, cells
 
     def _number(self, value: Value, position: int) -> tuple[ColumnType, _Cells]:
-        """Return the same of a value to compute with: as `LONG` or `DOUBLE`."""
+        """Return the same for a value in arithmetic: as `LONG` or `DOUBLE`."""
         if isinstance(value, Constant):
             if not isinstance(value.value, Decimal):
                 raise mismatch(f"{value.value!s} is no number to compute with", value.position)
@@ -234,8 +236,8 @@ class _Binder:
         if kind.name not in NUMBERS:
             raise mismatch(f"{kind.name} values are no numbers to compute with", position)
         wide = DOUBLE if kind.name in FLOATS else LONG
-        return wide, lambda rows: widened(kind, wide, cells(rows))
+        return wide, lambda rows: widen(kind, wide, cells(rows))
 
 
-def _folded(join: np.ufunc, tests: list[Test]) -> Test:
+def _combine(join: np.ufunc, tests: list[Test]) -> Test:
     return lambda rows: join.reduce([test(rows) for test in tests])

@@ -1,4 +1,4 @@
-"""Cuts a byte stream into messages, and puts the length before a message.
+"""Cuts a byte stream into messages, and adds the length prefix to messages.
 
 On the wire, repeated until the peer closes::
 
@@ -6,7 +6,7 @@ On the wire, repeated until the peer closes::
     0       4     length, uint32, little-endian whatever the schema's byte order
     4       n     message: header, root block, groups, data
 
-What the length counts is not documented; the first frame tells (`connectors.deephaven.handshake`).
+What the length counts is not documented; the first frame shows it (`connectors.deephaven.handshake`).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from conf.errors import OversizedMessage, TruncatedMessage, WireError
 
 PREFIX_SIZE = 4
 SLACK = 4
-"""Bytes a message may exceed the announced buffer size by: whether the buffer holds the prefix is not documented."""
+"""Bytes allowed beyond the announced buffer size: whether the buffer holds the prefix is not documented."""
 
 _PREFIX = struct.Struct("<I")
 
 
 class PrefixCounts(StrEnum):
-    """What the length counts."""
+    """What the length prefix counts."""
 
     MESSAGE = "message"
     """Header and body."""
     MESSAGE_AND_PREFIX = "message+prefix"
-    """Also its own four bytes."""
+    """Header, body and the prefix's own four bytes."""
     BODY = "body"
-    """Only what follows the header."""
+    """Only the bytes after the header."""
 
     def added(self, header_size: int) -> int:
         """Return how many bytes the length counts beyond the message; negative where it counts fewer."""
@@ -42,12 +42,12 @@ class PrefixCounts(StrEnum):
 
 
 def frame(body: bytes, counts: PrefixCounts = PrefixCounts.MESSAGE, *, header_size: int = 8) -> bytes:
-    """Return a message with its length before it."""
+    """Return a message with its length prefix."""
     return _PREFIX.pack(len(body) + counts.added(header_size)) + body
 
 
 class Gate(Protocol):
-    """Lets messages of a known kind through, or not."""
+    """Decides whether messages of a known kind may pass."""
 
     open: bool
 
@@ -60,19 +60,19 @@ class Known(Generic[_Gate]):
     """What is known of all messages that begin with the same bytes.
 
     Args:
-        least: Bytes they must at least have.
-        gate: Whether they may come now.
+        min_size: Minimum length in bytes.
+        gate: Whether they may arrive now.
     """
 
-    least: int
+    min_size: int
     gate: _Gate
 
 
 class FrameCutter:
-    """Turns arbitrary chunks of bytes into whole messages.
+    """Turns arbitrary chunks of bytes into complete messages.
 
-    Feed with `receive`, then pull with `next_body` until it returns None. The two are apart so that a bad frame never
-    costs the good ones before it. Bytes are kept, not copied, until a frame is whole.
+    Feed with `receive`, then pull with `next_body` until it returns None. The two are separate so that a bad frame
+    never costs the good ones before it. Bytes are kept, not copied, until a frame is complete.
 
     Args:
         header_size: Size of the message header, which is the smallest message.
@@ -91,14 +91,14 @@ class FrameCutter:
         self.accept(counts=counts, largest=largest)
 
     def accept(self, *, counts: PrefixCounts, largest: int) -> None:
-        """Cut by these rules from the next frame on. Allowed only between frames."""
+        """Change the rules from the next frame on. Allowed only between frames."""
         assert self._needed == PREFIX_SIZE
         self._added = counts.added(self._header_size)
         self._largest = largest
 
     @property
     def held(self) -> int:
-        """Bytes received and not cut yet."""
+        """Number of bytes received and not yet cut."""
         return self._received
 
     def receive(self, chunk: bytes) -> None:
@@ -108,11 +108,11 @@ class FrameCutter:
             self._received += len(chunk)
 
     def next_body(self) -> bytes | None:
-        """Return the next whole message, or None when more bytes are needed.
+        """Return the next complete message, or None when more bytes are needed.
 
         Raises:
-            OversizedMessage: The length announces more than ``largest``; told from the length alone.
-            TruncatedMessage: It announces less than a header. After either, every later call raises the same.
+            OversizedMessage: The announced length exceeds ``largest``; raised from the length alone.
+            TruncatedMessage: The announced length is below a header's. After either, every later call raises the same.
         """
         if self._error is not None:
             raise self._error.with_traceback(None)
@@ -120,7 +120,7 @@ class FrameCutter:
             return None
         self._join()
         if self._needed == PREFIX_SIZE:
-            self._needed += self._announced()
+            self._needed += self._read_size()
             if self._received < self._needed:
                 return None
         end = self._at + self._needed
@@ -129,10 +129,10 @@ class FrameCutter:
         return body
 
     def next_known(self, heads: Mapping[bytes, Known[_Gate]], head_size: int) -> list[tuple[bytes, _Gate]]:
-        """Return the messages that come next as long as they are whole and their first bytes are known, gate open.
+        """Return the next messages, as long as they are complete, begin with known bytes and have an open gate.
 
-        The same as calling `next_body` so often, at a fraction of the cost. The first other message, and what is wrong
-        with it, is left to `next_body`.
+        Equivalent to repeated calls of `next_body`, at a fraction of the cost. The first other message, and any error
+        in it, is left to `next_body`.
         """
         found: list[tuple[bytes, _Gate]] = []
         if self._error is not None or self._needed != PREFIX_SIZE:
@@ -148,7 +148,7 @@ class FrameCutter:
             size = length - added
             start = at + PREFIX_SIZE
             end = start + size
-            if kind is None or not kind.gate.open or not kind.least <= size <= largest or end > received:
+            if kind is None or not kind.gate.open or not kind.min_size <= size <= largest or end > received:
                 break
             found.append((chunk[start:end], kind.gate))
             at = end
@@ -157,7 +157,7 @@ class FrameCutter:
         return found
 
     def peek(self, size: int) -> bytes:
-        """Return up to ``size`` bytes that were received and not cut yet, the length included."""
+        """Return up to ``size`` bytes that were received and not yet cut, the length prefix included."""
         self._join()
         return self._chunk[self._at : self._at + size]
 
@@ -167,7 +167,7 @@ class FrameCutter:
             self._at = 0
             self._parts.clear()
 
-    def _announced(self) -> int:
+    def _read_size(self) -> int:
         (length,) = _PREFIX.unpack_from(self._chunk, self._at)
         size: int = length - self._added
         if size > self._largest:

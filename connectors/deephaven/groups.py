@@ -1,12 +1,12 @@
-"""What follows a block: groups with their entries, and variable-length data, bound to one schema.
+"""The parts after a block: groups with their entries, and variable-length data, bound to one schema.
 
 ::
 
     group = dimensions, then per entry: block, nested groups, data
     data  = length, bytes
 
-Stepping through them uses `connectors.wire.sbe.walk`, which checks every count and length against the bytes. Entries
-are walked part by part where their size varies; the fast ways past them are in `connectors.deephaven.values`.
+Parsing uses `connectors.wire.sbe.walk`, which checks every count and length against the bytes. Entries of varying size
+are walked part by part; `connectors.deephaven.values` has the fast paths.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from connectors.wire.sbe.walk import Dimensions, read_data, read_dimensions
 
 
 class OpenMessage(NamedTuple):
-    """A message being read: its bytes from the header on, its acting version, and the schema it is read by."""
+    """A message being read: its bytes from the header on, its acting version, and its schema."""
 
     schema: Schema
     body: bytes
@@ -39,16 +39,16 @@ TextErrors: TypeAlias = Literal["strict", "replace"]
 
 @dataclass(frozen=True)
 class Text:
-    """Variable-length data that hold text or bytes."""
+    """Variable-length data that holds text or bytes."""
 
     found: Data
     length: Number
     format: str
-    """Of the length, for `struct`."""
+    """`struct` format of the length."""
     codec: str
     """UTF-8 where the schema names no charset."""
-    wrong: TextErrors = "strict"
-    """What becomes of bytes that are no text in it: `decode` raises, or U+FFFD."""
+    errors: TextErrors = "strict"
+    """How `decode` handles invalid bytes: raises, or replaces them with U+FFFD."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Text:
         return self.found.name
 
     def find(self, opened: OpenMessage, at: int) -> tuple[int, int]:
-        """Return where the bytes of the data at ``at`` begin and end.
+        """Return the start and end offset of the bytes of the data at ``at``.
 
         Raises:
             TruncatedMessage: The length or the bytes run past the end.
@@ -65,14 +65,14 @@ class Text:
         return read_data(opened.schema, self.found, opened.body, at)
 
     def read(self, opened: OpenMessage, at: int) -> str:
-        """Return the text of the data at ``at``. Raises as `find` and `decode`."""
+        """Return the text of the data at ``at``. Raises the same errors as `find` and `decode`."""
         start, end = self.find(opened, at)
         return self.decode(opened.body[start:end], start)
 
     def decode(self, octets: bytes, at: int) -> str:
-        """Return bytes found at ``at`` as text. Raises InvalidValue ``charset`` when they are none, and must be."""
+        """Return bytes found at ``at`` as text. Raises InvalidValue ``charset`` for invalid bytes, if strict."""
         try:
-            return octets.decode(self.codec, self.wrong)
+            return octets.decode(self.codec, self.errors)
         except UnicodeDecodeError as error:
             shown = octets[max(error.start - 8, 0) : error.start + 8].hex()
             detail = f"{self.name} is not {self.codec}: {error.reason} among {shown}"
@@ -86,7 +86,7 @@ class Text:
             raise InvalidValue(f"{self.name} {value!r} is not {self.codec}", reason="charset") from error
 
     def write(self, octets: bytes) -> bytes:
-        """Return bytes with their length, as they go on the wire."""
+        """Return bytes with their length, as on the wire."""
         if len(octets) > self.found.length.maximum:
             detail = f"{self.name} has {len(octets)} bytes, {self.found.length.maximum} are allowed"
             raise InvalidValue(detail, reason="length-max")
@@ -95,12 +95,12 @@ class Text:
         return bytes(head) + octets
 
     def empty(self) -> bytes:
-        """Return no bytes, as they go on the wire."""
+        """Return empty data, as on the wire."""
         return self.write(b"")
 
 
 def text(schema: Schema, found: Data) -> Text:
-    """Compile variable-length data. Raises SchemaError for a charset nobody knows."""
+    """Compile variable-length data. Raises SchemaError for an unknown charset."""
     try:
         codec = codecs.lookup(found.charset or "utf-8").name
     except LookupError as error:
@@ -113,29 +113,29 @@ def text(schema: Schema, found: Data) -> Text:
 
 @dataclass(frozen=True)
 class VarPart:
-    """What follows a block, in wire order: groups, then data."""
+    """The parts after a block, in wire order: groups, then data."""
 
     groups: tuple[Entries, ...]
     texts: tuple[Text, ...]
 
     def locate(self, opened: OpenMessage, at: int) -> tuple[dict[str, int], int]:
-        """Return where each part that the version has starts, by its name, and where the last one ends.
+        """Return the start offset of each part present in the message's version, by name, and the end of the last one.
 
-        Raises TruncatedMessage or InvalidValue where a part does not fit.
+        Raises TruncatedMessage or InvalidValue when a part does not fit.
         """
-        places = {}
+        offsets = {}
         for entries in self.groups:
             if opened.version >= entries.group.since_version:
-                places[entries.name] = at
+                offsets[entries.name] = at
                 at = entries.skip(opened, at)
         for text in self.texts:
             if opened.version >= text.found.since_version:
-                places[text.name] = at
+                offsets[text.name] = at
                 at = text.find(opened, at)[1]
-        return places, at
+        return offsets, at
 
     def write(self, given: Mapping[str, bytes]) -> bytes:
-        """Return the parts, written by name; one that is not given has no entries or bytes."""
+        """Return the parts, given encoded by name; a missing one has no entries or bytes."""
         groups = [given.get(entries.name) or entries.empty() for entries in self.groups]
         texts = [given.get(text.name) or text.empty() for text in self.texts]
         return b"".join(groups + texts)
@@ -156,8 +156,8 @@ class Entries:
         return self.group.name
 
     @property
-    def most(self) -> int:
-        """Entries a message may hold: those the schema allows, and never the count's null value (SBE 1.0)."""
+    def max_entries(self) -> int:
+        """Most entries that a message may hold: the schema's limit, and never the count's null value (SBE 1.0)."""
         role = self.group.dimensions.roles["numInGroup"]
         return min(role.maximum, int(TRAITS[role.primitive].maximum))
 
@@ -166,16 +166,17 @@ class Entries:
 
         Raises:
             TruncatedMessage: The dimensions run past the end.
-            InvalidValue: ``count-range``: a count outside its limits, or more entries than bytes are left for.
+            InvalidValue: ``count-range``: a count outside its limits, or more entries than the remaining bytes can
+                hold.
         """
         if opened.version < self.group.since_version:
             return Dimensions(self.group.block_length, 0, at)
         return read_dimensions(opened.schema, self.group, opened.body, at)
 
     def blocks(self, opened: OpenMessage, at: int) -> tuple[Blocks, int]:
-        """Return the blocks of the group at ``at``, whatever follows each of them, and where the group ends.
+        """Return the blocks of the group at ``at``, skipping the parts after each, and the end of the group.
 
-        Raises as `open` and `VarPart.locate`.
+        Raises the same errors as `open` and `VarPart.locate`.
         """
         found = self.open(opened, at)
         if not self.tail.groups and not self.tail.texts:
@@ -188,22 +189,22 @@ class Entries:
         ), walked.end
 
     def skip(self, opened: OpenMessage, at: int) -> int:
-        """Return where the group at ``at`` ends. Raises as `open` and `VarPart.locate`."""
+        """Return the end of the group at ``at``. Raises the same errors as `open` and `VarPart.locate`."""
         found = self.open(opened, at)
         if not self.tail.groups and not self.tail.texts:
             return found.start + found.entries * found.block_length
         return self.walk(opened, found).end
 
-    def walk(self, opened: OpenMessage, found: Dimensions, wanted: str = "") -> Walked:
-        """Go through the entries part by part; slow, and exact about what does not fit.
+    def walk(self, opened: OpenMessage, found: Dimensions, wanted: str = "") -> EntryOffsets:
+        """Walk the entries part by part; slow, and exact about errors.
 
         Args:
-            wanted: Name of a part whose places are returned beside the starts of the entries.
+            wanted: Name of a part whose offsets are returned beside the starts of the entries.
 
         Raises:
             TruncatedMessage, InvalidValue: As `open` and `VarPart.locate`; also when entries lack ``wanted``.
         """
-        starts, places, at = [], [], found.start
+        starts, offsets, at = [], [], found.start
         for _ in range(found.entries):
             starts.append(at)
             here, at = self.tail.locate(opened, self._after_block(opened.body, at, found))
@@ -212,23 +213,23 @@ class Entries:
                     raise InvalidValue(
                         f"{self.name} in version {opened.version} lacks {wanted}", offset=at, reason="absent"
                     )
-                places.append(here[wanted])
-        return Walked(starts, places, at)
+                offsets.append(here[wanted])
+        return EntryOffsets(starts, offsets, at)
 
     def announce(self, count: int) -> bytes:
-        """Return the dimensions of ``count`` entries. Raises InvalidValue ``count-range`` for more than `most`."""
-        if count > self.most:
-            raise InvalidValue(f"{self.name}: {count} entries, {self.most} are allowed", reason="count-range")
+        """Return the dimensions for ``count`` entries. Raises InvalidValue ``count-range`` above `max_entries`."""
+        if count > self.max_entries:
+            raise InvalidValue(f"{self.name}: {count} entries, {self.max_entries} are allowed", reason="count-range")
         dimensions = bytearray(self.group.dimensions.size)
         self.dimensions.write(dimensions, 0, (self.group.block_length, count))
         return bytes(dimensions)
 
     def write(self, written: Sequence[bytes]) -> bytes:
-        """Return the group of entries that are already written. Raises as `announce`."""
+        """Return the group of encoded entries. Raises the same errors as `announce`."""
         return self.announce(len(written)) + b"".join(written)
 
     def write_entry(self, given: Mapping[str, bytes], ids: Ints | None = None, values: Sequence[int] = ()) -> bytes:
-        """Return one entry: its integers, zeros in the rest of its block, and what follows it."""
+        """Return one entry: its integers, zeros in the rest of its block, and the parts after it."""
         block = bytearray(self.group.block_length)
         if ids is not None:
             ids.write(block, 0, values)
@@ -245,16 +246,16 @@ class Entries:
         return at + found.block_length
 
 
-class Walked(NamedTuple):
-    """Where entries start, where their wanted part starts, and where the last one ends."""
+class EntryOffsets(NamedTuple):
+    """Start offsets of the entries and of their wanted part, and the end of the last entry."""
 
     starts: list[int]
-    places: list[int]
+    offsets: list[int]
     end: int
 
 
 def entries(schema: Schema, group: Group) -> Entries:
-    """Compile a group and what is nested in it."""
+    """Compile a group and its nested groups."""
     dimensions = structure_ints(schema, group.dimensions, "blockLength", "numInGroup")
     return Entries(group, dimensions, tail(schema, group))
 

@@ -1,7 +1,7 @@
-"""Learns from the first frame what no document says: byte order, what the length counts, which schema is spoken.
+"""Learns from the first frame what is not documented: byte order, what the length counts, which schema is spoken.
 
-The first frame must be a ConnectionResponse, whose root block is one integer. So the block length after the length
-has few possible values, and the two numbers together have one reading::
+The first frame must be a ConnectionResponse, whose root block is one integer. The block length after the length prefix
+therefore has few possible values, and the two numbers together have only one interpretation::
 
     0c000000 0400…   little-endian, the length counts the message: 8 bytes of header and 4 of body
     10000000 0400…   little-endian, it counts its own 4 bytes too
@@ -25,26 +25,26 @@ from connectors.wire.sbe.primitives import UNSIGNED
 from connectors.wire.sbe.schema import with_byte_order
 
 FIRST_FRAME = 64
-"""Largest length the first frame may announce."""
+"""Largest length that the first frame may announce."""
 
 _SIZES = (1, 2, 4, 8)
 _ENDIAN: dict[ByteOrder, Literal["little", "big"]] = {"<": "little", ">": "big"}
 BYTE_ORDERS: dict[str, ByteOrder] = {"littleEndian": "<", "bigEndian": ">"}
-"""As a schema writes it, and as `struct` does."""
+"""From the names in a schema to the characters of `struct`."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the first frame told.
+    """The parameters of a connection, learned from its first frame.
 
     Args:
-        byte_order: Of the schema.
-        prefix_counts: What the length counts.
-        prefix: The length of the first frame, as sent.
+        byte_order: Byte order of the schema.
+        prefix_counts: What the length prefix counts.
+        prefix: The length prefix of the first frame, as sent.
         message_buffer_size: Largest message the server sends, in bytes.
-        schema_id: The server's.
-        version: The server's. A newer or older one than ours is no error: SBE reads both.
-        differences: Where the server differs from our schema, for people to read.
+        schema_id: The server's schema id.
+        version: The server's schema version. Newer or older than ours is not an error: SBE reads both.
+        differences: Differences between the server and our schema, as text for people.
     """
 
     byte_order: ByteOrder
@@ -56,7 +56,7 @@ class Calibration:
     differences: tuple[str, ...] = ()
 
     def adapt(self, roles: Roles) -> Roles:
-        """Return the roles by which this server's messages are read: its byte order, its schema id."""
+        """Return the roles for reading this server's messages, with its byte order and schema id."""
         schema = roles.schema
         if (schema.byte_order, schema.id) == (self.byte_order, self.schema_id):
             return roles
@@ -65,12 +65,12 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the settings say about the server. None: whatever the first frame tells.
+    """What the settings require of the server. None: accept whatever the first frame shows.
 
     Args:
         prefix_counts: Setting ``prefix_counts``.
         byte_order: Setting ``byte_order``, by the names of an SBE schema.
-        accept_schema_id: Setting ``accept_schema_id``: read a server whose schema id is not ours.
+        accept_schema_id: Setting ``accept_schema_id``: accept a server whose schema id is not ours.
     """
 
     prefix_counts: PrefixCounts | None = None
@@ -84,16 +84,16 @@ class _Block(NamedTuple):
 
 
 def calibrate(roles: Roles, received: bytes, expected: Expected | None = None) -> Calibration | None:
-    """Read the first frame; None when more bytes are needed.
+    """Parse the first frame; return None when more bytes are needed.
 
     Args:
-        roles: Of our schema, in its own byte order.
-        received: The first bytes of the connection, the length included; may go on beyond the first frame.
+        roles: Roles of our schema, in its own byte order.
+        received: The first bytes of the connection, length prefix included; may extend beyond the first frame.
 
     Raises:
-        OversizedMessage: The length is above 64: what speaks there is not this protocol.
-        RemoteProtocolError: It is not a first frame of this schema, or a setting contradicts it. The text shows the
-            bytes, both template or schema ids, or the setting.
+        OversizedMessage: The length is above 64: the peer does not speak this protocol.
+        RemoteProtocolError: Not a first frame of this schema, or a setting contradicts it. The text shows the bytes,
+            both template or schema ids, or the setting.
     """
     member = roles.schema.header.roles["blockLength"]
     if len(received) < PREFIX_SIZE:
@@ -109,17 +109,17 @@ def calibrate(roles: Roles, received: bytes, expected: Expected | None = None) -
         return None
     body = received[PREFIX_SIZE : PREFIX_SIZE + roles.schema.header.size + block.length]
     found = _read(roles, body, block, counts, prefix)
-    return _checked(found, expected or Expected())
+    return _check(found, expected or Expected())
 
 
 def roles_of_epoch(roles: Roles, connection_response: bytes) -> Roles:
-    """Return the roles for an epoch whose ConnectionResponse has landed: its byte order, its schema id.
+    """Return the roles for an epoch whose ConnectionResponse has landed, with its byte order and schema id.
 
     Args:
-        connection_response: The landed body, without the length.
+        connection_response: The landed body, without length prefix.
 
     Raises:
-        RemoteProtocolError: It is not a ConnectionResponse of this schema.
+        RemoteProtocolError: Not a ConnectionResponse of this schema.
     """
     block = _block_length(roles, b"\0" * PREFIX_SIZE + connection_response)
     if len(connection_response) < roles.schema.header.size + block.length:
@@ -136,7 +136,7 @@ def _size_error(prefix: int, received: bytes) -> OversizedMessage | RemoteProtoc
 
 
 def _block_length(roles: Roles, received: bytes) -> _Block:
-    """The block length member of the first header, in the one byte order in which it makes sense."""
+    """Return the block length of the first header, and the only byte order in which it is plausible."""
     member = roles.schema.header.roles["blockLength"]
     at = PREFIX_SIZE + member.offset
     plausible = {*_SIZES, roles.connection.message.block_length}
@@ -190,13 +190,13 @@ def _read(roles: Roles, body: bytes, block: _Block, counts: PrefixCounts, prefix
 
 
 def _buffer_size(roles: Roles, body: bytes, block: _Block) -> int:
-    """By the schema's type, unless the block has another length and is then one integer."""
+    """Return the buffer size, read by the schema's type; a block of another length is read as one integer."""
     field = roles.connection.buffer_size
     at, size = roles.schema.header.size + field.offset, field.size
     signed = primitive_of(field) not in UNSIGNED
     if block.length != roles.connection.message.block_length:
         at, size = roles.schema.header.size, block.length
-        signed = size > 2  # Java has no unsigned int to hold four bytes or more; a small unsigned one is a Java int
+        signed = size > 2  # Java has no unsigned int of four bytes or more; a smaller unsigned one becomes a Java int
     return int.from_bytes(body[at : at + size], _ENDIAN[block.byte_order], signed=signed)
 
 
@@ -211,10 +211,10 @@ def _differences(roles: Roles, block: _Block, schema_id: int, version: int) -> t
     return tuple(f"{what} {theirs}, ours {own}" for what, theirs, own in pairs if theirs != own)
 
 
-def _checked(found: Calibration, expected: Expected) -> Calibration:
-    strangers = [difference for difference in found.differences if difference.startswith("schema id")]
-    if strangers and not expected.accept_schema_id:
-        raise RemoteProtocolError(f"{strangers[0]}; to read it nevertheless, set accept_schema_id = true")
+def _check(found: Calibration, expected: Expected) -> Calibration:
+    id_differences = [difference for difference in found.differences if difference.startswith("schema id")]
+    if id_differences and not expected.accept_schema_id:
+        raise RemoteProtocolError(f"{id_differences[0]}; to read it nevertheless, set accept_schema_id = true")
     if expected.prefix_counts not in {None, found.prefix_counts}:
         raise RemoteProtocolError(
             f'the setting prefix_counts = "{expected.prefix_counts}" contradicts the first frame, whose length of '

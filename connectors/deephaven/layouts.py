@@ -1,6 +1,6 @@
-"""Where the fields of a block lie on the wire, compiled from the schema's layout into what `struct` and numpy want.
+"""The layout of a block's fields on the wire, compiled from the schema for `struct` and numpy.
 
-Every read takes the wire's own block length and version: a field newer than the message, or beyond the end of its
+Every read takes the block length and version from the wire. A field newer than the message, or beyond the end of its
 block, is absent, and an absent role is an error (SBE 1.0, section 4.5; the rules of acting versions). Everything is
 frozen and picklable. Offsets count from the start of the block.
 """
@@ -35,15 +35,16 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ints:
-    """Some integers of one block, read and written together.
+    """Integers of one block, read and written together.
 
     Args:
-        format: For `struct`, with the byte order and padding, in the order of offsets.
-        picks: Per integer its place in what ``format`` yields; None when the orders agree and nothing is constant.
-        constants: Per integer its value where the schema makes it a constant, which has no bytes.
-        end: Bytes of the block that are needed.
+        format: For `struct`, with byte order and padding, in order of offsets.
+        picks: Per integer, its index in the values that ``format`` yields; None when the orders agree and nothing is
+            constant.
+        constants: Per integer, its value where the schema makes it a constant, which has no bytes.
+        end: Number of bytes of the block that are needed.
         since: Version of the newest of them.
-        names: Per integer its name.
+        names: Per integer, its name.
     """
 
     format: str
@@ -54,7 +55,7 @@ class Ints:
     names: tuple[str, ...]
 
     def read(self, body: bytes, at: int) -> tuple[int, ...]:
-        """Return the integers of the block that starts at ``at``, which must be long enough (`require`)."""
+        """Return the integers of the block that starts at ``at``, which must be long enough (see `require`)."""
         found: tuple[int, ...] = struct.unpack_from(self.format, body, at)
         if self.picks is None:
             return found
@@ -74,7 +75,7 @@ class Ints:
             )
 
     def write(self, block: bytearray, at: int, values: Sequence[int]) -> None:
-        """Write the integers; bytes between them become zero. Raises InvalidValue for one the field cannot hold."""
+        """Write the integers; bytes between them become zero. Raises InvalidValue for a value the field cannot hold."""
         picks = self.picks or tuple(range(len(values)))
         variable = [i for i, constant in enumerate(self.constants) if constant is None]
         try:
@@ -88,8 +89,8 @@ NullDefaults: TypeAlias = tuple[tuple[str, int, float], ...]
 """Optional fields of a block: `struct` format, offset and null value."""
 
 
-def blanks(schema: Schema, body: Body, given: Collection[Field]) -> NullDefaults:
-    """Compile the optional scalars and enums of a block that are not given: they are written as null."""
+def null_defaults(schema: Schema, body: Body, given: Collection[Field]) -> NullDefaults:
+    """Compile the optional scalars and enums of a block that are not in ``given``: they are written as null."""
     return tuple(
         (schema.byte_order + TRAITS[primitive_of(field)].code.replace("c", "B"), field.offset, field.encoding.null)
         for field in body.fields
@@ -97,7 +98,7 @@ def blanks(schema: Schema, body: Body, given: Collection[Field]) -> NullDefaults
     )
 
 
-class _Part(NamedTuple):
+class _Member(NamedTuple):
     name: str
     offset: int
     primitive: Primitive
@@ -107,18 +108,20 @@ class _Part(NamedTuple):
 
 
 def ints(schema: Schema, *fields: Field) -> Ints:
-    """Compile integer fields of one block. Enums count as their integers."""
-    found = [_Part(f.name, f.offset, primitive_of(f), f.size, None, f.since_version) for f in fields]
+    """Compile integer fields of one block. Enums are read as their integers."""
+    found = [_Member(f.name, f.offset, primitive_of(f), f.size, None, f.since_version) for f in fields]
     return _compile(schema.byte_order, found)
 
 
 def structure_ints(schema: Schema, structure: Structure, *names: str) -> Ints:
     """Compile members of a message header or of group dimensions."""
     roles = [(name, structure.roles[name]) for name in names]
-    return _compile(schema.byte_order, [_Part(name, r.offset, r.primitive, r.size, r.constant, 0) for name, r in roles])
+    return _compile(
+        schema.byte_order, [_Member(name, r.offset, r.primitive, r.size, r.constant, 0) for name, r in roles]
+    )
 
 
-def _compile(order: ByteOrder, parts: Sequence[_Part]) -> Ints:
+def _compile(order: ByteOrder, parts: Sequence[_Member]) -> Ints:
     variable = sorted((part for part in parts if part.constant is None), key=lambda part: part.offset)
     pieces: list[str] = [order]
     at = 0
@@ -138,12 +141,12 @@ def _compile(order: ByteOrder, parts: Sequence[_Part]) -> Ints:
 
 
 def integer_code(primitive: Primitive) -> str:
-    """Return the `struct` code of a primitive, a char as its number."""
+    """Return the `struct` code of a primitive; a char is read as a number."""
     return "B" if primitive is Primitive.CHAR else TRAITS[primitive].code
 
 
 def primitive_of(field: Field) -> Primitive:
-    """Return the primitive under a scalar or enum field."""
+    """Return the primitive of a scalar or enum field."""
     encoding: Any = field.encoding
     primitive: Primitive = getattr(encoding, "encoding", encoding).primitive
     return primitive
@@ -157,7 +160,7 @@ class Number:
     offset: int
     size: int
     dtype: str
-    """As numpy writes it, byte order first."""
+    """numpy type string, byte order first."""
     since: int
 
     def require(self, block: int, version: int, at: int) -> None:
@@ -177,7 +180,7 @@ def number(schema: Schema, field: Field) -> Number:
 
 @dataclass(frozen=True)
 class Flag:
-    """A yes-or-no field: an enum with FALSE and TRUE, or a plain integer 0 or 1."""
+    """A Boolean field: an enum with FALSE and TRUE, or an integer 0 or 1."""
 
     number: Number
     false: int
@@ -190,11 +193,11 @@ class Blocks(NamedTuple):
     Args:
         body: The message.
         version: Its acting version.
-        length: The blocks' length on the wire.
-        total: How many there are.
-        at: Where the first one starts.
-        starts: Where each one starts; None when they follow each other without a gap.
-        place: Where they are in the message, for errors.
+        length: Length of each block on the wire.
+        total: Number of blocks.
+        at: Start of the first block.
+        starts: Start of each block; None when they are contiguous.
+        error_offset: Offset in the message to report in errors.
     """
 
     body: bytes
@@ -202,34 +205,34 @@ class Blocks(NamedTuple):
     length: int
     total: int
     at: int
-    place: int
+    error_offset: int
     starts: Longs | None = None
 
     def read(self, found: Number) -> npt.NDArray[Any]:
-        """Return one field of all blocks, raw, in the wire's byte order; a view where there is no gap.
+        """Return one field of all blocks, raw, in wire byte order; a view where the blocks are contiguous.
 
         Raises:
-            InvalidValue: ``absent``: the blocks do not hold it.
+            InvalidValue: ``absent``: the blocks lack the field.
         """
         if not self.total:
             return np.empty(0, found.dtype)
-        found.require(self.length, self.version, self.place)
+        found.require(self.length, self.version, self.error_offset)
         if self.starts is None:
             return np.ndarray((self.total,), found.dtype, self.body, self.at + found.offset, (self.length,))
-        return gathered(np.frombuffer(self.body, np.uint8), found, self.starts)
+        return gather_field(np.frombuffer(self.body, np.uint8), found, self.starts)
 
     def flags(self, flag: Flag) -> npt.NDArray[np.bool_]:
-        """Return a yes-or-no field of all blocks. Raises InvalidValue ``simple-bool`` for a third value."""
+        """Return a Boolean field of all blocks. Raises InvalidValue ``simple-bool`` for a third value."""
         raw = self.read(flag.number)
         true: npt.NDArray[np.bool_] = raw == flag.true
         if not (true | (raw == flag.false)).all():
             wrong = raw[~(true | (raw == flag.false))][0]
-            raise InvalidValue(f"{flag.number.name} is {wrong}", offset=self.place, reason="simple-bool")
+            raise InvalidValue(f"{flag.number.name} is {wrong}", offset=self.error_offset, reason="simple-bool")
         return true
 
 
-def gathered(octets: Bytes, found: Number, starts: Longs) -> npt.NDArray[Any]:
-    """Return one field of blocks that start anywhere."""
+def gather_field(octets: Bytes, found: Number, starts: Longs) -> npt.NDArray[Any]:
+    """Return one field of blocks at arbitrary offsets."""
     at = starts + found.offset
     picked = octets[at] if found.size == 1 else octets[at[:, None] + np.arange(found.size)]
     values: npt.NDArray[Any] = picked.view(found.dtype).reshape(-1)
@@ -237,7 +240,7 @@ def gathered(octets: Bytes, found: Number, starts: Longs) -> npt.NDArray[Any]:
 
 
 def write_blocks(length: int, *columns: tuple[Number, npt.NDArray[Any]]) -> bytes:
-    """Return blocks of a length that follow each other: the columns, given in their wire type, and zeros between."""
+    """Return contiguous blocks of ``length`` bytes: the columns, given in their wire type, and zeros between."""
     octets = np.zeros((len(columns[0][1]), length), np.uint8)
     for found, raw in columns:
         octets[:, found.offset : found.offset + found.size] = raw.view(np.uint8).reshape(len(raw), found.size)

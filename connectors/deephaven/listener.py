@@ -1,8 +1,8 @@
-"""What a client tells the program that uses it: one call per event, column by column.
+"""Callbacks of a client: one call per event, column by column.
 
-`Notifier` stands between a session's events and its listeners: it decodes column messages and checks them against the
-subscribe response. Calls come in the order of the messages, from one thread; what a listener has missed that is added
-later, from the thread that adds it.
+`Notifier` connects a session's events to its listeners: it decodes column messages and checks them against the
+subscribe response. Calls come in message order, from one thread. A listener added later is first called with the
+current state: from the thread that adds it or, if an update is open then, from the client's thread.
 """
 
 from __future__ import annotations
@@ -35,66 +35,69 @@ from connectors.deephaven.roles import Roles
 
 
 class Listener:
-    """Override what you need; every method here does nothing. A call must not block: nothing is read meanwhile."""
+    """Base class whose callbacks do nothing; override as needed. A call must not block: nothing is read meanwhile."""
 
     def on_connection_response(self, message_buffer_size: int) -> None:
-        """The server spoke; its messages have at most this many bytes."""
+        """Called with the server's first message: its messages have at most this many bytes."""
 
     def on_connection_error(self, error: SilverfoldError) -> None:
-        """The connection is over, and not because it was closed here outside any update. Nothing follows."""
+        """Called when the connection is over, unless it was closed here outside any update. No call follows."""
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
-        """A subscription stands; its columns by column id, in the order of the server."""
+        """Called when a subscription is confirmed; columns by column id, in server order."""
 
     def on_unsubscribe_response(self, subscription_id: int) -> None:
-        """A subscription has ended."""
+        """Called when a subscription has ended."""
 
     def on_subscription_error(self, subscription_id: int, code: str, text: str) -> None:
-        """The server said no."""
+        """Called with an error from the server."""
 
     def on_begin_table_update(self, subscription_id: int) -> None:
-        """An atomic update begins."""
+        """Called when an atomic update begins."""
 
     def on_end_table_update(self, subscription_id: int) -> None:
-        """The update is whole: only now may its rows be shown."""
+        """Called when the update is complete: only now may its rows be shown."""
 
     def on_void_table_update(self, subscription_id: int) -> None:
-        """The update that began will never end: drop its rows."""
+        """Called when the open update will never end: drop its rows."""
 
     def on_rows_added(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
-        """Values of one column for added rows; both arrays are of one length, the next call may go on."""
+        """Called with values of one column for added rows; both arrays have equal length.
+
+        The next call may continue the same column.
+        """
 
     def on_rows_modified(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
-        """Values of one column for modified rows."""
+        """Called with values of one column for modified rows."""
 
     def on_rows_removed(self, subscription_id: int, ranges: Longs) -> None:
-        """Removed rows, as ranges of shape (n, 2), both ends inclusive; a range may cover far more keys than exist."""
+        """Called with removed rows as ranges, shape (n, 2), both ends inclusive; may cover far more keys than exist."""
 
 
 class Notifier:
     """Turns events into calls of listeners. One per session.
 
     Args:
-        listener: The first of them.
+        listener: The first listener.
     """
 
     def __init__(self, listener: Listener) -> None:
         self._lock = threading.RLock()  # a listener may add another
         self._listeners = [listener]
-        self._waiting: list[Listener] = []
+        self._pending: list[Listener] = []
         self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
-        self._standing: dict[int, Mapping[int, ColumnInfo]] = {}
+        self._subscribed: dict[int, Mapping[int, ColumnInfo]] = {}
         self._open: set[int] = set()
         self._buffer_size: int | None = None
-        self._lost: SilverfoldError | None = None
+        self._connection_error: SilverfoldError | None = None
 
     def add(self, listener: Listener) -> None:
-        """Let another listener hear, from any thread: of what stands now, and all that comes from then on.
+        """Add a listener, from any thread. It gets the current state, and all events from then on.
 
-        It begins when no update is open, so that it hears whole ones only.
+        It is admitted when no update is open, so that it sees complete updates only.
         """
         with self._lock:
-            self._waiting.append(listener)
+            self._pending.append(listener)
             self._admit()
 
     def notify(self, event: Event, roles: Roles) -> None:
@@ -102,20 +105,20 @@ class Notifier:
 
         Raises:
             WireError: A column message or a RowsRemoved cannot be decoded.
-            RemoteProtocolError: A column that is not in the response, or has another type there.
+            RemoteProtocolError: A column is missing from the subscribe response, or has another type there.
         """
         with self._lock:
             self._notify(event, roles)
-            if self._waiting:
+            if self._pending:
                 self._admit()
 
-    def lost(self, error: SilverfoldError) -> None:
-        """Tell the listeners that the connection is over."""
+    def connection_lost(self, error: SilverfoldError) -> None:
+        """Report to the listeners that the connection is over."""
         with self._lock:
             voided = sorted(self._open)
             self._open.clear()
-            self._lost = error
-            with ExitStack() as calls:  # all of them, though one raises; the last one first
+            self._connection_error = error
+            with ExitStack() as calls:  # runs every call even if one raises, the last one first
                 calls.callback(self._admit)
                 for listener in reversed(self._listeners):
                     calls.callback(listener.on_connection_error, error)
@@ -123,19 +126,19 @@ class Notifier:
                         calls.callback(listener.on_void_table_update, subscription_id)
 
     def _admit(self) -> None:
-        while self._waiting and not self._open:
-            listener = self._waiting.pop(0)
+        while self._pending and not self._open:
+            listener = self._pending.pop(0)
             if self._buffer_size is not None:
                 listener.on_connection_response(self._buffer_size)
-            for subscription_id, columns in self._standing.items():
+            for subscription_id, columns in self._subscribed.items():
                 listener.on_subscribe_response(subscription_id, columns)
-            if self._lost is not None:
-                listener.on_connection_error(self._lost)
+            if self._connection_error is not None:
+                listener.on_connection_error(self._connection_error)
             self._listeners.append(listener)
 
-    def _call(self, method: Callable[..., None], *told: object) -> None:
+    def _call(self, method: Callable[..., None], *args: object) -> None:
         for listener in tuple(self._listeners):
-            getattr(listener, method.__name__)(*told)
+            getattr(listener, method.__name__)(*args)
 
     def _notify(self, event: Event, roles: Roles) -> None:
         match event:
@@ -167,10 +170,10 @@ class Notifier:
                 self._call(Listener.on_connection_response, event.message_buffer_size)
             case SubscribeResponse():
                 columns = {column.column_id: column for column in event.columns}
-                self._columns[event.subscription_id] = self._standing[event.subscription_id] = columns
+                self._columns[event.subscription_id] = self._subscribed[event.subscription_id] = columns
                 self._call(Listener.on_subscribe_response, event.subscription_id, columns)
             case UnsubscribeResponse():
-                self._standing.pop(event.subscription_id, None)
+                self._subscribed.pop(event.subscription_id, None)
                 self._call(Listener.on_unsubscribe_response, event.subscription_id)
             case SubscriptionError():
                 self._call(Listener.on_subscription_error, event.subscription_id, event.code, event.text)
@@ -178,6 +181,6 @@ class Notifier:
                 self._open.discard(event.subscription_id)
                 self._call(Listener.on_void_table_update, event.subscription_id)
             case BadFrame():
-                self.lost(event.error)
-            case UnknownMessage():  # the schema cannot say what it is for
+                self.connection_lost(event.error)
+            case UnknownMessage():  # the schema does not describe its purpose
                 pass

@@ -1,7 +1,7 @@
-"""The messages of the transport as nouns.
+"""Message and event types of the transport.
 
-`connectors.deephaven.control` reads and writes them, `connectors.deephaven.columns` what is inside column messages. A
-body is a message from its header on, without the length before it, as it was received.
+`connectors.deephaven.control` reads and writes them; `connectors.deephaven.columns` the content of column messages. A
+``body`` is a message from its header on, without length prefix, as received.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from connectors.deephaven.types import ColumnType
 
 
 class SubscribeMode(StrEnum):
-    """What a subscription is sent."""
+    """What the server sends for a subscription."""
 
     SNAPSHOT_ONLY = "snapshot_only"
     """One snapshot; then the server removes the subscription."""
@@ -25,7 +25,7 @@ class SubscribeMode(StrEnum):
 
 
 class ErrorCode(StrEnum):
-    """Why a server refuses, by the names of the transport."""
+    """Error codes, by the names of the transport."""
 
     UNEXPECTED_ERROR = "UNEXPECTED_ERROR"
     UNKNOWN_TABLE = "UNKNOWN_TABLE"
@@ -52,7 +52,7 @@ class ConnectionResponse(NamedTuple):
 
 
 class SubscribeResponse(NamedTuple):
-    """A subscription stands; its columns in the order of the server."""
+    """A subscription is confirmed; columns in server order."""
 
     body: bytes
     subscription_id: int
@@ -67,7 +67,7 @@ class UnsubscribeResponse(NamedTuple):
 
 
 class SubscriptionError(NamedTuple):
-    """The server says no. ``code`` is the enum's name, or the number in digits where the schema lacks it."""
+    """An error from the server. ``code`` is the enum's name, or the number in digits where the schema lacks it."""
 
     body: bytes
     subscription_id: int
@@ -76,7 +76,7 @@ class SubscriptionError(NamedTuple):
 
 
 class UpdateBegan(NamedTuple):
-    """An atomic update begins; ``snapshot`` on it and all its frames tells the first of a snapshot subscription."""
+    """An atomic update begins. ``snapshot``, here and on its other frames, marks the snapshot of a subscription."""
 
     body: bytes
     subscription_id: int
@@ -84,7 +84,7 @@ class UpdateBegan(NamedTuple):
 
 
 class ColumnReceived(NamedTuple):
-    """Values of one column, not decoded yet."""
+    """Values of one column, not yet decoded."""
 
     body: bytes
     subscription_id: int
@@ -92,7 +92,7 @@ class ColumnReceived(NamedTuple):
 
 
 class RowsRemovedReceived(NamedTuple):
-    """Ranges of removed rows, not decoded yet."""
+    """Ranges of removed rows, not yet decoded."""
 
     body: bytes
     subscription_id: int
@@ -100,7 +100,7 @@ class RowsRemovedReceived(NamedTuple):
 
 
 class UpdateEnded(NamedTuple):
-    """The update is whole."""
+    """The update is complete."""
 
     body: bytes
     subscription_id: int
@@ -108,23 +108,23 @@ class UpdateEnded(NamedTuple):
 
 
 class UpdateVoided(NamedTuple):
-    """An open update will never end: nothing of it may be applied. There is no message for it on the wire."""
+    """An open update will never end: none of it may be applied. There is no wire message for this."""
 
     subscription_id: int
     snapshot: bool
 
 
 class UnknownMessage(NamedTuple):
-    """A message whose template the schema lacks. The session goes on."""
+    """A message whose template the schema lacks. The session continues."""
 
     body: bytes
     template_id: int
 
 
 class BadFrame(NamedTuple):
-    """Bytes that broke the protocol. Nothing follows: the session raises ``error`` from now on.
+    """Bytes that violate the protocol. Nothing follows: the session raises ``error`` from now on.
 
-    ``body`` is the message; where no message could be cut, all that had arrived, which depends on the chunks.
+    ``body`` is the message; where no message could be cut, it is everything received, which depends on the chunks.
     """
 
     body: bytes
@@ -148,7 +148,7 @@ Event: TypeAlias = (
 
 
 class TableSubscribe(NamedTuple):
-    """A client's request. No columns: all of them. No filter: all rows."""
+    """A client's request to subscribe. No columns: all of them. No filter: all rows."""
 
     body: bytes
     subscription_id: int

@@ -12,11 +12,11 @@ from connectors.deephaven.groups import TextErrors
 from connectors.deephaven.messages import SubscribeMode
 
 _ONLY_WITH = {"every": SubscribeMode.SNAPSHOT_ONLY, "apply": SubscribeMode.UPDATES_ONLY}
-"""Settings that mean something in one mode alone."""
+"""Settings that apply in one mode only."""
 
 
 def _as_called_here(mode: object) -> object:
-    """Return the name of a mode where the documentation calls it otherwise than the schema."""
+    """Return our name of a mode that the documentation names differently from the schema."""
     return SubscribeMode.UPDATES_ONLY if mode == "update_only" else mode
 
 
@@ -68,15 +68,17 @@ class DeephavenTable(Table):
 
     @property
     def row_settings(self) -> dict[str, str | list[str]]:
-        """Return what says which rows the table has. A snapshot comes with another source or filter, updates do not."""
+        """Return the settings that determine the table's rows.
+
+        A new source or filter comes with a new snapshot, except with updates only.
+        """
         of_updates = self.mode is SubscribeMode.UPDATES_ONLY
         return {**super().row_settings, **({"source": self.source, "filter": self.filter} if of_updates else {})}
 
     def stream(self, name: str) -> str:
-        """Return the stream that feeds the silver table of a name.
+        """Return the name of the stream that feeds the silver table ``name``.
 
-        Updates alone of another source than before, or by another filter, are another stream: no snapshot would tell
-        the one from the other.
+        With updates only, a new source or filter makes another stream: no snapshot separates the rows of the two.
         """
         if self.mode is not SubscribeMode.UPDATES_ONLY:
             return name
@@ -84,12 +86,12 @@ class DeephavenTable(Table):
 
     @property
     def keeps_log(self) -> bool:
-        """Tell whether silver is an append-only log of changes."""
+        """Return whether silver is an append-only changelog."""
         return self.mode is SubscribeMode.UPDATES_ONLY and self.apply == "log"
 
     @property
     def upserts(self) -> bool:
-        """Tell whether modifying a row that does not exist makes it exist."""
+        """Return whether modifying a missing row creates it."""
         return self.mode is SubscribeMode.UPDATES_ONLY and self.apply == "upsert"
 
     @model_validator(mode="after")

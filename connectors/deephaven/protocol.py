@@ -1,10 +1,10 @@
 """The client's side of a session, without a socket: bytes in, events out; requests in, bytes out.
 
-Feed with `Session.receive`, pull with `Session.next_event` until it returns None. The two are apart so that a bad
-frame never costs the good ones before it. Events do not depend on where the chunks of bytes end. A violation gives
-one `BadFrame`, which holds the bytes, and is final: every later `next_event` raises its error.
+Feed with `Session.receive`, then pull with `Session.next_event` until it returns None. The two are separate so that a
+bad frame never costs the good ones before it. Events do not depend on chunk boundaries. A violation gives one
+`BadFrame`, which holds the bytes, and is final: every later `next_event` raises its error.
 
-The session reads headers, root blocks and control messages. Rows stay bytes: `connectors.deephaven.columns`.
+The session parses headers, root blocks and control messages. Rows stay bytes; see `connectors.deephaven.columns`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from connectors.deephaven.roles import Header, Roles, Subscribed
 from connectors.deephaven.subscriptions import Subscription, SubscriptionState
 
 LARGEST_BUFFER = 1 << 26
-"""Message buffer size, in bytes, that is accepted from a server: 64 MiB, a thousand times what is usual."""
+"""Largest message buffer size accepted from a server, in bytes: 64 MiB, a thousand times the usual size."""
 
-_MOST_HEADS = 1024
-"""Beginnings of row messages to remember: a peer could make up more."""
+_MAX_HEADS = 1024
+"""Limit of remembered beginnings of row messages: a peer could make up more."""
 
 _Reader = Callable[[bytes, Header], Event]
 
@@ -50,9 +50,9 @@ class Session:
     """One connection to a table server.
 
     Args:
-        roles: Of the schema, in its own byte order.
-        expected: What the settings say about the server; by default the first frame tells everything.
-        largest_buffer: Message buffer size to accept, in bytes; a server that announces more is refused.
+        roles: Roles of the schema, in its own byte order.
+        expected: What the settings require of the server; by default everything is taken from the first frame.
+        largest_buffer: Largest message buffer size to accept, in bytes; a server that announces more is refused.
     """
 
     def __init__(self, roles: Roles, *, expected: Expected | None = None, largest_buffer: int = LARGEST_BUFFER) -> None:
@@ -73,22 +73,22 @@ class Session:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What the first frame told; None until it has come."""
+        """Parameters learned from the first frame; None until it has arrived."""
         return self._calibration
 
     @property
     def roles(self) -> Roles:
-        """The roles by which this server's messages are read, once `calibration` is there."""
+        """Roles for reading this server's messages, once `calibration` is set."""
         return self._roles
 
     @property
     def ended(self) -> bool:
-        """Tell whether nothing more can come: an error, or the end of the connection and all before it."""
+        """Whether nothing more can come: after an error, or after the end of the connection and all its events."""
         over = self._error is not None or (self._eof and not self._cutter.held)
         return over and not self._pending
 
     def state(self, subscription_id: int) -> SubscriptionState | None:
-        """Return where a subscription stands; None for an id that was never subscribed."""
+        """Return the state of a subscription; None for an id that was never subscribed."""
         found = self._subscriptions.get(subscription_id)
         return None if found is None else found.state
 
@@ -103,7 +103,7 @@ class Session:
         """Return the bytes that subscribe to a table. No columns: all of them; an empty filter: all rows.
 
         Raises:
-            LocalProtocolError: The id was used before in this session, the first frame has not come, the schema or
+            LocalProtocolError: The id was used before in this session, the first frame has not arrived, the schema or
                 the server's buffer cannot hold the request, or the session is over.
         """
         self._check_ready()
@@ -113,12 +113,12 @@ class Session:
             request = encode_subscribe(self._roles, subscription_id, mode, table, columns=columns, row_filter=filter)
         except InvalidValue as error:
             raise LocalProtocolError(f"subscription {subscription_id} cannot be sent: {error}") from error
-        sent = self._framed(request)
+        sent = self._encode_frame(request)
         self._subscriptions[subscription_id] = Subscription(subscription_id, mode)
         return sent
 
     def unsubscribe(self, subscription_id: int) -> bytes:
-        """Return the bytes that end a subscription. Updates may still come until the server has answered.
+        """Return the bytes that end a subscription. Updates may still arrive until the server has answered.
 
         Raises:
             LocalProtocolError: The id was never subscribed, the schema lacks the request, or the session is over.
@@ -127,27 +127,27 @@ class Session:
         subscription = self._subscriptions.get(subscription_id)
         if subscription is None:
             raise LocalProtocolError(f"subscription id {subscription_id} was never subscribed")
-        sent = self._framed(encode_unsubscribe(self._roles, subscription_id))
-        subscription.leave()
+        sent = self._encode_frame(encode_unsubscribe(self._roles, subscription_id))
+        subscription.send_unsubscribe()
         return sent
 
     def receive(self, chunk: bytes) -> None:
-        """Take bytes as they arrived. After an error they are ignored: the connection is to be dropped."""
+        """Take bytes as they arrived. After an error they are ignored: the connection must be dropped."""
         if self._error is None:
             self._cutter.receive(chunk)
 
     def receive_eof(self) -> None:
-        """The server closed the connection, or it broke."""
+        """Take the end of the connection, closed or broken."""
         self._eof = True
 
     def next_event(self) -> Event | None:
         """Return the next event, or None when more bytes are needed or the connection has ended.
 
-        When the connection ends or fails, each open update gives an `UpdateVoided`; then bytes that are no whole frame
-        give a `BadFrame`, as does a connection that ends before its first frame (with no bytes).
+        When the connection ends or fails, each open update gives an `UpdateVoided`. Then an incomplete frame gives a
+        `BadFrame`, as does a connection that ends before its first frame (with no bytes).
 
         Raises:
-            WireError, RemoteProtocolError: What the `BadFrame` before said; every time from then on.
+            WireError, RemoteProtocolError: The error of the `BadFrame` before; on every call from then on.
         """
         if self._pending:
             return self._pending.popleft()
@@ -165,15 +165,16 @@ class Session:
             return self._fail(body, error)
 
     def next_rows(self) -> list[tuple[bytes, Subscription]]:
-        """Return bodies of row messages that come next, up to the first other event, each with its subscription.
+        """Return the bodies of the next row messages, up to the first other event, each with its subscription.
 
-        What `next_event` would give as `ColumnReceived` and `RowsRemovedReceived`, only faster; may be empty where that
-        gives some. For receivers of many small messages.
+        These are the messages that `next_event` would return as `ColumnReceived` and `RowsRemovedReceived`, only
+        faster. The list may be empty although `next_event` would return some. Meant for receivers of many small
+        messages.
         """
         return [] if self._pending else self._cutter.next_known(self._heads, self._head_size)
 
     def _first_body(self) -> bytes | None:
-        """Cut the first frame by what it tells of itself."""
+        """Cut the first frame by the parameters that it shows."""
         received = self._cutter.peek(PREFIX_SIZE + FIRST_FRAME + self._header_size)
         found = calibrate(self._roles, received, self._expected)
         if found is None:
@@ -187,25 +188,25 @@ class Session:
         body = self._cutter.next_body()
         self._cutter.accept(counts=found.prefix_counts, largest=found.message_buffer_size + SLACK)
         self._calibration, self._roles = found, found.adapt(self._roles)
-        self._readers = self._all_readers()
+        self._readers = self._build_readers()
         self._head_size = self._header_size + max(map(_end_of_id, (self._roles.removed, *self._roles.columns.values())))
         return body
 
-    def _all_readers(self) -> dict[int, _Reader]:
-        """What to do with each template id that a server may send."""
+    def _build_readers(self) -> dict[int, _Reader]:
+        """Return the reader of each template id that a server may send."""
         roles = self._roles
         readers = {template: self._rows_reader(role, ColumnReceived) for template, role in roles.columns.items()}
         readers[roles.removed.message.id] = self._rows_reader(roles.removed, RowsRemovedReceived)
-        readers[roles.connection.message.id] = self._connected
-        readers[roles.response.message.id] = self._answered
-        readers[roles.begin.message.id] = self._began
-        readers[roles.end.message.id] = self._ended
+        readers[roles.connection.message.id] = self._read_connection
+        readers[roles.response.message.id] = self._read_response
+        readers[roles.begin.message.id] = self._read_begin
+        readers[roles.end.message.id] = self._read_end
         if roles.unsubscribed is not None:
-            readers[roles.unsubscribed.message.id] = self._unsubscribed
+            readers[roles.unsubscribed.message.id] = self._read_unsubscribed
         if roles.refusal is not None:
-            readers[roles.refusal.message.id] = self._refused
+            readers[roles.refusal.message.id] = self._read_refusal
         for request in filter(None, (roles.subscribe, roles.unsubscribe)):
-            readers[request.message.id] = self._misdirected
+            readers[request.message.id] = self._read_client_message
         return readers
 
     def _read(self, body: bytes) -> Event:
@@ -222,59 +223,64 @@ class Session:
             subscription_id = read(body, header)[0]
             subscription = subscriptions.get(subscription_id)
             if subscription is None:
-                raise _unknown(name, subscription_id)
+                raise _unknown_subscription(name, subscription_id)
             if not subscription.open:
-                raise subscription.unfit_rows(name)
-            if len(self._heads) >= _MOST_HEADS:
+                raise subscription.rows_violation(name)
+            if len(self._heads) >= _MAX_HEADS:
                 self._heads.clear()
             self._heads[body[: self._head_size]] = Known(header.end_of_root, subscription)
             return make(body, subscription_id, subscription.snapshot)
 
         return rows
 
-    def _connected(self, body: bytes, header: Header) -> Event:
+    def _read_connection(self, body: bytes, header: Header) -> Event:
         if self._greeted or self._calibration is None:
             raise RemoteProtocolError("the server sent a second ConnectionResponse")
         self._greeted = True
         return ConnectionResponse(body, self._calibration.message_buffer_size)
 
-    def _misdirected(self, _body: bytes, header: Header) -> Event:
+    def _read_client_message(self, _body: bytes, header: Header) -> Event:
         raise RemoteProtocolError(f"the server sent {self._roles.schema.templates[header.template_id].name}")
 
-    def _answered(self, body: bytes, header: Header) -> Event:
+    def _read_response(self, body: bytes, header: Header) -> Event:
         response = decode_subscribe_response(self._roles, body, header)
-        self._known(response.subscription_id, "TableSubscribeResponse").answered()
+        self._find(response.subscription_id, "TableSubscribeResponse").receive_response()
         return response
 
-    def _began(self, body: bytes, header: Header) -> Event:
+    def _read_begin(self, body: bytes, header: Header) -> Event:
         (subscription_id,) = self._roles.begin.read(body, header)
-        subscription = self._known(subscription_id, "BeginTableUpdate")
-        subscription.began()
+        subscription = self._find(subscription_id, "BeginTableUpdate")
+        subscription.receive_begin()
         return UpdateBegan(body, subscription_id, subscription.snapshot)
 
-    def _ended(self, body: bytes, header: Header) -> Event:
+    def _read_end(self, body: bytes, header: Header) -> Event:
         (subscription_id,) = self._roles.end.read(body, header)
-        subscription = self._known(subscription_id, "EndTableUpdate")
+        subscription = self._find(subscription_id, "EndTableUpdate")
         snapshot = subscription.snapshot
-        subscription.ended()
+        subscription.receive_end()
         return UpdateEnded(body, subscription_id, snapshot)
 
-    def _unsubscribed(self, body: bytes, header: Header) -> Event:
+    def _read_unsubscribed(self, body: bytes, header: Header) -> Event:
         assert self._roles.unsubscribed is not None
         (subscription_id,) = self._roles.unsubscribed.read(body, header)
-        subscription = self._known(subscription_id, "TableUnsubscribeResponse")
-        return self._after_void(subscription_id, subscription.unsubscribed, UnsubscribeResponse(body, subscription_id))
+        subscription = self._find(subscription_id, "TableUnsubscribeResponse")
+        return self._after_void(
+            subscription_id, subscription.receive_unsubscribed, UnsubscribeResponse(body, subscription_id)
+        )
 
-    def _refused(self, body: bytes, header: Header) -> Event:
-        """An id that is not ours is no violation: nothing says what an error without a subscription carries."""
+    def _read_refusal(self, body: bytes, header: Header) -> Event:
+        """Handle a TableSubscriptionError.
+
+        An unknown id is no violation: no document defines the id in an error without a subscription.
+        """
         refusal = decode_subscription_error(self._roles, body, header)
         subscription = self._subscriptions.get(refusal.subscription_id)
         if subscription is None:
             return refusal
-        return self._after_void(refusal.subscription_id, lambda: subscription.refused(refusal.code), refusal)
+        return self._after_void(refusal.subscription_id, lambda: subscription.receive_error(refusal.code), refusal)
 
     def _after_void(self, subscription_id: int, change: Callable[[], None], event: Event) -> Event:
-        """Let a subscription end; an update that was open then is void, and said so before the event."""
+        """Apply a change that may end a subscription; an update open until then is voided before the event."""
         subscription = self._subscriptions[subscription_id]
         was_open = subscription.open
         change()
@@ -283,10 +289,10 @@ class Session:
             return UpdateVoided(subscription_id, subscription.snapshot)
         return event
 
-    def _known(self, subscription_id: int, message: str) -> Subscription:
+    def _find(self, subscription_id: int, message: str) -> Subscription:
         subscription = self._subscriptions.get(subscription_id)
         if subscription is None:
-            raise _unknown(message, subscription_id)
+            raise _unknown_subscription(message, subscription_id)
         return subscription
 
     def _end(self) -> Event | None:
@@ -316,7 +322,7 @@ class Session:
         if self._error is not None or self._eof:
             raise LocalProtocolError("the session is over")
 
-    def _framed(self, request: bytes) -> bytes:
+    def _encode_frame(self, request: bytes) -> bytes:
         assert self._calibration is not None
         if len(request) > self._calibration.message_buffer_size:
             detail = (
@@ -327,10 +333,10 @@ class Session:
 
 
 def _end_of_id(role: Subscribed) -> int:
-    """Return how many bytes of a root block tell all that the session reads of a row message: the subscription id."""
+    """Return how many bytes of a root block the session reads of a row message: up to the subscription id's end."""
     field = role.message.field(role.ids.names[0])
     return field.offset + field.size
 
 
-def _unknown(message: str, subscription_id: int) -> RemoteProtocolError:
+def _unknown_subscription(message: str, subscription_id: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"{message} for subscription {subscription_id}, which was never requested")

@@ -1,8 +1,8 @@
-"""Says what one subscription is sent of its table: the selected columns of the rows that satisfy its filter.
+"""Produces the messages of one subscription: the selected columns of the rows that satisfy its filter.
 
-Pure: rows in, messages out, made one by one as they are asked for, so that a snapshot of millions of rows is never
-held as messages. Inside an update rows removed come first, then rows added, then rows modified; a row that begins to
-satisfy the filter is added, one that ceases to is removed. An update in which nothing is left is not sent.
+Pure: rows in, messages out. Messages are built lazily, so that a snapshot of millions of rows is never held as
+messages. Within an update, removed rows come first, then added rows, then modified rows. A row that begins to satisfy
+the filter is added; one that ceases to is removed. An update with nothing left is not sent.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from connectors.deephaven.tables import LiveTable
 
 @dataclass(frozen=True)
 class Publication:
-    """One subscription as the server sees it.
+    """One subscription, as the server sees it.
 
     Args:
-        id: The subscription id, which the client chose.
-        table: The table, which need not be exported any more.
+        id: The subscription id, chosen by the client.
+        table: The table, which may no longer be exported.
         mode: What is sent.
-        columns: Selected columns; a column's id is its place here.
+        columns: Selected columns; a column's id is its index here.
         filter: Bound row filter; None for all rows.
-        roles: By which messages are written.
-        largest: Longest message in bytes, without the length before it.
+        roles: Roles for writing messages.
+        largest: Longest message in bytes, without length prefix.
     """
 
     id: int
@@ -45,17 +45,17 @@ class Publication:
     largest: int
 
     @property
-    def looked_at(self) -> tuple[str, ...]:
-        """The columns that a snapshot must have: the selected ones and those of the filter."""
-        return tuple(dict.fromkeys((*self.columns, *self.filtered)))
+    def snapshot_columns(self) -> tuple[str, ...]:
+        """Columns that a snapshot must have: the selected ones and those of the filter."""
+        return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))
 
     @property
-    def filtered(self) -> tuple[str, ...]:
-        """The columns of the filter."""
+    def filter_columns(self) -> tuple[str, ...]:
+        """Columns of the filter."""
         return () if self.filter is None else self.filter.columns
 
     def snapshot(self, rows: Rows) -> Iterator[bytes]:
-        """Return the messages of a snapshot, which is one update that adds all rows, there may be none.
+        """Yield the messages of a snapshot, which is one update that adds all rows; there may be none.
 
         Raises (as `update` does):
             SourceRefused: ``OBJECT_OVERFLOW``: a single value does not fit a message.
@@ -67,9 +67,9 @@ class Publication:
         yield encode_end(self.roles, self.id)
 
     def update(self, delta: Delta) -> Iterator[bytes]:
-        """Return the messages of one update; none when it does not concern the subscription."""
-        removed, added, modified = self._concerned(delta)
-        written = self._written(delta, modified)
+        """Yield the messages of one update; none when it does not concern the subscription."""
+        removed, added, modified = self._filtered_delta(delta)
+        written = self._sent_keys(delta, modified)
         if not (len(removed) or len(added) or any(len(keys) for keys in written.values())):
             return
         yield encode_begin(self.roles, self.id)
@@ -78,8 +78,8 @@ class Publication:
         yield from self._columns(modified, written, modified=True)
         yield encode_end(self.roles, self.id)
 
-    def _written(self, delta: Delta, modified: Rows) -> Mapping[str, Longs]:
-        """Per selected column, the modified rows in which it is sent."""
+    def _sent_keys(self, delta: Delta, modified: Rows) -> Mapping[str, Longs]:
+        """Return, per selected column, the keys of the modified rows in which it is sent."""
         if not self.table.partial_columns:
             return dict.fromkeys(self.columns, modified.keys)
         nothing = np.empty(0, np.int64)
@@ -103,25 +103,25 @@ class Publication:
                     limit=self.largest,
                 )
 
-    def _concerned(self, delta: Delta) -> tuple[Longs, Rows, Rows]:
-        """Return what of the update concerns the rows that satisfy the filter: removed, added, modified."""
+    def _filtered_delta(self, delta: Delta) -> tuple[Longs, Rows, Rows]:
+        """Return the part of the update that concerns rows satisfying the filter: removed, added, modified."""
         if self.filter is None:
             return delta.removed, delta.added, delta.modified
         satisfied_before = self.filter.mask(delta.before)
-        was = _at(delta.before.keys, satisfied_before, delta.modified.keys)
+        was = _mask_at(delta.before.keys, satisfied_before, delta.modified.keys)
         now = self.filter.mask(delta.modified)
-        removed = delta.removed[_at(delta.before.keys, satisfied_before, delta.removed)]
+        removed = delta.removed[_mask_at(delta.before.keys, satisfied_before, delta.removed)]
         ceased, begun = delta.modified.keys[was & ~now], delta.modified.where(~was & now)
         added = delta.added.where(self.filter.mask(delta.added))
-        return np.union1d(removed, ceased), _joined(added, begun), delta.modified.where(was & now)
+        return np.union1d(removed, ceased), _merge_rows(added, begun), delta.modified.where(was & now)
 
 
-def _at(keys: Longs, mask: Mask, wanted: Longs) -> Mask:
+def _mask_at(keys: Longs, mask: Mask, wanted: Longs) -> Mask:
     found: Mask = mask[np.searchsorted(keys, wanted)]
     return found
 
 
-def _joined(some: Rows, others: Rows) -> Rows:
+def _merge_rows(some: Rows, others: Rows) -> Rows:
     if not len(others):
         return some
     keys = np.concatenate([some.keys, others.keys])

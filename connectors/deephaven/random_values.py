@@ -1,7 +1,7 @@
-"""Makes new values like given ones: what a simulated source writes into its rows.
+"""Makes new values similar to given ones, for the rows of a simulated source.
 
-Every value depends on the random numbers and the given value alone. Values stay inside their type and apart from its
-null sentinel; strings come from a neighbour row, so that a column keeps its set of values.
+Every value depends only on the random numbers and the given value. Values stay within their type and differ from its
+null sentinel. Strings come from a neighbour row, so that a column keeps its set of values.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LARGEST = {"Byte": 2**7 - 1, "Short": 2**15 - 1, "Int": 2**31 - 1, "Long": 2**6
 
 
 def random_like(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> Any:
-    """Return a value of ``kind`` that resembles ``value``, or where text varies the ``neighbour``'s; at times None.
+    """Return a value of ``kind`` similar to ``value``, or for text the ``neighbour`` itself; occasionally None.
 
-    Values are those of `connectors.deephaven.cells.to_python`; None given means there is nothing to resemble.
+    Values are those of `connectors.deephaven.cells.to_python`; a given None means there is no model.
     """
     if rng.random() < _NULL_CHANCE:
         return None
@@ -45,11 +45,11 @@ def _varied_value(kind: ColumnType, value: Any, neighbour: Any, rng: Random) -> 
 
 def _varied_integer(kind: ColumnType, value: int | None, rng: Random) -> int:
     largest = _LARGEST[kind.name]
-    return max(-largest, min(largest, (value or 0) + rng.randint(-20, 20)))  # the null is one below
+    return max(-largest, min(largest, (value or 0) + rng.randint(-20, 20)))  # null is one below
 
 
 def _varied_moment(kind: ColumnType, value: int | None, rng: Random) -> int:
-    """Return a moment up to an hour later, as precise as the given one: whole hours stay whole hours."""
+    """Return a date-time up to an hour later, as precise as the given one: whole hours stay whole hours."""
     moment = _FIRST_MOMENT if value is None else value
     precision = next(unit for unit in _PRECISIONS if moment % unit == 0)
     later = moment + precision * rng.randint(1, _HOUR // precision)
@@ -58,16 +58,16 @@ def _varied_moment(kind: ColumnType, value: int | None, rng: Random) -> int:
 
 def _varied_float(kind: ColumnType, value: float | None, rng: Random) -> float:
     base = 100.0 if value is None or not abs(value) < 1e30 else value
-    random_like = round(base * (1 + rng.uniform(-0.05, 0.05)) + rng.uniform(-1, 1), 2)
-    return float(np.float32(random_like)) if kind.name == "Float" else random_like
+    varied = round(base * (1 + rng.uniform(-0.05, 0.05)) + rng.uniform(-1, 1), 2)
+    return float(np.float32(varied)) if kind.name == "Float" else varied
 
 
 def _varied_list(element: ColumnType, values: list[Any], rng: Random) -> list[Any]:
-    kept = values[: rng.randint(0, _LONGEST_ARRAY - 1)]
-    model = kept[-1] if kept else None
+    prefix = values[: rng.randint(0, _LONGEST_ARRAY - 1)]
+    model = prefix[-1] if prefix else None
     if element.shape is Shape.STRING:
-        return [*kept, f"new {rng.randrange(1000)}"]
-    return [*kept, _varied_value(element, model, model, rng)]
+        return [*prefix, f"new {rng.randrange(1000)}"]
+    return [*prefix, _varied_value(element, model, model, rng)]
 
 
 _NEW: dict[str, Callable[[ColumnType, Any, Random], Any]] = {

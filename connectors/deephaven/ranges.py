@@ -1,7 +1,7 @@
 """Row ranges: pairs of a first and a last row key, both inclusive.
 
-A range may cover a trillion rows in sixteen bytes, so it is expanded only where as many values stand beside it, and
-the sum is checked before anything is allocated. Removed rows stay ranges.
+A range may cover a trillion rows in sixteen bytes. It is expanded only where as many values accompany it, and the sum
+is checked before anything is allocated. Removed rows stay ranges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROW_KEYS = np.iinfo(np.int64)
 
 
 def read_ranges(opened: OpenMessage, ranges: Ranges, at: int) -> tuple[Longs, int]:
-    """Return the ranges at ``at``, shape (n, 2), in the order of the message, and where they end.
+    """Return the ranges at ``at``, shape (n, 2), in message order, and their end offset.
 
     Raises:
         TruncatedMessage: They do not fit.
@@ -38,13 +38,13 @@ def read_ranges(opened: OpenMessage, ranges: Ranges, at: int) -> tuple[Longs, in
 
 
 def _is_forward(pairs: Longs) -> bool:
-    if len(pairs) == 1:  # the usual case, without the price of an array operation
+    if len(pairs) == 1:  # the usual case, without the cost of an array operation
         return bool(pairs[0, 0] <= pairs[0, 1])
     return bool((pairs[:, 0] <= pairs[:, 1]).all())
 
 
 def are_disjoint(ranges: Longs) -> bool:
-    """Tell whether ranges ascend and do not overlap."""
+    """Return whether ranges ascend and do not overlap."""
     return len(ranges) < 2 or bool((ranges[1:, 0] > ranges[:-1, 1]).all())
 
 
@@ -52,7 +52,7 @@ def expand(ranges: Longs, rows: int) -> Longs:
     """Return the row keys of ranges that must hold exactly ``rows`` of them, in the order of the ranges.
 
     Raises:
-        InvalidValue: ``range-count``: they hold another number. Nothing is allocated before.
+        InvalidValue: ``range-count``: they hold another number. Raised before anything is allocated.
     """
     if len(ranges) == 1:
         first, last = ranges[0].tolist()
@@ -60,8 +60,8 @@ def expand(ranges: Longs, rows: int) -> Longs:
         keys: Longs = np.arange(rows) + first
         return keys
     if len(ranges) == rows and bool((ranges[:, 0] == ranges[:, 1]).all()):
-        return ranges[:, 0].copy()  # rows here and there: the usual small change
-    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # one less than the rows; never overflows
+        return ranges[:, 0].copy()  # scattered rows: the usual small change
+    steps = ranges[:, 1].view(np.uint64) - ranges[:, 0].view(np.uint64)  # number of rows minus one; never overflows
     if steps.max(initial=0) >= max(rows, 1):
         _check_total(sum(steps.tolist()) + len(ranges), rows)
     _check_total(int(steps.sum()) + len(ranges), rows)

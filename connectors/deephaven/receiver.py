@@ -1,7 +1,7 @@
 """Lands a table server's frames: the socket around `connectors.deephaven.epoch`.
 
-All tables of a feed share one connection. What one of them does to the connection, it does to all; so a stream whose
-frames broke two epochs in a row is left out of the next for a while.
+All tables of a feed share one connection, so a fault in one stream affects all of them. A stream whose frames broke two
+epochs in a row is therefore suspended for a while.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class DeephavenReceiver:
 
     Args:
         feed: With `DeephavenOptions` and `DeephavenTable`.
-        rng: Spreads what is tried again.
-        clock: Seconds, of any origin.
+        rng: Randomises the waits of retries.
+        clock: Seconds from an arbitrary origin.
 
     Raises:
-        SchemaError: The feed's schema file is missing or wrong.
+        SchemaError: The feed's schema file is missing or invalid.
     """
 
     def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float]) -> None:
@@ -47,13 +47,13 @@ class DeephavenReceiver:
         )
         tables = [(name, table) for name, table in feed.tables.items() if isinstance(table, DeephavenTable)]
         self._tables = {table.stream(name): table for name, table in tables}
-        self._suspensions = CircuitBreaker(self._backoffs(), clock)
+        self._circuit_breaker = CircuitBreaker(self._backoffs(), clock)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
-        """Run one epoch; see `connectors.base.Receiver`. There is nothing to resume: tables come anew."""
+        """Run one epoch; see `connectors.base.Receiver`. Nothing is resumed: tables are sent anew."""
         timeout = self._feed.reconnect.connect_timeout
         connection = await connect(self._address, timeout=timeout, silent_after=self._silent_after)
-        epoch = self._begin()
+        epoch = self._new_epoch()
         try:
             await self._greet(connection, epoch, sink, self._clock() + timeout)
             await self._converse(connection, epoch, sink)
@@ -66,23 +66,23 @@ class DeephavenReceiver:
         finally:
             await connection.close()
             broken_by = epoch.error.stream if epoch.error else None
-            self._suspensions.epoch_ended(epoch.took_part, broken_by)
+            self._circuit_breaker.epoch_ended(epoch.subscribed_streams, broken_by)
 
     def _backoffs(self) -> dict[str, Backoff]:
         settings = self._feed.reconnect
         return {stream: Backoff(settings.first, settings.longest, self._rng) for stream in self._tables}
 
-    def _begin(self) -> Epoch:
+    def _new_epoch(self) -> Epoch:
         return Epoch(
             Session(self._roles, expected=self._expected),
             self._tables,
-            rests={name: self._suspensions.rest(name) for name in self._tables},
+            suspensions={name: self._circuit_breaker.suspension(name) for name in self._tables},
             backoffs=self._backoffs(),
             clock=self._clock,
         )
 
     async def _greet(self, connection: Connection, epoch: Epoch, sink: FrameSink, until: float) -> None:
-        """Wait for the first frame, however its bytes are spread. Silence is normal only after it."""
+        """Wait for the first frame, however its bytes are split. Silence is normal only after it."""
         while not epoch.greeted:
             try:
                 chunk = await connection.read(max(0.0, until - self._clock()))
@@ -106,7 +106,10 @@ class DeephavenReceiver:
 
 
 async def _land(epoch: Epoch, chunk: bytes, sink: FrameSink) -> None:
-    """Land what a chunk completed, the empty one being the end. Raises RemoteProtocolError when it broke the epoch."""
+    """Land the frames that a chunk completes; an empty chunk is the end.
+
+    Raises RemoteProtocolError if the chunk broke the epoch.
+    """
     await sink.land(epoch.receive(chunk) if chunk else epoch.receive_eof())
     if epoch.error is not None:
         raise epoch.error

@@ -1,8 +1,8 @@
-"""Reads landed frames into plain changes, one row after another, in pure Python: what silver is verified by.
+"""Reads landed frames into reference changes, row by row, in pure Python; silver is verified against them.
 
-Shares the wire codec with `connectors.deephaven.decode`, and nothing else: neither the blocks it folds in nor its
-silver types, so that neither needs the other to be right. The order of effect inside an update is Deephaven's:
-removed rows first, then added, then modified ones; of two values for one cell the later message wins.
+Shares the wire codec with `connectors.deephaven.decode`, and nothing else: neither its blocks nor its silver types, so
+that neither depends on the other being right. Within an update the order of effect is Deephaven's: removed rows, then
+added, then modified ones. Of two values for one cell the later message wins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from connectors.deephaven.types import Shape
 from connectors.key_span import EVERY_KEY, KeySpan
 
 KEYS: Final = ("_row_key",)
-"""Deephaven names a row by its 64-bit row key."""
+"""Deephaven identifies a row by its 64-bit row key."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXACT = DecimalContext(prec=400)
@@ -40,17 +40,17 @@ _DATE_TIME = "DateTime"
 
 @dataclass(frozen=True)
 class ReferenceValues:
-    """Turns decoded values into those silver must show, as a feed's and a table's settings say."""
+    """Converts decoded values to those that silver must show, according to the settings of a feed and a table."""
 
     options: DeephavenOptions
     table: DeephavenTable
 
-    def of(self, info: ColumnInfo, values: pa.Array) -> list[Any]:
+    def convert(self, info: ColumnInfo, values: pa.Array) -> list[Any]:
         """Return one column's values; None for null.
 
         Raises:
             UnknownTemplate: The schema lacks the column's message.
-            InvalidValue: A decimal does not fit the scale that the settings give it.
+            InvalidValue: A decimal does not fit the scale in the settings.
         """
         kind = info.type
         found: list[Any] = values.to_pylist()
@@ -69,7 +69,7 @@ class ReferenceValues:
 
 
 class UpdateRows:
-    """Collects the messages of one update, then gives its changes, once."""
+    """Collects the messages of one update, then yields its changes, once."""
 
     def __init__(self) -> None:
         self._removed: list[ReferenceChange] = []
@@ -92,7 +92,7 @@ class UpdateRows:
             at[key] = position
 
     def changes(self) -> Iterator[ReferenceChange]:
-        """Yield what was taken, in order of effect, and forget it: a snapshot's rows are many."""
+        """Yield the collected changes in order of effect, and release them: a snapshot has many rows."""
         yield from self._removed
         for key in list(self._added):
             yield ReferenceChange("insert", self._added_at[key], (key,), self._added.pop(key))
@@ -105,7 +105,7 @@ class DeephavenReferenceReader:
     """A `connectors.base.ReferenceReader` of one stream.
 
     Args:
-        roles: Of the feed's schema, in its own byte order.
+        roles: Roles of the feed's schema, in its own byte order.
     """
 
     stream: str
@@ -113,18 +113,18 @@ class DeephavenReferenceReader:
     roles: Roles
     keys: tuple[str, ...] = KEYS
     columns: tuple[str, ...] = ()
-    _of_epoch: dict[int, Roles] = field(default_factory=dict)
-    _subscribed: dict[tuple[int, int], dict[int, ColumnInfo]] = field(default_factory=dict)
+    _roles_by_epoch: dict[int, Roles] = field(default_factory=dict)
+    _columns_by_id: dict[tuple[int, int], dict[int, ColumnInfo]] = field(default_factory=dict)
 
     def control(self, frame: ControlFrame) -> None:
-        """Take a control frame: an epoch's ConnectionResponse, which comes first, or an answer to a subscription."""
-        roles = self._of_epoch.get(frame.epoch)
+        """Take a control frame: an epoch's ConnectionResponse, which comes first, or a subscribe response."""
+        roles = self._roles_by_epoch.get(frame.epoch)
         if roles is None:
-            self._of_epoch[frame.epoch] = roles_of_epoch(self.roles, frame.body)
+            self._roles_by_epoch[frame.epoch] = roles_of_epoch(self.roles, frame.body)
         elif frame.stream == self.stream and roles.template_id(frame.body) == roles.response.message.id:
             response = decode_subscribe_response(roles, frame.body)
             columns = {info.column_id: info for info in response.columns}
-            self._subscribed[frame.epoch, response.subscription_id] = columns
+            self._columns_by_id[frame.epoch, response.subscription_id] = columns
             self.columns = tuple(info.name for info in response.columns)
 
     def changes(
@@ -137,18 +137,18 @@ class DeephavenReferenceReader:
         return rows.changes()
 
     def _read(self, rows: UpdateRows, epoch: int, position: int, body: bytes, within: KeySpan) -> None:
-        roles = self._of_epoch.get(epoch)
+        roles = self._roles_by_epoch.get(epoch)
         if roles is None:
             raise InvalidValue(f"epoch {epoch} has no connection response", reason="no-context")
         template = roles.template_id(body)
         if template in roles.columns:
             found = decode_column(roles, body)
-            columns = self._subscribed.get((epoch, found.subscription_id), {})
+            columns = self._columns_by_id.get((epoch, found.subscription_id), {})
             info = check_column(found, columns)
             inside = _inside(found.row_keys, within)
             if info.name in self.values.table.decimals and not inside.all():
-                self.values.of(info, found.values)  # one that does not fit makes the whole update unreadable
-            values = self.values.of(info, found.values.filter(pa.array(inside)))
+                self.values.convert(info, found.values)  # a decimal that does not fit makes the whole update unreadable
+            values = self.values.convert(info, found.values.filter(pa.array(inside)))
             keys = found.row_keys[inside].tolist()
             rows.write(info.name, keys, values, modified=found.modified, position=position)
         elif template == roles.removed.message.id:
@@ -158,7 +158,7 @@ class DeephavenReferenceReader:
 
 
 def _inside(row_keys: Longs, within: KeySpan) -> npt.NDArray[np.bool_]:
-    """Tell which row keys are in a span."""
+    """Return a mask of the row keys in a span."""
     inside = np.ones(len(row_keys), np.bool_)
     if within.first is not None:
         inside &= row_keys >= within.first[0]
@@ -168,7 +168,7 @@ def _inside(row_keys: Longs, within: KeySpan) -> npt.NDArray[np.bool_]:
 
 
 def _moments(nanoseconds: Sequence[int | None]) -> list[datetime | None]:
-    """Return moments of microseconds: what is finer is dropped, towards the past."""
+    """Return datetimes of microseconds; finer digits are dropped, towards the past."""
     return [None if count is None else _EPOCH + timedelta(microseconds=count // 1000) for count in nanoseconds]
 
 

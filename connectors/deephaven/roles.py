@@ -1,6 +1,6 @@
-"""The parts that messages, fields, groups and data of a schema play in the transport; `roles.bind` finds them.
+"""The roles that messages, fields, groups and data of a schema play in the transport; `binding.bind` assigns them.
 
-Everything is frozen and picklable, so that Spark's workers read frames by the same plan as the receiver.
+Everything is frozen and picklable, so that Spark's workers parse frames by the same plan as the receiver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from connectors.wire.sbe.model import Field, Message, Schema
 
 
 class Header(NamedTuple):
-    """The message header, and where the root block ends."""
+    """The message header, and the end offset of the root block."""
 
     block_length: int
     template_id: int
@@ -33,18 +33,18 @@ class Subscribed:
     """A message whose root names a subscription.
 
     Args:
-        ids: The integers of its root that are read, the subscription id first.
-        blanks: Optional fields of the root besides: `struct` format, offset and null value.
-        tail: What follows the root block.
+        ids: The integers read from its root, the subscription id first.
+        null_defaults: Other optional fields of the root: `struct` format, offset and null value.
+        tail: The parts after the root block.
     """
 
     message: Message
     ids: Ints
-    blanks: NullDefaults
+    null_defaults: NullDefaults
     tail: VarPart
 
     def read(self, body: bytes, header: Header) -> tuple[int, ...]:
-        """Return the integers of the root. Raises InvalidValue ``absent`` when the block does not hold them."""
+        """Return the integers of the root. Raises InvalidValue ``absent`` when the block lacks them."""
         at = header.end_of_root - header.block_length
         self.ids.require(header.block_length, header.version, at)
         return self.ids.read(body, at)
@@ -52,7 +52,7 @@ class Subscribed:
 
 @dataclass(frozen=True)
 class Connection(Subscribed):
-    """ConnectionResponse, the one message without a subscription: ``ids`` is the buffer size alone."""
+    """ConnectionResponse, the only message without a subscription: ``ids`` is the buffer size alone."""
 
     buffer_size: Field
 
@@ -106,15 +106,15 @@ class Values:
     """A group whose entries are values: those of a column, or the elements of one array.
 
     Args:
-        type: What the entries are.
+        type: Type of the entries.
         entries: The group.
         value: The value of a fixed type.
         booleans: Raw numbers of false, true and null, in this order, for booleans.
         is_null: The null flag of the other types.
-        scale: Of a decimal.
+        scale: Scale of a decimal.
         text: Text of a string, magnitude of a decimal.
         elements: The nested group of an array.
-        alone: Entries hold nothing but what is named here, so that they need not be walked part by part.
+        simple: Entries have no other parts, so they need not be walked part by part.
     """
 
     type: ColumnType
@@ -125,7 +125,7 @@ class Values:
     scale: Number | None = None
     text: Text | None = None
     elements: Values | None = None
-    alone: bool = True
+    simple: bool = True
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ class Column(Subscribed):
 
 @dataclass(frozen=True)
 class Roles:
-    """All parts of one schema, in one byte order. Picklable.
+    """All roles of one schema, in one byte order. Picklable.
 
-    Messages a schema may lack are None; their features are then off.
+    Messages that a schema may omit are None; their features are then off.
     """
 
     schema: Schema
@@ -160,13 +160,13 @@ class Roles:
     unsubscribed: Subscribed | None = None
     refusal: Refusal | None = None
     text: TextErrors = "strict"
-    """What becomes of bytes in a cell that are no text."""
+    """How bytes in a cell that are not valid text are handled."""
 
     def read_header(self, body: bytes) -> Header:
-        """Read the header and check that the root block is there.
+        """Read the header and check that the root block is complete.
 
         Raises:
-            TruncatedMessage: ``short-frame``: no whole header; ``truncated``: no whole root block.
+            TruncatedMessage: ``short-frame``: incomplete header; ``truncated``: incomplete root block.
             InvalidValue: ``schema-id``: a message of another schema.
         """
         size = self.schema.header.size
@@ -183,11 +183,11 @@ class Roles:
         return Header(block_length, template_id, schema_id, version, size + block_length)
 
     def open(self, body: bytes, header: Header) -> OpenMessage:
-        """Return the message as its parts are read."""
+        """Return the message, ready for reading its parts."""
         return OpenMessage(self.schema, body, header.version)
 
     def template_id(self, body: bytes) -> int:
-        """Return the template id of a message. Raises as `read_header`."""
+        """Return the template id of a message. Raises the same errors as `read_header`."""
         return self.read_header(body).template_id
 
     def write_root(self, role: Subscribed, values: Sequence[int]) -> bytearray:
@@ -196,16 +196,16 @@ class Roles:
         root = bytearray(size + message.block_length)
         self.header.write(root, 0, (message.block_length, message.id, self.schema.id, self.schema.version))
         role.ids.write(root, size, values)
-        for code, offset, null in role.blanks:
+        for code, offset, null in role.null_defaults:
             struct.pack_into(code, root, size + offset, null)
         return root
 
     def write(self, role: Subscribed, values: Sequence[int], parts: Mapping[str, bytes] | None = None) -> bytes:
-        """Return a whole message; parts by name, written. Raises as `write_root`."""
+        """Return a complete message, given its encoded parts by name. Raises the same errors as `write_root`."""
         return bytes(self.write_root(role, values) + role.tail.write(parts or {}))
 
     def column(self, kind: ColumnType) -> Column | None:
-        """Return the message that carries columns of a type; None where the schema lacks it."""
+        """Return the message for columns of a type; None where the schema lacks it."""
         for column in self.columns.values():
             if column.type is kind or column.type == kind:
                 return column

@@ -1,4 +1,4 @@
-"""Encodes values row by row, so that messages can be cut between any two rows."""
+"""Encodes values row by row, so that messages can be split between any two rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from connectors.deephaven.types import Shape
 
 @dataclass(frozen=True)
 class FixedRows:
-    """Rows of one width."""
+    """Rows of equal width."""
 
     octets: bytes
     width: int
@@ -31,17 +31,17 @@ class FixedRows:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest row."""
+        """Length of the longest row in bytes."""
         return self.width
 
     def between(self, begin: int, end: int) -> bytes:
-        """Return the rows from number ``begin`` up to number ``end``."""
+        """Return rows ``begin`` up to, but excluding, ``end``."""
         return self.octets[begin * self.width : end * self.width]
 
 
 @dataclass(frozen=True)
-class VariedRows:
-    """Rows of any width."""
+class VariableRows:
+    """Rows of varying width."""
 
     rows: list[bytes]
     ends: Longs
@@ -51,37 +51,37 @@ class VariedRows:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest row."""
+        """Length of the longest row in bytes."""
         return max(map(len, self.rows), default=0)
 
     def between(self, begin: int, end: int) -> bytes:
-        """Return the rows from number ``begin`` up to number ``end``."""
+        """Return rows ``begin`` up to, but excluding, ``end``."""
         return b"".join(self.rows[begin:end])
 
 
-RowData: TypeAlias = FixedRows | VariedRows
-"""Encoded rows; ``ends`` are their running lengths, in bytes."""
+RowData: TypeAlias = FixedRows | VariableRows
+"""Encoded rows; ``ends`` are their cumulative lengths in bytes."""
 
 
 def row_data(role: Values, values: npt.NDArray[Any] | Sequence[Any]) -> RowData:
     """Encode values as entries of the group of values.
 
     Raises:
-        SourceRefused: ``OBJECT_OVERFLOW``: a text or array is longer than the schema allows any.
-        InvalidValue: A value is outside its type, or outside the type the schema gives it.
+        SourceRefused: ``OBJECT_OVERFLOW``: a text or array is longer than the schema allows.
+        InvalidValue: A value is outside its type, or outside the type that the schema declares.
     """
-    if role.type.shape is Shape.FIXED and role.alone:
+    if role.type.shape is Shape.FIXED and role.simple:
         width = role.entries.group.block_length
         return FixedRows(_fixed(role, values), width, width * np.arange(1, len(values) + 1))
     rows = _rows(role, values)
-    return VariedRows(rows, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
+    return VariableRows(rows, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
 
 
 def _rows(role: Values, values: Iterable[Any]) -> list[bytes]:
     try:
         match role.type.shape:
             case Shape.FIXED:
-                return _split(role, values)
+                return _fixed_rows(role, values)
             case Shape.STRING:
                 return _strings(role, values)
             case Shape.DECIMAL:
@@ -95,7 +95,7 @@ def _rows(role: Values, values: Iterable[Any]) -> list[bytes]:
 
 
 def _fixed(role: Values, values: Iterable[Any]) -> bytes:
-    """Blocks that follow each other."""
+    """Return fixed-width values as contiguous blocks."""
     assert role.value is not None
     native = role.type.native(values)
     if role.booleans is not None:
@@ -110,18 +110,18 @@ def _fixed(role: Values, values: Iterable[Any]) -> bytes:
 
 
 def _as_wire_type(found: Number, native: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    with np.errstate(over="ignore"):  # a number too large becomes infinite, which is unequal
+    with np.errstate(over="ignore"):  # a number too large becomes infinite, hence unequal
         raw = native.astype(found.dtype)
     if raw.dtype.newbyteorder("=") == native.dtype:
         return raw
-    lost = (raw != native) & (native == native)  # noqa: PLR0124  NaN is the one value unlike itself
+    lost = (raw != native) & (native == native)  # noqa: PLR0124  only NaN differs from itself
     if lost.any():
         raise InvalidValue(f"{found.name} cannot hold {native[lost][0]}", reason="value-range")
     return raw
 
 
-def _split(role: Values, values: Iterable[Any]) -> list[bytes]:
-    """Fixed values in a schema whose entries have parts besides."""
+def _fixed_rows(role: Values, values: Iterable[Any]) -> list[bytes]:
+    """Return fixed values for a schema whose entries have other parts too."""
     blocks, width, parts = _fixed(role, values), role.entries.group.block_length, role.entries.tail.write({})
     return [blocks[at : at + width] + parts for at in range(0, len(blocks), width)]
 
@@ -143,7 +143,7 @@ def _strings(role: Values, values: Iterable[str | None]) -> list[bytes]:
     assert role.text is not None
     text, tail = role.text, role.entries.tail
     some, null = _block(role, null=False), _block(role, null=True) + tail.write({})
-    if not role.alone:
+    if not role.simple:
         return [null if v is None else some + tail.write({text.name: text.write(text.encode(v))}) for v in values]
     return [null if v is None else some + text.write(text.encode(v)) for v in values]
 
@@ -157,7 +157,7 @@ def _decimal(role: Values, value: Decimal | None) -> bytes:
     if not isinstance(exponent, int):
         raise InvalidValue(f"{value} is no decimal number", reason="decimal")
     magnitude = int(Decimal((sign, digits, 0)))
-    size = (magnitude if magnitude >= 0 else ~magnitude).bit_length() // 8 + 1  # as Java's BigInteger: the fewest bytes
+    size = (magnitude if magnitude >= 0 else ~magnitude).bit_length() // 8 + 1  # minimal, like Java's BigInteger
     octets = magnitude.to_bytes(size, "big", signed=True)
     return _block(role, null=False, scale=-exponent) + tail.write({role.text.name: role.text.write(octets)})
 
@@ -165,8 +165,8 @@ def _decimal(role: Values, value: Decimal | None) -> bytes:
 def _lists(role: Values, values: Iterable[Any]) -> list[bytes]:
     assert role.elements is not None
     nested, tail = role.elements.entries, role.entries.tail
-    rows = [None if value is None else _in_order(value) for value in values]
-    elements = row_data(role.elements, _joined(role.elements, [row for row in rows if row is not None]))
+    rows = [None if value is None else _as_sequence(value) for value in values]
+    elements = row_data(role.elements, _flatten(role.elements, [row for row in rows if row is not None]))
     some, null = _block(role, null=False), _block(role, null=True) + tail.write({})
     written, at = [], 0
     for row in rows:
@@ -174,18 +174,18 @@ def _lists(role: Values, values: Iterable[Any]) -> list[bytes]:
             written.append(null)
             continue
         group = nested.announce(len(row)) + elements.between(at, at + len(row))
-        written.append(some + (group if role.alone else tail.write({nested.name: group})))
+        written.append(some + (group if role.simple else tail.write({nested.name: group})))
         at += len(row)
     return written
 
 
-def _in_order(value: Any) -> Any:
+def _as_sequence(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value)
     return value if isinstance(value, list | tuple | np.ndarray) else list(value)
 
 
-def _joined(role: Values, rows: list[Any]) -> Any:
+def _flatten(role: Values, rows: list[Any]) -> Any:
     if rows and all(isinstance(row, np.ndarray) and row.dtype == role.type.dtype for row in rows):
         return np.concatenate(rows)
     return [element for row in rows for element in row]

@@ -1,8 +1,8 @@
-"""Knows which row keys exist and where their values are stored: sorted numpy arrays, never a Python object per row.
+"""Index of the existing row keys and of the slots of their values: sorted numpy arrays, no Python object per row.
 
-Row keys are int64, not negative, unique. A removed key stays in place as a dead entry until a quarter of the entries
-are dead, so that removals do not move the rest; keys beyond the largest are appended to spare capacity. Both cost by
-the number of keys given, not by the number of keys held; only keys that fall between others move what lies above them.
+Row keys are unique, non-negative int64. A removed key stays in place as a dead entry until a quarter of the entries are
+dead, so that removals do not move the rest. Keys beyond the largest are appended to spare capacity. Both cost in
+proportion to the keys given, not the keys held; only keys that fall between others move the entries above them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Longs: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 NOWHERE = -1
-"""The slot of a key that is not held."""
+"""Slot of a key that is not held."""
 
 _SPARE = 1024
 
 
 class RowIndex:
-    """Maps row keys to slots, which are numbers from 0 that the caller chose."""
+    """Maps row keys to slots, which are numbers from 0 chosen by the caller."""
 
     def __init__(self) -> None:
         self._keys: Longs = np.empty(_SPARE, np.int64)
@@ -57,7 +57,7 @@ class RowIndex:
         return within
 
     def insert(self, keys: Longs, slots: Longs) -> None:
-        """Hold ``keys``, which must be ascending, unique and not held."""
+        """Insert ``keys``, which must be ascending, unique and not held."""
         if not len(keys):
             return
         at = np.searchsorted(self._keys[: self._entries], keys)
@@ -68,7 +68,7 @@ class RowIndex:
             self._insert_new(keys[~revived], slots[~revived], at[~revived])
 
     def remove(self, keys: Longs) -> None:
-        """Cease to hold ``keys``. Each must be held."""
+        """Remove ``keys``. Each must be held."""
         at = np.searchsorted(self._keys[: self._entries], keys)
         self._slots[at] = NOWHERE
         self._dead += len(keys)
@@ -107,7 +107,7 @@ class RowIndex:
 
 
 def ranges(keys: Longs) -> Longs:
-    """Return the runs of consecutive keys, shape (n, 2), both ends inclusive. ``keys``: ascending and unique."""
+    """Return the runs of consecutive keys, shape (n, 2), both ends inclusive. ``keys`` must be ascending and unique."""
     if not len(keys):
         return np.empty((0, 2), np.int64)
     breaks = np.flatnonzero(np.diff(keys) != 1)

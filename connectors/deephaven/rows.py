@@ -1,6 +1,6 @@
-"""Immutable views of a table's rows: what snapshots and updates are made of, and what listeners may keep.
+"""Immutable views of a table's rows, used by snapshots and updates; listeners may retain them.
 
-Row keys are ascending; every column's cells (`connectors.deephaven.cells`) lie beside them, read-only.
+Row keys ascend; the cells of every column (`connectors.deephaven.cells`) are parallel to them, read-only.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Rows:
         return Rows(self.types, self.keys[mask], {name: cells[mask] for name, cells in self.columns.items()})
 
     def only(self, names: Iterable[str]) -> Rows:
-        """Return the rows with these columns, in this order."""
+        """Return the rows with only these columns, in this order."""
         return Rows(self.types, self.keys, {name: self.columns[name] for name in names})
 
     def size(self) -> int:
-        """Return about how many bytes the rows take."""
+        """Return the approximate size of the rows in bytes."""
         return self.keys.nbytes + sum(size_of(self.types[name], cells) for name, cells in self.columns.items())
 
 
@@ -52,15 +52,15 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """One atomic update, as net effect: what was removed, then what was added, then what was modified.
+    """The net effect of one atomic update: rows removed, then rows added, then rows modified.
 
     Args:
-        update: The update's number, from 1.
-        removed: Keys of rows that existed before and are gone, or were removed and added again.
+        update: Number of the update, from 1.
+        removed: Keys of rows that existed before and were removed, including those added again.
         added: Added rows, all columns.
-        modified: Rows that existed before and still do and were written to, all columns, as they are now.
+        modified: Rows that existed before, still exist and were written to: all columns, current values.
         written: Per column, the keys of the modified rows in which it was written, whether to a new value or not.
-        before: The removed and the modified rows as they were, only the columns that a listener asked for.
+        before: Previous values of the removed and modified rows, only in the columns that a listener requested.
     """
 
     update: int
@@ -72,12 +72,12 @@ class Delta:
 
     @cached_property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Approximate size in bytes."""
         return 1024 + self.removed.nbytes + self.added.size() + self.modified.size() + self.before.size()
 
 
 def rows_at(rows: Rows, keys: Longs) -> Rows:
-    """Return the rows with these keys; each must be among them."""
+    """Return the rows with these keys, each of which must be present."""
     if len(keys) == len(rows):
         return rows
     at = np.searchsorted(rows.keys, keys)

@@ -1,4 +1,4 @@
-"""Loads the schema a feed speaks: our reconstruction, or the vendor's own XML given by its path."""
+"""Loads the schema of a feed: our reconstruction, or the vendor's own XML by its path."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import load_schema
 
 BUILTIN = "builtin"
-"""Name of the reconstruction that ships with this connector. It is not the vendor's file."""
+"""Name of the reconstruction shipped with this connector. It is not the vendor's file."""
 
 
 def load_transport_schema(schema: str = BUILTIN) -> Schema:
-    """Return the schema of a name or path. Raises SchemaError when the file is missing or wrong."""
+    """Return the schema for a name or path. Raises SchemaError when the file is missing or invalid."""
     return _builtin() if schema == BUILTIN else load_schema(Path(schema))
 
 
 def load_roles(schema: str = BUILTIN, text: TextErrors = "strict") -> Roles:
-    """Return the roles of a schema, in its own byte order. Raises SchemaError as above, and for missing parts.
+    """Return the roles of a schema, in its own byte order.
+
+    Raises SchemaError when the file is missing or invalid, or lacks a part of the transport.
 
     Args:
-        text: What becomes of bytes in a cell that are no text.
+        text: How to handle bytes in a cell that are not valid text.
     """
     return _builtin_roles(text) if schema == BUILTIN else bind(load_schema(Path(schema)), text=text)
 

@@ -1,12 +1,12 @@
 """A table server: exports live tables by name over TCP, as a server inside a Deephaven worker does.
 
-Runs in a thread of its own, so that it serves whatever the caller does::
+Runs in its own thread, beside whatever the caller does::
 
     with TableServer.start(7777) as server:
         server.export_table("Quotes", quotes)
         ...
 
-Each client has its own bounded queue; one that does not drain it in time is dropped, and no other notices.
+Each client has its own bounded queue. A client that does not drain it in time is dropped, without effect on others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from connectors.server_thread import Server, listen
 from connectors.wire.sbe.model import Schema
 
 _ENCODERS = 2
-_AFTER_FAILED_ACCEPT = 0.1
+_ACCEPT_RETRY_SECONDS = 0.1
 
 
 class TableServer(Server):
@@ -69,11 +69,11 @@ class TableServer(Server):
             port: See `port` for the one taken.
             host: Address to listen on; the default serves this machine only. There is no authentication.
             msg_queue_size: Frames queued per client.
-            msg_buffer_size: Longest message in bytes, told to clients first.
-            send_wait_time_millis: How long a full queue is waited for before its client is dropped.
-            max_clients: How many are served at once; who comes besides is turned away.
+            msg_buffer_size: Longest message in bytes, announced to clients first.
+            send_wait_time_millis: How long to wait for room in a full queue before its client is dropped.
+            max_clients: Maximum number of clients served at once; further ones are turned away.
             schema: The transport's schema; None for our reconstruction.
-            prefix_counts: What the length before each message counts.
+            prefix_counts: What the length prefix of each message counts.
 
         Raises:
             SourceUnavailable: The port cannot be listened on.
@@ -88,24 +88,24 @@ class TableServer(Server):
 
     @property
     def client_count(self) -> int:
-        """How many clients are connected."""
+        """Number of connected clients."""
         return len(self._clients)
 
     @property
     def dropped_count(self) -> int:
-        """How many clients have been dropped because they were too slow."""
+        """Number of clients dropped because they were too slow."""
         return self._dropped
 
     def export_table(self, name: str, table: LiveTable) -> None:
-        """Let clients subscribe to the table by this name, instead of any other that had it."""
+        """Export the table under this name, replacing any other."""
         self._exports[name] = table
 
     def unexport_table(self, name: str) -> None:
-        """Let nobody subscribe by this name any more. Subscriptions that exist go on."""
+        """Stop exporting this name. Existing subscriptions continue."""
         self._exports.pop(name, None)
 
     def disconnect_all(self) -> None:
-        """Break the connection to every client, wherever it stands; return when that is done. They may come back."""
+        """Break the connection to every client, whatever its state; return when that is done. Clients may reconnect."""
         if self._thread.is_alive():
             self._wait_for(self._disconnect_all())
 
@@ -122,9 +122,9 @@ class TableServer(Server):
         while True:
             try:
                 connection, address = await self._loop.sock_accept(self._listening[0])
-            except OSError as error:  # out of descriptors, say: those who are connected go on
+            except OSError as error:  # out of descriptors, for example: connected clients continue
                 self._log.warning("accept_failed", reason=str(error))
-                await asyncio.sleep(_AFTER_FAILED_ACCEPT)
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             if len(self._clients) >= self._max_clients:
                 self._log.warning("client_turned_away", client=f"{address[0]}:{address[1]}", clients=len(self._clients))

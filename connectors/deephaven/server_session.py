@@ -1,7 +1,7 @@
 """The server's side of one connection, without the connection: requests in, answers and publications out.
 
-Knows which subscriptions the client has and what each request deserves. Reads no socket and no clock; the messages it
-returns have no length before them. Requests are bounded in size, subscriptions in number.
+Tracks the client's subscriptions and decides the answer to each request. Reads no socket and no clock; the returned
+messages have no length prefix. Requests are bounded in size, subscriptions in number.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from connectors.deephaven.roles import Roles
 from connectors.deephaven.tables import LiveTable
 
 SMALLEST_BUFFER = 64
-"""A message buffer must hold every control message and one long: less makes no server."""
+"""Minimum message buffer size in bytes: it must hold every control message, and a column message of one long."""
 LARGEST_REQUEST = 1 << 20
-MOST_SUBSCRIPTIONS = 1_000
+MAX_SUBSCRIPTIONS = 1_000
 
 Exports: TypeAlias = Mapping[str, LiveTable]
 
@@ -38,10 +38,10 @@ class ServerSession:
     Feed bytes with `receive`, pull with `next_request`, then answer each request in turn: `subscribe` or `unsubscribe`.
 
     Args:
-        roles: By which messages are read and written.
-        exports: The tables that can be subscribed at the moment, by name. Looked at for every request.
-        message_buffer_size: Longest message sent, in bytes, without the length before it.
-        prefix_counts: What that length counts.
+        roles: Roles for reading and writing messages.
+        exports: The tables exported at the moment, by name. Consulted for every request.
+        message_buffer_size: Longest message sent, in bytes, without length prefix.
+        prefix_counts: What the length prefix counts.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class ServerSession:
 
     @property
     def publications(self) -> Mapping[int, Publication]:
-        """What the client is subscribed to, by subscription id."""
+        """The client's subscriptions, by subscription id."""
         return self._publications
 
     def greeting(self) -> bytes:
         """Return the first message of the connection."""
         return encode_connection_response(self._roles, self._buffer_size)
 
-    def framed(self, message: bytes) -> bytes:
-        """Return a message with its length before it, ready for the socket."""
+    def encode_frame(self, message: bytes) -> bytes:
+        """Return a message with its length prefix, ready for the socket."""
         return frame(message, self._prefix_counts, header_size=self._roles.schema.header.size)
 
     def receive(self, chunk: bytes) -> None:
@@ -75,23 +75,23 @@ class ServerSession:
         """Return the next request, or None when more bytes are needed.
 
         Raises:
-            WireError, RemoteProtocolError: The client does not speak the protocol; end the connection.
+            WireError, RemoteProtocolError: The client violates the protocol; end the connection.
         """
         body = self._cutter.next_body()
         return None if body is None else decode_request(self._roles, body)
 
     def subscribe(self, request: TableSubscribe) -> tuple[bytes, Publication | None]:
-        """Return the answer, and what is to be published; None when the answer is an error."""
+        """Return the answer, and the publication to start; None when the answer is an error."""
         try:
             publication = self._publication(request)
             answer = self._response(publication)
-        except SourceRefused as refused:
-            return self.refusal(request.subscription_id, ErrorCode(refused.code), refused.text), None
+        except SourceRefused as error:
+            return self.refusal(request.subscription_id, ErrorCode(error.code), error.text), None
         self._publications[request.subscription_id] = publication
         return answer, publication
 
     def unsubscribe(self, request: TableUnsubscribe) -> tuple[bytes, Publication | None]:
-        """Return the answer, and what is not to be published any more; None when there was nothing."""
+        """Return the answer, and the publication to stop; None when there was none."""
         publication = self._publications.pop(request.subscription_id, None)
         if publication is None:
             text = f"there is no subscription {request.subscription_id}"
@@ -99,45 +99,45 @@ class ServerSession:
         return encode_unsubscribe_response(self._roles, request.subscription_id), publication
 
     def end(self, publication: Publication) -> None:
-        """Forget a subscription that has ended by itself; its id may be used again."""
+        """Remove a subscription that has ended by itself; its id may be used again."""
         self._publications.pop(publication.id, None)
 
     def failure(self, publication: Publication, error: SilverfoldError) -> bytes:
-        """End a subscription whose rows cannot be sent; return the message that says why."""
+        """End a subscription whose rows cannot be sent; return the error message with the reason."""
         self.end(publication)
         if isinstance(error, SourceRefused):
             return self.refusal(publication.id, ErrorCode(error.code), error.text)
         return self.refusal(publication.id, ErrorCode.UNEXPECTED_ERROR, str(error))
 
     def refusal(self, subscription_id: int, code: ErrorCode, text: str) -> bytes:
-        """Return an error message; its text is shortened to what the buffer holds."""
+        """Return an error message; its text is shortened to fit the buffer."""
         room = self._buffer_size - len(encode_subscription_error(self._roles, subscription_id, code, ""))
         shortened = text.encode("utf-8", "replace")[: max(room, 0)].decode("utf-8", "ignore")
         return encode_subscription_error(self._roles, subscription_id, code, shortened)
 
     def _publication(self, request: TableSubscribe) -> Publication:
         if request.subscription_id in self._publications:
-            raise _refused(
+            raise _refuse(
                 ErrorCode.DUPLICATE_SUBSCRIPTION_ID, f"subscription {request.subscription_id} is in use already"
             )
         table = self._exports.get(request.table)
         if table is None:
-            raise _refused(ErrorCode.UNKNOWN_TABLE, f"no table is exported as {request.table}")
-        if len(self._publications) >= MOST_SUBSCRIPTIONS:
-            raise _refused(ErrorCode.UNEXPECTED_ERROR, f"a client has at most {MOST_SUBSCRIPTIONS} subscriptions")
-        return self._bound(request, table)
+            raise _refuse(ErrorCode.UNKNOWN_TABLE, f"no table is exported as {request.table}")
+        if len(self._publications) >= MAX_SUBSCRIPTIONS:
+            raise _refuse(ErrorCode.UNEXPECTED_ERROR, f"a client has at most {MAX_SUBSCRIPTIONS} subscriptions")
+        return self._bind(request, table)
 
-    def _bound(self, request: TableSubscribe, table: LiveTable) -> Publication:
+    def _bind(self, request: TableSubscribe, table: LiveTable) -> Publication:
         columns = request.columns or tuple(table.columns)
         for name in columns:
             if name not in table.columns:
-                raise _refused(ErrorCode.UNKNOWN_COLUMN, f"table {request.table} has no column {name}")
+                raise _refuse(ErrorCode.UNKNOWN_COLUMN, f"table {request.table} has no column {name}")
         if len(set(columns)) != len(columns):
-            raise _refused(ErrorCode.UNEXPECTED_ERROR, "a column is asked for twice")
+            raise _refuse(ErrorCode.UNEXPECTED_ERROR, "a column is asked for twice")
         try:
             row_filter = bind_filter(request.filter, table.columns) if request.filter.strip() else None
         except InvalidValue as error:
-            raise _refused(ErrorCode.UNEXPECTED_ERROR, f"filter: {error}") from error
+            raise _refuse(ErrorCode.UNEXPECTED_ERROR, f"filter: {error}") from error
         return Publication(
             id=request.subscription_id,
             table=table,
@@ -154,12 +154,12 @@ class ServerSession:
         try:
             answer = encode_subscribe_response(self._roles, publication.id, columns)
         except (InvalidValue, LocalProtocolError) as error:
-            raise _refused(ErrorCode.UNEXPECTED_ERROR, str(error)) from error
+            raise _refuse(ErrorCode.UNEXPECTED_ERROR, str(error)) from error
         if len(answer) > self._buffer_size:
             detail = f"a response of {len(answer)} bytes does not fit the buffer of {self._buffer_size}"
-            raise _refused(ErrorCode.UNEXPECTED_ERROR, detail)
+            raise _refuse(ErrorCode.UNEXPECTED_ERROR, detail)
         return answer
 
 
-def _refused(code: ErrorCode, text: str) -> SourceRefused:
+def _refuse(code: ErrorCode, text: str) -> SourceRefused:
     return SourceRefused(code=code, text=text)

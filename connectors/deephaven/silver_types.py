@@ -1,10 +1,10 @@
-"""The silver form of Deephaven's columns: which Arrow type each becomes, and how values get there.
+"""Silver types of Deephaven's columns: the Arrow type of each, and the conversion of its values.
 
-Everything keeps its value exactly, but that a snapshot leaves -0.0 where 0.0 comes: to SQL they are equal. One choice
+Every value is preserved exactly, except that a snapshot leaves -0.0 where 0.0 comes: to SQL they are equal. One choice
 is left to the user: a DateTime counts nanoseconds, a Spark timestamp microseconds. ``date_times = "timestamp"`` drops
-the last three digits and counts the values that lost something; ``"nanoseconds"`` keeps the number as a long. Decimals
-are text (every digit and the scale) unless the table's ``decimals`` gives the column a scale; then they are
-decimal(38, scale), and a value that does not fit is an error, never rounded.
+the last three digits and counts the values that lost something; ``"nanoseconds"`` stores the number as a long. Decimals
+are text (every digit and the scale) unless the table's ``decimals`` gives the column a scale. Then they are decimal(38,
+scale), and a value that does not fit is an error, never rounded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SilverColumn:
 
     @property
     def drops_nanoseconds(self) -> bool:
-        """Tell whether the silver type counts microseconds."""
+        """Whether the silver type counts microseconds."""
         return self.arrow in (_TIMESTAMP, pa.list_(_TIMESTAMP))
 
     def convert(self, values: pa.Array) -> tuple[pa.Array, int]:
@@ -63,10 +63,10 @@ class SilverColumn:
 def silver_columns(
     columns: Sequence[ColumnInfo], options: DeephavenOptions, table: DeephavenTable
 ) -> tuple[SilverColumn, ...]:
-    """Return the silver form of a subscription's columns, in the order of the server.
+    """Return the silver form of a subscription's columns, in server order.
 
     Raises:
-        UnknownTemplate: The schema lacks a column's message: the table cannot be read with it.
+        UnknownTemplate: The schema lacks a column's message, so the table cannot be read.
     """
     return tuple(SilverColumn(info, _arrow_type(info, options, table)) for info in columns)
 

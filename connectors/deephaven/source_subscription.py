@@ -1,4 +1,4 @@
-"""Watches one table of a source by a subscription of its own, so that silver can be held against the source."""
+"""Follows one table of a source by its own subscription, so that silver can be compared with the source."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _SUBSCRIPTION = 1
 
 
 class DeephavenSourceSubscription(Listener):
-    """A `connectors.base.SourceSubscription`: a client of one subscription. Connects as its ``with`` block begins.
+    """A `connectors.base.SourceSubscription`: a client of one subscription. Connects on entering its ``with`` block.
 
-    The table is asked for with its columns and its filter, and with updates whatever its mode is.
+    Subscribes to the table with its columns and filter, and always to a snapshot with updates, whatever its mode.
     """
 
     def __init__(self, feed: Feed, values: ReferenceValues) -> None:
         assert isinstance(feed.options, DeephavenOptions)
         self._feed, self._options, self._values = feed, feed.options, values
-        self._found = UpdateQueue()
-        self._infos: Mapping[int, ColumnInfo] = {}
-        self._open = UpdateRows()
+        self._updates = UpdateQueue()
+        self._columns_by_id: Mapping[int, ColumnInfo] = {}
+        self._collected = UpdateRows()
         self._is_first = True
         self.keys = KEYS
         self.columns: tuple[str, ...] = ()
@@ -65,42 +65,42 @@ class DeephavenSourceSubscription(Listener):
         self._client.close()
 
     def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the whole updates since the last call; see `connectors.base.SourceSubscription.take`."""
-        return self._found.take(seconds)
+        """Return the complete updates since the last call; see `connectors.base.SourceSubscription.take`."""
+        return self._updates.take(seconds)
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
-        """Remember the columns."""
-        self._infos, self.columns = columns, tuple(info.name for info in columns.values())
+        """Store the columns."""
+        self._columns_by_id, self.columns = columns, tuple(info.name for info in columns.values())
 
     def on_subscription_error(self, subscription_id: int, code: str, text: str) -> None:
-        """There will be nothing."""
-        self._found.end(SourceRefused(code=code, text=text))
+        """End the queue of updates with the refusal."""
+        self._updates.end(SourceRefused(code=code, text=text))
 
     def on_connection_error(self, error: SilverfoldError) -> None:
-        """There will be nothing more."""
-        self._found.end(error)
+        """End the queue of updates with the error."""
+        self._updates.end(error)
 
     def on_begin_table_update(self, subscription_id: int) -> None:
-        """Start to collect."""
-        self._open = UpdateRows()
+        """Start collecting."""
+        self._collected = UpdateRows()
 
     def on_rows_added(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
-        """Collect."""
+        """Collect the values."""
         self._write(column_id, row_keys, values, modified=False)
 
     def on_rows_modified(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
-        """Collect."""
+        """Collect the values."""
         self._write(column_id, row_keys, values, modified=True)
 
     def on_rows_removed(self, subscription_id: int, ranges: Longs) -> None:
-        """Collect."""
-        self._open.remove(ranges.tolist())
+        """Collect the ranges."""
+        self._collected.remove(ranges.tolist())
 
     def on_end_table_update(self, subscription_id: int) -> None:
-        """Hand the update over. The first of the subscription is its snapshot."""
-        self._found.put(ReferenceUpdate(self._is_first, list(self._open.changes())))
+        """Queue the update. The first of the subscription is its snapshot."""
+        self._updates.put(ReferenceUpdate(self._is_first, list(self._collected.changes())))
         self._is_first = False
 
     def _write(self, column_id: int, row_keys: Longs, values: pa.Array, *, modified: bool) -> None:
-        info = self._infos[column_id]
-        self._open.write(info.name, row_keys.tolist(), self._values.of(info, values), modified=modified)
+        info = self._columns_by_id[column_id]
+        self._collected.write(info.name, row_keys.tolist(), self._values.convert(info, values), modified=modified)

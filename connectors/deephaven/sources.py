@@ -14,7 +14,7 @@ list of any of these but Decimal   the array type
 null (no value in the column)      String
 =================================  ===========================================================
 
-Row keys are the rows' numbers in the file, from 0. A value that equals Deephaven's null sentinel of its type is null.
+Row keys are the row numbers in the file, from 0. A value that equals Deephaven's null sentinel of its type is null.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ALLOWED = "integers, floats, booleans, strings, dates, timestamps, decimals, an
 def load_file(path: Path) -> LiveTable:
     """Return a table with the rows of a Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.csv.gz``) file.
 
-    In a CSV file the first line holds the names; types are inferred; an unquoted empty field is null.
+    The first line of a CSV file holds the names; types are inferred; an unquoted empty field is null.
 
     Raises:
         ConfigError: The file cannot be read, or a column's type has no counterpart. Names file and column.
@@ -70,7 +70,7 @@ def load_file(path: Path) -> LiveTable:
         if kind is None:
             raise ConfigError(file=str(path), key=field.name, found=str(field.type), allowed=f"one of each: {_ALLOWED}")
         columns[field.name] = kind
-    return _filled(path, LiveTable(columns), rows)
+    return _fill(path, LiveTable(columns), rows)
 
 
 def column_type_of(arrow: pa.DataType) -> str | None:
@@ -106,7 +106,7 @@ def _read_csv(path: Path) -> pa.Table:
     )
 
 
-def _filled(path: Path, table: LiveTable, rows: pa.Table) -> LiveTable:
+def _fill(path: Path, table: LiveTable, rows: pa.Table) -> LiveTable:
     with table.update() as update:
         try:
             update.add_columns(rows)

@@ -1,7 +1,7 @@
 """Stores a table's cells by row key: columns of slots, and an index from row key to slot.
 
-Not thread safe and without a notion of updates; `connectors.deephaven.tables` gives it both. Slots of removed rows are
-used again. Capacity doubles, so that adding costs by the rows added.
+Not thread-safe, and without a notion of updates; `connectors.deephaven.tables` adds both. Slots of removed rows are
+reused. Capacity doubles, so that the cost of adding is proportional to the rows added.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Storage:
         return len(self._index)
 
     def holds(self, keys: Longs) -> Mask:
-        """Tell which keys have a row."""
+        """Return a mask of the keys that have a row."""
         mask: Mask = self._index.find(keys) != NOWHERE
         return mask
 
@@ -50,11 +50,11 @@ class Storage:
         self._write(slots, cells)
 
     def write(self, keys: Longs, cells: Mapping[str, Cells]) -> None:
-        """Overwrite some columns of rows that are held."""
+        """Overwrite some columns of held rows."""
         self._write(self._index.find(keys), cells)
 
     def remove(self, keys: Longs) -> None:
-        """Forget rows that are held, and let their values go."""
+        """Remove held rows and release their values."""
         slots = self._index.find(keys)
         self._index.remove(keys)
         self._free.extend(slots.tolist())
@@ -63,7 +63,7 @@ class Storage:
                 self._columns[name][slots] = None
 
     def read(self, keys: Longs | None, names: Iterable[str]) -> Rows:
-        """Return a copy of rows that are held, of all when ``keys`` is None, ascending, with these columns."""
+        """Return a copy of held rows with these columns, keys ascending; all rows when ``keys`` is None."""
         slots = self._index.slots() if keys is None else self._index.find(keys)
         held = self._index.keys() if keys is None else keys
         take = _selection(slots)

@@ -1,4 +1,4 @@
-"""The states of one subscription, as the client sees them.
+"""State machine of one subscription, as the client sees it.
 
 ::
 
@@ -6,7 +6,7 @@
         │                   (UPDATES_ONLY: live at once)
         └──error──▶ failed ◀──error── any        live ──unsubscribe──▶ closing ──response──▶ closed
 
-An update is open between its Begin and its End. What does not fit the state is the server's fault.
+An update is open between its Begin and its End. A message that does not fit the state is an error of the server.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from conf.errors import RemoteProtocolError
 from connectors.deephaven.messages import ErrorCode, SubscribeMode
 
 _HARMLESS = frozenset({ErrorCode.DUPLICATE_SUBSCRIPTION_ID, ErrorCode.INVALID_SUBSCRIPTION_ID})
-"""The request failed, not the subscription that has the id."""
+"""Codes of a failed request, which leave the subscription that has the id intact."""
 
 
 class SubscriptionState(StrEnum):
-    """Where a subscription stands."""
+    """State of a subscription."""
 
     REQUESTED = "requested"
     SNAPSHOTTING = "snapshotting"
@@ -38,8 +38,8 @@ class Subscription:
     """One subscription id of a session.
 
     Attributes:
-        id: What it is called on the wire.
-        state: Where it stands.
+        id: Id on the wire.
+        state: Current state.
         open: Whether an update has begun and not ended.
         snapshot: Whether the open update, or else the next one, is the snapshot.
     """
@@ -52,53 +52,53 @@ class Subscription:
         self.open = False
         self.snapshot = mode is not SubscribeMode.UPDATES_ONLY
 
-    def answered(self) -> None:
-        """A TableSubscribeResponse came."""
+    def receive_response(self) -> None:
+        """Handle a TableSubscribeResponse."""
         if self._answered or self.state in _ENDED:
-            raise self._unfit("a second TableSubscribeResponse")
+            raise self._violation("a second TableSubscribeResponse")
         self._answered = True
         if self.state is SubscriptionState.REQUESTED:
             self.state = SubscriptionState.SNAPSHOTTING if self.snapshot else SubscriptionState.LIVE
 
-    def began(self) -> None:
-        """A BeginTableUpdate came."""
+    def receive_begin(self) -> None:
+        """Handle a BeginTableUpdate."""
         if not self._answered or self.state in _ENDED:
-            raise self._unfit("BeginTableUpdate")
+            raise self._violation("BeginTableUpdate")
         if self.open:
-            raise self._unfit("BeginTableUpdate inside an open update")
+            raise self._violation("BeginTableUpdate inside an open update")
         self.open = True
 
-    def ended(self) -> None:
-        """An EndTableUpdate came."""
+    def receive_end(self) -> None:
+        """Handle an EndTableUpdate."""
         if not self.open:
-            raise self._unfit("EndTableUpdate without BeginTableUpdate")
+            raise self._violation("EndTableUpdate without BeginTableUpdate")
         was_snapshot, self.open, self.snapshot = self.snapshot, False, False
         if was_snapshot and self._mode is SubscribeMode.SNAPSHOT_ONLY:
             self.state = SubscriptionState.CLOSED
         elif self.state is SubscriptionState.SNAPSHOTTING:
             self.state = SubscriptionState.LIVE
 
-    def leave(self) -> None:
-        """A TableUnsubscribe was sent."""
+    def send_unsubscribe(self) -> None:
+        """Record that a TableUnsubscribe was sent."""
         if self.state not in _ENDED:
             self.state = SubscriptionState.CLOSING
 
-    def unsubscribed(self) -> None:
-        """A TableUnsubscribeResponse came; a server may send one after a SNAPSHOT_ONLY snapshot or a failure too."""
+    def receive_unsubscribed(self) -> None:
+        """Handle a TableUnsubscribeResponse; a server may also send one after a SNAPSHOT_ONLY snapshot or a failure."""
         if not self._answered:
-            raise self._unfit("TableUnsubscribeResponse")
+            raise self._violation("TableUnsubscribeResponse")
         self.open = False
         if self.state is not SubscriptionState.FAILED:
             self.state = SubscriptionState.CLOSED
 
-    def refused(self, code: str) -> None:
-        """A TableSubscriptionError with this id came."""
+    def receive_error(self, code: str) -> None:
+        """Handle a TableSubscriptionError with this id."""
         if code not in _HARMLESS and self.state is not SubscriptionState.CLOSED:
             self.open, self.state = False, SubscriptionState.FAILED
 
-    def unfit_rows(self, message: str) -> RemoteProtocolError:
+    def rows_violation(self, message: str) -> RemoteProtocolError:
         """Return the error for rows outside an update."""
-        return self._unfit(f"{message} outside an update")
+        return self._violation(f"{message} outside an update")
 
-    def _unfit(self, what: str) -> RemoteProtocolError:
+    def _violation(self, what: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"{what} for subscription {self.id}, which is {self.state}")

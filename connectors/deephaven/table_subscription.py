@@ -1,6 +1,7 @@
-"""Connects a subscription to its table, once: updates flow until it is closed, from whichever thread.
+"""Connects a subscription to its table, once: updates flow until it is closed, from any thread.
 
-A tap may be closed while another thread is still opening it; then nothing flows, and the table forgets it.
+A subscription may be closed while another thread is still opening it. Then nothing flows, and it is detached from the
+table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from connectors.deephaven.tables import Detach
 
 
 class TableSubscription:
-    """What flows from a table to one subscription of a client.
+    """The flow of updates from a table to one subscription of a client.
 
     Args:
         publication: The subscription.
@@ -34,34 +35,36 @@ class TableSubscription:
         return self._closed
 
     def open(self) -> None:
-        """Let updates flow from now on."""
+        """Start the flow of updates."""
         table = self.publication.table
-        self._keep(table.listen(self._flow, before=self.publication.filtered))
+        self._store_detach(table.listen(self._on_update, before=self.publication.filter_columns))
 
     def open_with_snapshot(self) -> Rows:
-        """Let updates flow, and return the rows as they were before the first of them."""
+        """Start the flow of updates, and return the rows as they were before the first of them."""
         publication = self.publication
-        snapshot, detach = publication.table.listen_from(self._flow, publication.looked_at, before=publication.filtered)
-        self._keep(detach)
+        snapshot, detach = publication.table.listen_from(
+            self._on_update, publication.snapshot_columns, before=publication.filter_columns
+        )
+        self._store_detach(detach)
         return snapshot.rows
 
-    def shut(self) -> None:
-        """Let nothing flow any more. Never waits; `detach` follows."""
+    def stop(self) -> None:
+        """Stop the flow. Never waits; `detach` follows."""
         self._closed = True
 
     def detach(self) -> None:
-        """Shut, and let the table forget it. May wait for the table, and may be repeated."""
+        """Stop the flow and detach from the table. May wait for the table; safe to repeat."""
         with self._lock:
             self._closed = True
             detach, self._detach = self._detach, None
         if detach is not None:
             detach()
 
-    def _flow(self, delta: Delta) -> None:
+    def _on_update(self, delta: Delta) -> None:
         if not self._closed:
             self._deliver(self, delta)
 
-    def _keep(self, detach: Detach) -> None:
+    def _store_detach(self, detach: Detach) -> None:
         with self._lock:
             if not self._closed:
                 self._detach = detach

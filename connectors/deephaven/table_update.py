@@ -1,6 +1,6 @@
 """Collects the changes of one update and checks each against the table and the changes before it.
 
-Nothing touches the table's rows until it is applied; what would fail has failed by then. The net effect follows as
+The table's rows are not touched until the update is applied; any failure happens before. The net effect is tracked as
 changes come: a row added and removed in one update leaves no trace, a row removed and added again is both.
 """
 
@@ -25,7 +25,7 @@ Step: TypeAlias = Callable[[Storage], None]
 
 
 class TableUpdate:
-    """Changes that will be one update. Made by `LiveTable.update`, used inside its block only."""
+    """Changes that will be one update. Created by `LiveTable.update`, used inside its block only."""
 
     def __init__(self, types: Mapping[str, ColumnType], storage: Storage, next_key: int) -> None:
         self.next_key = next_key
@@ -38,36 +38,36 @@ class TableUpdate:
 
     @property
     def is_empty(self) -> bool:
-        """Whether applying it would change nothing."""
+        """Whether applying the update would change nothing."""
         return not (len(self._removed) or len(self._added) or len(self._modified))
 
     @property
     def removed(self) -> Longs:
-        """Keys of rows of the table that are removed, also where they are added again."""
+        """Keys of existing rows that are removed, including those added again."""
         return self._removed.keys()
 
     @property
     def added(self) -> Longs:
-        """Keys of rows that are added."""
+        """Keys of added rows."""
         return self._added.keys()
 
     @property
     def modified(self) -> Longs:
-        """Keys of rows of the table that stay and are written to."""
+        """Keys of existing rows that stay and are written to."""
         return self._modified.keys()
 
     @property
     def written(self) -> dict[str, Longs]:
-        """Per column, the modified keys in which it is written; columns written nowhere are left out."""
+        """Per column, the modified keys in which it is written; columns never written are left out."""
         return {name: keys.keys() for name, keys in self._written.items() if len(keys)}
 
     def add(self, rows: Sequence[Mapping[str, Any]], keys: Keys | None = None) -> Longs:
-        """Add rows and return their keys, in the order of ``rows``. A column left out is null.
+        """Add rows and return their keys, in the order of ``rows``. A missing column is null.
 
-        Without ``keys``, the keys after the largest ever used. Values: see `connectors.deephaven.cells.to_cells`.
+        Without ``keys``, the keys follow the largest ever used. Values: see `connectors.deephaven.cells.to_cells`.
 
         Raises:
-            LocalProtocolError: An unknown column, or a key that is negative, given twice or in use.
+            LocalProtocolError: An unknown column, or a key that is negative, repeated or in use.
             InvalidValue: A value is not of its column's type.
         """
         named = {name for row in rows for name in row}
@@ -76,45 +76,45 @@ class TableUpdate:
     def add_columns(
         self, values: Mapping[str, Any] | pa.Table, keys: Keys | None = None, *, count: int | None = None
     ) -> Longs:
-        """Add rows given by columns: lists, numpy or Arrow arrays of one length; otherwise as `add`."""
+        """Add rows given by columns: lists, numpy or Arrow arrays of equal length; otherwise like `add`."""
         cells = self._cells(values)
         rows = _common_length(cells, count)
         new = np.arange(self.next_key, self.next_key + rows) if keys is None else _row_keys(keys)
         order = _order(new, rows)
-        if self._alive(new).any():
-            raise LocalProtocolError(f"row key {new[self._alive(new)][0]} is in use")
+        if self._exist(new).any():
+            raise LocalProtocolError(f"row key {new[self._exist(new)][0]} is in use")
         everything = {name: cells[name] if name in cells else nulls(kind, rows) for name, kind in self._types.items()}
-        ascending, placed = _placed(new, order), {name: _placed(cell, order) for name, cell in everything.items()}
+        ascending, ordered = _reorder(new, order), {name: _reorder(cell, order) for name, cell in everything.items()}
         self._added.insert(ascending, np.zeros(rows, np.int64))
         if rows:
             self.next_key = max(self.next_key, int(ascending[-1]) + 1)
-            self.steps.append(lambda storage: storage.add(ascending, placed))
+            self.steps.append(lambda storage: storage.add(ascending, ordered))
         return new
 
     def modify(self, changes: Mapping[int, Mapping[str, Any]]) -> None:
-        """Write to some columns of some rows: key to column to value. Raises as `add`, and for unknown keys."""
-        alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        """Write some columns of some rows: key to column to value. Raises as `add`, also for unknown keys."""
+        keys_by_columns: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for key, change in changes.items():
-            alike[tuple(change)].append(key)
-        for names, keys in alike.items():
+            keys_by_columns[tuple(change)].append(key)
+        for names, keys in keys_by_columns.items():
             self.modify_columns(keys, {name: [changes[key][name] for key in keys] for name in names})
 
     def modify_columns(self, keys: Keys, values: Mapping[str, Any] | pa.Table) -> None:
-        """Write to some columns of the rows ``keys``, given by columns; otherwise as `modify`."""
+        """Write some columns of the rows ``keys``, given by columns; otherwise like `modify`."""
         cells = self._cells(values)
-        given = self._held(keys)
+        given = self._require_rows(keys)
         order = _order(given, _common_length(cells, len(given)))
-        ascending, placed = _placed(given, order), {name: _placed(cell, order) for name, cell in cells.items()}
-        kept = ascending[self._added.find(ascending) == NOWHERE]
-        _include(self._modified, kept)
-        for name in placed:
-            _include(self._written[name], kept)
-        self.steps.append(lambda storage: storage.write(ascending, placed))
+        ascending, ordered = _reorder(given, order), {name: _reorder(cell, order) for name, cell in cells.items()}
+        existing = ascending[self._added.find(ascending) == NOWHERE]
+        _include(self._modified, existing)
+        for name in ordered:
+            _include(self._written[name], existing)
+        self.steps.append(lambda storage: storage.write(ascending, ordered))
 
     def remove(self, keys: Keys) -> None:
-        """Remove rows. Raises LocalProtocolError for a key given twice or not in use."""
-        given = self._held(keys)
-        self._remove(_placed(given, _order(given, len(given))))
+        """Remove rows. Raises LocalProtocolError for a repeated or unknown key."""
+        given = self._require_rows(keys)
+        self._remove(_reorder(given, _order(given, len(given))))
 
     def remove_range(self, first: int, last: int) -> None:
         """Remove all rows with keys from ``first`` to ``last``, both inclusive; there may be none."""
@@ -131,21 +131,21 @@ class TableUpdate:
             held.remove(keys[held.find(keys) != NOWHERE])
         self.steps.append(lambda storage: storage.remove(keys))
 
-    def _alive(self, keys: Longs) -> Mask:
+    def _exist(self, keys: Longs) -> Mask:
         self._check_open()
         stored = self._storage.holds(keys) & (self._removed.find(keys) == NOWHERE)
-        alive: Mask = stored | (self._added.find(keys) != NOWHERE)
-        return alive
+        existing: Mask = stored | (self._added.find(keys) != NOWHERE)
+        return existing
 
     def _check_open(self) -> None:
         if not self.is_open:
             raise LocalProtocolError("the update's block has ended")
 
-    def _held(self, keys: Keys) -> Longs:
+    def _require_rows(self, keys: Keys) -> Longs:
         given = _row_keys(keys)
-        alive = self._alive(given)
-        if not alive.all():
-            raise LocalProtocolError(f"there is no row with key {given[~alive][0]}")
+        existing = self._exist(given)
+        if not existing.all():
+            raise LocalProtocolError(f"there is no row with key {given[~existing][0]}")
         return given
 
     def _cells(self, values: Mapping[str, Any] | pa.Table) -> dict[str, Cells]:
@@ -153,9 +153,9 @@ class TableUpdate:
         for name in names:
             if name not in self._types:
                 raise LocalProtocolError(f"there is no column {name!r}; the columns are {', '.join(self._types)}")
-        return {name: self._converted(name, values[name]) for name in names}
+        return {name: self._convert(name, values[name]) for name in names}
 
-    def _converted(self, name: str, values: Any) -> Cells:
+    def _convert(self, name: str, values: Any) -> Cells:
         try:
             return to_cells(self._types[name], values)
         except InvalidValue as error:
@@ -170,7 +170,7 @@ def _row_keys(keys: Keys) -> Longs:
 
 
 def _order(keys: Longs, expected: int) -> npt.NDArray[np.intp] | None:
-    """Return what sorts the keys, None when they are sorted; check that they are as many as expected, and unique."""
+    """Return the indices that sort the keys, None when sorted; check number, uniqueness and that none is negative."""
     if len(keys) != expected:
         raise LocalProtocolError(f"{len(keys)} row keys for {expected} rows")
     if not len(keys) or (keys[0] >= 0 and (np.diff(keys) > 0).all()):
@@ -182,7 +182,7 @@ def _order(keys: Longs, expected: int) -> npt.NDArray[np.intp] | None:
     return order
 
 
-def _placed(values: Cells, order: npt.NDArray[np.intp] | None) -> Cells:
+def _reorder(values: Cells, order: npt.NDArray[np.intp] | None) -> Cells:
     return values if order is None else values[order]
 
 

@@ -1,7 +1,7 @@
 """Live tables: typed columns, rows by row key, changed in atomic updates that listeners can follow without a gap.
 
-Laws: an update is applied whole or, if its block raises, not at all; a listener hears every update after its snapshot
-exactly once, in order; what listeners are given never changes afterwards.
+Invariants: an update is applied completely or, if its block raises, not at all; a listener gets every update after its
+snapshot exactly once, in order; what listeners are given never changes afterwards.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class LiveTable:
 
     Args:
         columns: Column names and their types (names of `connectors.deephaven.types.TYPES`), in order.
-        partial_columns: Send modified rows only with the columns that were written to. The default sends them whole.
+        partial_columns: Send modified rows only with the columns that were written to. By default all columns are sent.
 
     Raises:
-        LocalProtocolError: There is no column, or no such type.
+        LocalProtocolError: No columns, or an unknown type.
     """
 
     def __init__(self, columns: Mapping[str, str], *, partial_columns: bool = False) -> None:
@@ -48,7 +48,7 @@ class LiveTable:
         self.partial_columns = partial_columns
         self._storage = Storage(self.columns)
         self._listeners: dict[object, tuple[Listener, frozenset[str]]] = {}
-        self._state = threading.RLock()  # held for moments: reading, applying, (de)registering
+        self._state = threading.RLock()  # held briefly: reading, applying, (de)registering
         self._writer = threading.Lock()  # held while an update's block runs
         self._writing_thread: int | None = None
         self._updates = 0
@@ -60,14 +60,15 @@ class LiveTable:
 
     @property
     def updates(self) -> int:
-        """How many updates have been applied."""
+        """Number of updates applied."""
         return self._updates
 
     @contextmanager
     def update(self) -> Iterator[TableUpdate]:
         """Collect changes and apply them as one update when the block ends; none of them if it raises.
 
-        A block without a net effect is no update. Others wait meanwhile; only one block may be open per thread.
+        A block without a net effect is not an update. Other threads wait meanwhile; only one block may be open per
+        thread.
         """
         if self._writing_thread == threading.get_ident():
             raise LocalProtocolError("an update is open in this thread already")
@@ -82,29 +83,29 @@ class LiveTable:
                 self._writing_thread = None
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        """Let no update be applied meanwhile. To be held for moments."""
+    def pause_updates(self) -> Iterator[None]:
+        """Block updates meanwhile. Hold it only briefly."""
         with self._state:
             yield
 
     def snapshot(self, columns: Collection[str] | None = None) -> Snapshot:
-        """Return the rows as they are, with these columns (default: all). Copies them."""
+        """Return a copy of the current rows, with these columns (default: all)."""
         names = self.columns if columns is None else columns
         with self._state:
             return Snapshot(self._updates, self._storage.read(None, names))
 
     def read(self, keys: Longs) -> Rows:
-        """Return the rows with these keys, which must be ascending and all there. Copies them."""
+        """Return a copy of the rows with these keys, which must be ascending and all present."""
         with self._state:
             if not self._storage.holds(keys).all():
                 raise LocalProtocolError("some of the row keys to read are not there")
             return self._storage.read(keys, self.columns)
 
     def listen(self, listener: Listener, *, before: Collection[str] = ()) -> Detach:
-        """Call ``listener`` with every update from now on; return what ends that.
+        """Call ``listener`` with every update from now on; return a function that ends this.
 
         It is called in the updating thread, which waits for it, and must neither raise nor block. ``before`` names the
-        columns of which it needs the values that removed and modified rows had.
+        columns whose previous values it needs for removed and modified rows.
         """
         token = object()
         with self._state:
@@ -119,7 +120,7 @@ class LiveTable:
     def listen_from(
         self, listener: Listener, columns: Collection[str], *, before: Collection[str] = ()
     ) -> tuple[Snapshot, Detach]:
-        """Return a snapshot of ``columns`` and listen: the first update heard is the one after the snapshot."""
+        """Return a snapshot of ``columns`` and listen: the first update delivered is the one after the snapshot."""
         with self._state:
             return self.snapshot(columns), self.listen(listener, before=before)
 
@@ -166,7 +167,7 @@ class LiveTable:
 
 
 def load(columns: Mapping[str, str], values: Mapping[str, Any] | pa.Table, keys: Longs | None = None) -> LiveTable:
-    """Return a table that holds these rows, added in one update."""
+    """Return a table with these rows, added in one update."""
     table = LiveTable(columns)
     with table.update() as update:
         update.add_columns(values, keys)

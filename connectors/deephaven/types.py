@@ -1,8 +1,8 @@
 """The column types of Deephaven's SBE transport: one per ``ColumnData`` message.
 
-A column's type follows from the *name* of the message that carries it, never from a template id. Nulls of
-fixed-width types are Deephaven's own sentinels: -MAX for float and double (so NaN is a value), 0xFFFE for char
-(so 0xFFFF is a value), the smallest number for the rest. They apply whatever null the schema declares.
+A column's type follows from the *name* of the message that carries it, never from a template id. Nulls of fixed-width
+types are Deephaven's own sentinels: -MAX for float and double (so NaN is a value), 0xFFFE for char (so 0xFFFF is a
+value), -1 for Boolean, the smallest number for the rest. They apply whatever null the schema declares.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 
 class Shape(StrEnum):
-    """How one value of a column lies on the wire."""
+    """Form of one value of a column on the wire."""
 
     FIXED = "fixed"
     """A block of fixed width; null is a sentinel."""
@@ -32,7 +32,7 @@ class Shape(StrEnum):
     STRING_ARRAY = "string array"
     """A null flag and a group of strings, each with its own null flag."""
     STRING_SET = "string set"
-    """As a string array, without order."""
+    """Like a string array, but without order."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ColumnType:
 
     Args:
         name: Name of its message without ``ColumnData``.
-        shape: How a value lies on the wire.
+        shape: Form of a value on the wire.
         arrow: Arrow type of decoded values. Decimals are text in the form of ``str(decimal.Decimal)``, which keeps
             every digit and the scale; date-times are int64 nanoseconds since 1970-01-01 UTC; chars are text of one
             UTF-16 code unit.
@@ -63,19 +63,19 @@ class ColumnType:
         return f"{self.name}ColumnData"
 
     def native(self, values: Iterable[Any]) -> npt.NDArray[Any]:
-        """Return Python values as the numpy array the wire wants: None becomes the sentinel.
+        """Return Python values as the numpy array for the wire: None becomes the sentinel.
 
-        Only for fixed types. Booleans become int8 0, 1 and -1; a char may be a string of one code unit or a number.
-        A value equal to the sentinel means null, as it does in Deephaven. Raises OverflowError for a number outside
-        the type, TypeError for a value of another kind.
+        Only for fixed types. Booleans become int8 0, 1 and -1; a char may be a string of one code unit or a number. A
+        value equal to the sentinel means null, as in Deephaven. Raises OverflowError for a number outside the type,
+        TypeError for a value of another kind.
         """
         if isinstance(values, np.ndarray) and values.dtype == self.dtype:
             return values
         assert self.dtype is not None
         assert self.null is not None
         null = self.null.item()
-        plain = [null if value is None else ord(value) if isinstance(value, str) else value for value in values]
-        return np.array(plain, dtype=self.dtype)
+        numbers = [null if value is None else ord(value) if isinstance(value, str) else value for value in values]
+        return np.array(numbers, dtype=self.dtype)
 
 
 def _fixed(name: str, dtype: str, null: float, arrow: pa.DataType) -> ColumnType:

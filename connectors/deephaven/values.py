@@ -1,7 +1,7 @@
-"""Reads the values of one group from the wire into plain arrays, before they become Arrow.
+"""Reads the values of one group from the wire into raw arrays, before they are converted to Arrow.
 
-Fixed-width values are one strided view of the message. Values of varying width need their places first: one tight loop
-per group finds them, and if anything does not fit, a slow walk over the same bytes says exactly what.
+Fixed-width values are one strided view of the message. Values of varying width must be located first: one tight loop
+per group finds their offsets. If anything does not fit, a slow walk over the same bytes reports exactly what.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from conf.errors import InvalidValue
 from connectors.deephaven.groups import OpenMessage, Text
-from connectors.deephaven.layouts import Blocks, Longs, gathered
+from connectors.deephaven.layouts import Blocks, Longs, gather_field
 from connectors.deephaven.nested import find_nested
 from connectors.deephaven.roles import Values
 from connectors.deephaven.types import ColumnType, Shape
@@ -24,12 +24,12 @@ from connectors.wire.sbe.walk import Dimensions
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 WIDEST_SCALE = 2**31
-"""Java's BigDecimal has a 32-bit scale."""
+"""Limit of scales: Java's BigDecimal has a 32-bit scale."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Fixed-width values in the native type, nulls as Deephaven's sentinel. Chars are code units."""
+    """Fixed-width values in the native type; nulls are Deephaven's sentinel. Chars are code units."""
 
     type: ColumnType
     values: npt.NDArray[Any]
@@ -40,7 +40,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Texts:
-    """Places of variable-length values in a message. What stands at a null is not to be looked at."""
+    """Offsets of variable-length values in a message. The bytes of a null are to be ignored."""
 
     type: ColumnType
     body: bytes
@@ -64,10 +64,10 @@ class Decimals:
         return len(self.scales)
 
     def look_little_endian(self) -> bool:
-        """Tell whether a magnitude has a needless first byte read big-endian, but not read little-endian."""
+        """Return whether some magnitude has a redundant first byte when read big-endian, but not little-endian."""
         spans = zip(self.magnitudes.starts.tolist(), self.magnitudes.ends.tolist(), strict=True)
         texts = (self.magnitudes.body[start:end] for start, end in spans if end - start > 1)
-        return any(_is_wasteful(text[0], text[1]) and not _is_wasteful(text[-1], text[-2]) for text in texts)
+        return any(_is_redundant(text[0], text[1]) and not _is_redundant(text[-1], text[-2]) for text in texts)
 
     def unscaled(self) -> list[int | None]:
         """Return the magnitudes as integers, None for null.
@@ -82,7 +82,7 @@ class Decimals:
 
 @dataclass(frozen=True)
 class Lists:
-    """Arrays and sets: how many elements each has, 0 for null, and all elements in order."""
+    """Arrays and sets: the number of elements of each, 0 for null, and all elements in order."""
 
     type: ColumnType
     counts: Longs
@@ -97,10 +97,10 @@ Raw: TypeAlias = Fixed | Texts | Decimals | Lists
 
 
 def read_values(opened: OpenMessage, values: Values, at: int) -> tuple[Raw, int]:
-    """Return the values of the group at ``at``, and where it ends.
+    """Return the values of the group at ``at``, and its end offset.
 
     Raises:
-        TruncatedMessage, InvalidValue: The bytes are not what the schema says.
+        TruncatedMessage, InvalidValue: The bytes do not match the schema.
     """
     shape = values.type.shape
     if shape is Shape.FIXED:
@@ -109,12 +109,12 @@ def read_values(opened: OpenMessage, values: Values, at: int) -> tuple[Raw, int]
     found = values.entries.open(opened, at)
     if values.elements is not None:
         return _read_lists(opened, values, values.elements, found)
-    blocks, places, end = _text_places(opened, values, found)
-    texts = _texts(values, blocks, places)
+    blocks, offsets, end = _locate_texts(opened, values, found)
+    texts = _texts(values, blocks, offsets)
     if shape is Shape.STRING:
         return texts, end
     assert values.scale is not None
-    return Decimals(texts, _scales(blocks.read(values.scale), texts.nulls, blocks.place)), end
+    return Decimals(texts, _scales(blocks.read(values.scale), texts.nulls, blocks.error_offset)), end
 
 
 def _fixed(values: Values, blocks: Blocks) -> Fixed:
@@ -122,17 +122,17 @@ def _fixed(values: Values, blocks: Blocks) -> Fixed:
     assert values.type.dtype is not None
     raw = blocks.read(values.value)
     if values.booleans is not None:
-        return Fixed(values.type, _booleans(raw, values.booleans, blocks.place))
-    with np.errstate(over="ignore"):  # a number too large becomes infinite, which the check finds
+        return Fixed(values.type, _booleans(raw, values.booleans, blocks.error_offset))
+    with np.errstate(over="ignore"):  # a number too large becomes infinite, which the check detects
         native = raw.astype(values.type.dtype)
     if native.dtype.itemsize < raw.dtype.itemsize or native.dtype.kind != raw.dtype.kind:
-        _check_cast(values, raw, native, blocks.place)
+        _check_cast(values, raw, native, blocks.error_offset)
     return Fixed(values.type, native)
 
 
 def _check_cast(values: Values, raw: npt.NDArray[Any], native: npt.NDArray[Any], at: int) -> None:
-    """The schema's type is another than the column's: every value must have survived the change."""
-    lost = (native != raw) & ~((native != native) & (raw != raw))  # noqa: PLR0124  NaN is the one value unlike itself
+    """Check that every value survived the conversion from the schema's type to the column's."""
+    lost = (native != raw) & ~((native != native) & (raw != raw))  # noqa: PLR0124  only NaN differs from itself
     if native.dtype.kind == "i" and raw.dtype.kind == "u":
         lost |= native < 0
     if lost.any():
@@ -151,36 +151,38 @@ def _booleans(raw: npt.NDArray[Any], codes: tuple[int, int, int], at: int) -> np
     return native
 
 
-def _texts(values: Values, blocks: Blocks, places: Longs) -> Texts:
+def _texts(values: Values, blocks: Blocks, offsets: Longs) -> Texts:
     assert values.text is not None
     assert values.is_null is not None
     text = values.text
     nulls = blocks.flags(values.is_null)
-    lengths = gathered(np.frombuffer(blocks.body, np.uint8), text.length, places).astype(np.int64)
+    lengths = gather_field(np.frombuffer(blocks.body, np.uint8), text.length, offsets).astype(np.int64)
     most = text.found.length.maximum
     if lengths.max(initial=0) > most:
         detail = f"{text.name} has {lengths.max()} bytes, {most} are allowed"
-        raise InvalidValue(detail, offset=blocks.place, reason="length-max")
-    starts = places + text.found.data_offset
+        raise InvalidValue(detail, offset=blocks.error_offset, reason="length-max")
+    starts = offsets + text.found.data_offset
     return Texts(values.type, blocks.body, text, starts, starts + lengths, nulls)
 
 
-def _text_places(opened: OpenMessage, values: Values, found: Dimensions) -> tuple[Blocks, Longs, int]:
-    """Where the data of each entry start."""
+def _locate_texts(opened: OpenMessage, values: Values, found: Dimensions) -> tuple[Blocks, Longs, int]:
+    """Return the blocks of the entries, the start of each entry's data, and the end offset."""
     assert values.text is not None
     block, text = found.block_length, values.text
-    ends = _run(opened.body, found, text) if values.alone and opened.version >= text.found.since_version else None
+    ends = (
+        _locate_ends(opened.body, found, text) if values.simple and opened.version >= text.found.since_version else None
+    )
     if ends is None:
         walked = values.entries.walk(opened, found, text.name)
-        starts, places, end = np.array(walked.starts, np.int64), np.array(walked.places, np.int64), walked.end
+        starts, offsets, end = np.array(walked.starts, np.int64), np.array(walked.offsets, np.int64), walked.end
     else:
         bounds = np.append(np.int64(found.start), ends)
-        starts, places, end = bounds[:-1], bounds[:-1] + block, int(bounds[-1])
-    return Blocks(opened.body, opened.version, block, found.entries, found.start, found.start, starts), places, end
+        starts, offsets, end = bounds[:-1], bounds[:-1] + block, int(bounds[-1])
+    return Blocks(opened.body, opened.version, block, found.entries, found.start, found.start, starts), offsets, end
 
 
-def _run(body: bytes, found: Dimensions, text: Text) -> Longs | None:
-    """Where each entry of a block and one data ends; None when they do not fit."""
+def _locate_ends(body: bytes, found: Dimensions, text: Text) -> Longs | None:
+    """Return the end of each entry of a block and one data; None when they do not fit."""
     read = struct.Struct(text.format).unpack_from
     to_length = found.block_length + text.found.length.offset
     overhead = found.block_length + text.found.data_offset
@@ -202,8 +204,8 @@ def _scales(raw: npt.NDArray[Any], nulls: Mask, at: int) -> Longs:
     return scales
 
 
-def _is_wasteful(first: int, second: int) -> bool:
-    """Tell whether the most significant byte says no more than the sign of the next one does."""
+def _is_redundant(first: int, second: int) -> bool:
+    """Return whether the most significant byte only repeats the sign of the next one."""
     return first == (0xFF if second >= 0x80 else 0x00)
 
 
@@ -222,6 +224,6 @@ def _read_lists(opened: OpenMessage, values: Values, elements: Values, found: Di
     blocks = nested.blocks(opened, ~nulls)
     if elements.text is None:
         return Lists(values.type, counts, nulls, _fixed(elements, blocks)), nested.end
-    assert nested.places is not None
-    places = nested.places[np.repeat(~nulls, nested.counts)]
-    return Lists(values.type, counts, nulls, _texts(elements, blocks, places)), nested.end
+    assert nested.offsets is not None
+    offsets = nested.offsets[np.repeat(~nulls, nested.counts)]
+    return Lists(values.type, counts, nulls, _texts(elements, blocks, offsets)), nested.end

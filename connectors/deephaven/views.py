@@ -1,7 +1,7 @@
-"""Makes live tables of others: the rows that satisfy a filter, the last row of each group. They change as those do.
+"""Live tables derived from others: the rows that satisfy a filter, the last row of each group. They change with those.
 
-An update of the table is one update of the view, in the same thread, or none where it does not concern it. Nobody else
-may change a view.
+An update of the table is one update of the view, in the same thread, or none if it does not concern the view. Nothing
+else may change a view.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from connectors.deephaven.tables import Detach, LiveTable
 
 
 class View(LiveTable):
-    """A table made of another."""
+    """A table derived from another."""
 
     _detach: Detach
 
@@ -30,12 +30,12 @@ class View(LiveTable):
         super().__init__(types, partial_columns=table.partial_columns)
 
     def close(self) -> None:
-        """Change no more. May be repeated."""
+        """Stop following the table. Safe to repeat."""
         self._detach()
 
 
 def where(table: LiveTable, filter: str) -> View:
-    """Return the rows of a table that satisfy a filter, by the same row keys.
+    """Return a view of the rows that satisfy a filter, with the same row keys.
 
     Raises:
         InvalidValue: As `connectors.deephaven.filters.bind_filter`.
@@ -44,9 +44,9 @@ def where(table: LiveTable, filter: str) -> View:
 
 
 def last_by(table: LiveTable, *columns: str) -> View:
-    """Return, of the rows that are equal in some columns, the last one: that with the largest row key.
+    """Return a view of the last row, the one with the largest row key, of each group of rows equal in ``columns``.
 
-    Each group has a row key of the view's own, for as long as it has a row. Without columns all rows are one group.
+    Each group has its own row key in the view, for as long as it has a row. Without columns all rows are one group.
 
     Raises:
         LocalProtocolError: There is no such column, or its values are arrays.
@@ -58,21 +58,21 @@ class _Where(View):
     def __init__(self, table: LiveTable, filter: str) -> None:
         super().__init__(table)
         self._filter = bind_filter(filter, table.columns)
-        with table.still():
+        with table.pause_updates():
             self._follow(Delta(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
             self._detach = table.listen(self._follow)
 
     def _follow(self, delta: Delta) -> None:
         now, held = self._filter.mask(delta.modified), self._storage.holds(delta.modified.keys)
-        gone = delta.removed[self._storage.holds(delta.removed)]
+        removed = delta.removed[self._storage.holds(delta.removed)]
         with self.update() as update:
-            update.remove(np.union1d(gone, delta.modified.keys[held & ~now]))
+            update.remove(np.union1d(removed, delta.modified.keys[held & ~now]))
             for rows in (delta.added.where(self._filter.mask(delta.added)), delta.modified.where(now & ~held)):
                 update.add_columns(rows.columns, rows.keys)
-            stays = delta.modified.where(now & held)
+            remaining = delta.modified.where(now & held)
             for name, keys in delta.written.items():
-                written = np.isin(stays.keys, keys)
-                update.modify_columns(stays.keys[written], {name: stays.columns[name][written]})
+                written = np.isin(remaining.keys, keys)
+                update.modify_columns(remaining.keys[written], {name: remaining.columns[name][written]})
 
 
 class _LastBy(View):
@@ -85,23 +85,23 @@ class _LastBy(View):
         self._group_of: dict[int, Hashable] = {}
         self._rows_of: dict[Hashable, set[int]] = {}
         self._shown: dict[Hashable, tuple[int, int]] = {}
-        """Of each group, its own row key and that of its last row."""
-        with table.still():
+        """Per group, its own row key and that of its last row."""
+        with table.pause_updates():
             self._follow(Delta(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
             self._detach = table.listen(self._follow)
 
     def _follow(self, delta: Delta) -> None:
-        touched: dict[Hashable, None] = dict.fromkeys(self._leave(key) for key in delta.removed.tolist())
+        touched: dict[Hashable, None] = dict.fromkeys(self._remove_from_group(key) for key in delta.removed.tolist())
         for rows in (delta.modified, delta.added):
             for key, group in zip(rows.keys.tolist(), self._groups(rows), strict=True):
                 if key in self._group_of:
-                    touched[self._leave(key)] = None
+                    touched[self._remove_from_group(key)] = None
                 self._group_of[key] = group
                 self._rows_of.setdefault(group, set()).add(key)
                 touched[group] = None
-        self._show(touched, set(delta.modified.keys.tolist()) | set(delta.added.keys.tolist()))
+        self._update_view(touched, set(delta.modified.keys.tolist()) | set(delta.added.keys.tolist()))
 
-    def _leave(self, key: int) -> Hashable:
+    def _remove_from_group(self, key: int) -> Hashable:
         group = self._group_of.pop(key)
         self._rows_of[group].discard(key)
         return group
@@ -110,9 +110,9 @@ class _LastBy(View):
         if not self._by:
             return [()] * len(rows)
         values = [to_python(self._table.columns[name], rows.columns[name]) for name in self._by]
-        return [tuple(map(_alike, row)) for row in zip(*values, strict=True)]
+        return [tuple(map(_group_value, row)) for row in zip(*values, strict=True)]
 
-    def _show(self, touched: Collection[Hashable], written: Collection[int]) -> None:
+    def _update_view(self, touched: Collection[Hashable], written: Collection[int]) -> None:
         ended, changed, begun = [], {}, {}
         for group in touched:
             last = max(self._rows_of[group], default=None)
@@ -129,15 +129,17 @@ class _LastBy(View):
                 self._shown[group] = own, last
         with self.update() as update:
             update.remove(sorted(ended))
-            self._put(changed, lambda keys, cells: update.modify_columns([changed[key] for key in keys], cells))
-            self._put(begun, lambda keys, cells: self._begin(begun, keys, update.add_columns(cells).tolist()))
+            self._write_rows(changed, lambda keys, cells: update.modify_columns([changed[key] for key in keys], cells))
+            self._write_rows(
+                begun, lambda keys, cells: self._add_groups(begun, keys, update.add_columns(cells).tolist())
+            )
 
-    def _put(self, rows: Mapping[int, object], put: Callable[[list[int], Mapping[str, Any]], None]) -> None:
+    def _write_rows(self, rows: Mapping[int, object], put: Callable[[list[int], Mapping[str, Any]], None]) -> None:
         if rows:
             found = self._table.read(np.array(sorted(rows), np.int64))
             put(found.keys.tolist(), found.columns)
 
-    def _begin(self, groups: Mapping[int, Hashable], keys: Sequence[int], own: Sequence[int]) -> None:
+    def _add_groups(self, groups: Mapping[int, Hashable], keys: Sequence[int], own: Sequence[int]) -> None:
         for key, each in zip(keys, own, strict=True):
             self._shown[groups[key]] = each, key
 
@@ -145,6 +147,6 @@ class _LastBy(View):
 _NONE: Longs = np.empty(0, np.int64)
 
 
-def _alike(value: Any) -> Hashable:
-    """Return a value by which rows are grouped: NaN is one, which is unlike itself."""
+def _group_value(value: Any) -> Hashable:
+    """Return a value to group rows by: all NaN are one group, although NaN is unequal to itself."""
     return ("NaN",) if isinstance(value, float) and math.isnan(value) else value

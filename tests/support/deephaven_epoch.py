@@ -21,13 +21,13 @@ def begun(
     tables: Mapping[str, DeephavenTable] = TABLES,
     *,
     clock: Clock | None = None,
-    rests: Mapping[str, float] | None = None,
+    suspensions: Mapping[str, float] | None = None,
 ) -> Epoch:
     """An epoch that has received nothing."""
     return Epoch(
         Session(ROLES),
         tables,
-        rests=rests or dict.fromkeys(tables, 0.0),
+        suspensions=suspensions or dict.fromkeys(tables, 0.0),
         backoffs={name: Backoff(2.0, 30.0, Highest()) for name in tables},
         clock=clock or Clock(),
     )

@@ -15,7 +15,7 @@ from connectors.base import ControlFrame
 from connectors.deephaven import control, cut_reader
 from connectors.deephaven.binding import bind
 from connectors.deephaven.blocks import ADDED, MODIFIED, REMOVED, WideRange
-from connectors.deephaven.cut_reader import BadFrame, Cells, CutReader, LandedFrame, Removals, read_context
+from connectors.deephaven.cut_reader import BadFrame, ColumnCells, CutReader, LandedFrame, Removals, read_context
 from connectors.deephaven.encoding import encode_column, encode_removed
 from connectors.deephaven.messages import ColumnInfo
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
@@ -128,7 +128,7 @@ def test_a_bad_frame_is_named_and_the_good_ones_beside_it_are_read(what: str):
     assert isinstance(bad, BadFrame)
     assert (bad.position, bad.error_class) == (12, error_class)
     assert reason in bad.reason
-    assert [type(before), type(after)] == [Cells, Cells]
+    assert [type(before), type(after)] == [ColumnCells, ColumnCells]
 
 
 def test_a_frame_at_which_the_decoder_fails_is_named_and_the_good_ones_beside_it_are_read(monkeypatch):
@@ -142,7 +142,7 @@ def test_a_frame_at_which_the_decoder_fails_is_named_and_the_good_ones_beside_it
     before, bad, after = read(GOOD, GOOD, GOOD)
 
     assert bad == BadFrame(12, "DECODER_FAILED", "KeyError in the decoder")
-    assert [type(before), type(after)] == [Cells, Cells]
+    assert [type(before), type(after)] == [ColumnCells, ColumnCells]
 
 
 def test_frames_of_an_epoch_that_never_began_are_bad():
@@ -163,7 +163,7 @@ def test_a_column_message_names_rows_values_update_and_phase():
 def test_a_frame_belongs_to_the_last_update_that_began_before_it():
     frames = [LandedFrame(position, 1, GOOD) for position in (10, 19, 20, 35)]
 
-    updates = [found.change.update for found in reader().read(frames) if isinstance(found, Cells)]
+    updates = [found.change.update for found in reader().read(frames) if isinstance(found, ColumnCells)]
 
     assert updates == [0, 0, 1, 1]
 

@@ -289,8 +289,8 @@ def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bui
     for vector in STREAMS:
         streams = {stream_of(vector, int(s)): table() for s in vector.expect["tables"]}
         backoffs = {name: Backoff(1.0, 1.0, Random(0)) for name in streams}
-        rests = dict.fromkeys(streams, 0.0)
-        epoch = Epoch(Session(builtin_roles()), streams, rests=rests, backoffs=backoffs, clock=lambda: 0.0)
+        suspensions = dict.fromkeys(streams, 0.0)
+        epoch = Epoch(Session(builtin_roles()), streams, suspensions=suspensions, backoffs=backoffs, clock=lambda: 0.0)
         history.epoch += 1
         landed = epoch.receive(vector.octets[:16])
         epoch.requests()

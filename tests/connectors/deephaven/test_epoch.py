@@ -221,13 +221,13 @@ def test_a_snapshot_only_table_is_asked_for_again_after_its_time():
 
 def test_a_suspended_stream_is_marked_and_asked_for_when_its_rest_is_over():
     clock = Clock()
-    epoch = begun(clock=clock, rests={"quotes": 3.0, "trades": 0.0})
+    epoch = begun(clock=clock, suspensions={"quotes": 3.0, "trades": 0.0})
     frames = epoch.receive(sent(GREETING))
     assert [(frame.stream, json.loads(frame.body)) for frame in frames[2:]] == [
         ("quotes", {"mark": "stream suspended", "level": "warning", "seconds": 3.0})
     ]
     assert asked(epoch.requests()[0]) == [(1, "Trades", "updates_only")]
-    assert epoch.took_part == {"trades"}
+    assert epoch.subscribed_streams == {"trades"}
     clock.now += 3
     assert asked(epoch.requests()[0]) == [(2, "Quotes", "snapshot_with_updates")]
 
