@@ -1,4 +1,4 @@
-"""Checks the conditions of rules without Spark; only Spark gives them their meaning (`transforms.expectations`)."""
+"""Checks the conditions of rules without Spark; Spark itself evaluates them (`transforms.expectations`)."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _UNFIT = {
     ),
     "runs a program": ("java_method", "reflect", "try_reflect"),
 }  # fmt: skip
-"""Functions of Spark by which no row may be judged. Silver would depend on how its updates are split into cuts."""
+"""Spark functions refused in rules, by reason: with them silver would depend on how updates are split into cuts."""
 
 _BARE = {name for name in _UNFIT["depends on when it is asked, and by whom"] if name not in {"now", "version"}}
-"""Those of them that Spark also takes without parentheses, where the table has no such column."""
+"""Those functions that Spark also accepts without parentheses if the table has no such column."""
 
 _TODAY = re.compile(r"\s*(now|today|tomorrow|yesterday)\b(\s|$)", re.IGNORECASE)
-"""Texts that Spark takes for a time where one is wanted, as in ``day < 'today'``: that of the build."""
+"""Strings that Spark converts to the current time where a time is expected, as in ``day < 'today'``."""
 
 
 def check_condition(condition: str) -> str:
-    """Return the condition, if it is one that can be judged row by row.
+    """Return the condition if it can be evaluated row by row.
 
     Raises:
-        ValueError: It cannot be read, or does not say the same of a row whenever it is asked: it is a query, an
-            aggregate or a window, or calls a function that depends on more than the row.
+        ValueError: The condition cannot be parsed, or depends on more than the row: it is a query, an aggregate or a
+            window, or calls a non-deterministic function.
     """
     try:
         tree = sqlglot.parse_one(condition, dialect=_DIALECT)
@@ -68,17 +68,17 @@ def check_condition(condition: str) -> str:
 
 
 def functions_for_columns(condition: str, columns: Iterable[str]) -> list[str]:
-    """Return what a condition names in backticks that would be a function of Spark, for want of a column, unfit here.
+    """Return the names that Spark would resolve to a refused function, because rows have no such column.
 
     Args:
-        columns: Those of the rows to be judged.
+        columns: Columns of the rows to be checked.
     """
     names = {column.name.lower() for column in sqlglot.parse_one(condition, dialect=_DIALECT).find_all(exp.Column)}
     return sorted(names & _BARE - set(map(folded, columns)))
 
 
 def _text(part: exp.Expression) -> str:
-    """Return the text that literals are put together to; of what is more than literals, some text."""
+    """Return the concatenated string literals of an expression, without anything else in it."""
     literals = (part,) if isinstance(part, exp.Literal | exp.RawString) else part.find_all(exp.Literal, exp.RawString)
     return "".join(literal.name for literal in literals if not literal.is_number)
 

@@ -1,30 +1,30 @@
-"""Every error silverfold raises on purpose.
+"""All errors that silverfold raises deliberately.
 
 ::
 
     SilverfoldError               .error_class (stable, UPPER_SNAKE)   .retryable
     ├── ConfigError               file, key
-    ├── WireError                 the bytes are not what the format says: offset
+    ├── WireError                 the bytes violate the format: offset
     │   ├── TruncatedMessage  OversizedMessage  UnknownTemplate  InvalidValue
-    ├── SchemaError               a schema file is wrong: file, line
-    ├── ProtocolError             well-formed but not allowed now; the epoch is over
+    ├── SchemaError               a schema file is invalid: file, line
+    ├── ProtocolError             well-formed but not allowed now; the epoch ends
     │   ├── LocalProtocolError    our fault: a bug
     │   └── RemoteProtocolError   the peer's: reconnect
-    ├── SourceRefused             the source said no: code, text
-    │   ├── UntrustedSource       its certificate is not one to trust: nothing was sent
-    │   └── StatementRefused      to a statement: extended code, offset in the statement
+    ├── SourceRefused             the source refused a request: code, text
+    │   ├── UntrustedSource       its certificate is not trusted: nothing was sent
+    │   └── StatementRefused      it refused a statement: extended code, offset in the statement
     ├── SourceUnavailable         connect, read, write, time-out; retryable
     ├── StoreUnavailable          a Delta table cannot be read or written now; retryable
     ├── SparkUnavailable          Java or the Delta JARs are missing: what to do
     ├── Fenced                    another process owns this feed or table
     ├── PositionGap               bronze lacks positions: first, last
     │   └── DoubledPositions  ReplacedBronze
-    ├── QueryFailed               the user's query is wrong or failed: condition
+    ├── QueryFailed               the user's query is invalid or failed: condition
     └── ApplyError                table
         ├── DuplicateKey  NullKey  UnusableKey  Unexplained  ExpectationFailed  UnusableExpectation
         ├── SchemaDrift  SnapshotNeeded  RebuildNeeded  Overtaken  PositionNotRecorded  UndecodableFrame
 
-Errors carry what happened as attributes; the message is built from them.
+Errors carry the details as attributes; the message is built from them.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class SilverfoldError(Exception):
     retryable: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        """Return the message, of which a part may be a peer's."""
+        """Return the message on one line with control characters escaped: parts of it may come from a peer."""
         return in_one_line(super().__str__())
 
 
 class ConfigError(SilverfoldError):
-    """A setting is wrong. Says where it stands, what was found, and what is allowed.
+    """A setting is invalid. Reports its location, the value found, and what is allowed.
 
     Args:
-        found: The value as written; None when there is none.
-        others: Further mistakes found by the same check, each an error of its own.
+        found: The value as written; None if there is none.
+        others: Further errors found by the same check.
     """
 
     error_class = "CONFIG_ERROR"
@@ -66,13 +66,13 @@ class ConfigError(SilverfoldError):
 
 
 class WireError(SilverfoldError):
-    """The bytes are not what the format says.
+    """The bytes violate the format.
 
     Args:
         detail: What was found and what was expected.
-        offset: Where in the message, in bytes from its first byte; None when unknown.
-        reason: The finding's short name, such as ``truncated`` or ``charset``.
-        element: Where in the message's structure, such as ``Quote.legs[1].blob``; empty when unknown.
+        offset: Offset in the message, in bytes from its first byte; None if unknown.
+        reason: Short name of the error, such as ``truncated`` or ``charset``.
+        element: Path in the message's structure, such as ``Quote.legs[1].blob``; empty if unknown.
     """
 
     error_class = "WIRE_ERROR"
@@ -84,18 +84,18 @@ class WireError(SilverfoldError):
 
 
 def of_decoder(error: Exception) -> tuple[str, str]:
-    """Return class and reason of a frame at which the decoder itself fails. Its text may have values of the frame."""
+    """Return error class and reason for a failure of the decoder itself, without its text, which may contain data."""
     return "DECODER_FAILED", f"{type(error).__name__} in the decoder"
 
 
 class TruncatedMessage(WireError):
-    """The message ends before the format says it may."""
+    """The message is shorter than the format requires."""
 
     error_class = "TRUNCATED_MESSAGE"
 
 
 class OversizedMessage(WireError):
-    """An announced length is above the limit. Raised before the bytes arrive."""
+    """An announced length exceeds the limit. Raised before the bytes arrive."""
 
     error_class = "OVERSIZED_MESSAGE"
 
@@ -113,13 +113,13 @@ class InvalidValue(WireError):
 
 
 class SchemaError(SilverfoldError):
-    """A schema file is wrong.
+    """A schema file is invalid.
 
     Args:
         code: The rule's code in the list of SBE schema errors, such as ``E07``, or a name of ours.
-        line: Line of the element, from 1; None when it concerns the whole file.
+        line: Line of the element, from 1; None if the error concerns the whole file.
         others: Further errors found in the same pass.
-        warnings: What works but should not be, found so far, each as ``file:line: code: text``.
+        warnings: Warnings found so far, each as ``file:line: code: text``.
     """
 
     error_class = "SCHEMA_ERROR"
@@ -146,23 +146,23 @@ class SchemaError(SilverfoldError):
 
 
 class ProtocolError(SilverfoldError):
-    """Well-formed, but not allowed in this state. The epoch is over."""
+    """Well-formed, but not allowed in this state. The epoch ends."""
 
     error_class = "PROTOCOL_ERROR"
 
 
 class LocalProtocolError(ProtocolError):
-    """We tried to do what the protocol forbids: a bug of the caller."""
+    """We violated the protocol: a bug in the caller."""
 
     error_class = "LOCAL_PROTOCOL_ERROR"
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer did what the protocol forbids. Reconnect.
+    """The peer violated the protocol. Reconnect.
 
     Args:
-        stream: The stream it concerns, where one can be named.
-        reason: The finding's short name, such as ``unexpected_frame``; empty where there is none.
+        stream: The stream concerned, if known.
+        reason: Short name of the error, such as ``unexpected_frame``; empty if it has none.
     """
 
     error_class = "REMOTE_PROTOCOL_ERROR"
@@ -174,7 +174,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class SourceRefused(SilverfoldError):
-    """The source said no, with a code and a text of its own."""
+    """The source refused a request, with its own code and text."""
 
     error_class = "SOURCE_REFUSED"
 
@@ -184,9 +184,9 @@ class SourceRefused(SilverfoldError):
 
 
 class UntrustedSource(SourceRefused):
-    """The source's certificate is expired, of another name, or of nobody we trust. Nothing was sent to it.
+    """The source's certificate is expired, has another name, or has an untrusted issuer. Nothing was sent to it.
 
-    To try again would meet the same certificate: someone has to look.
+    Not retryable: a retry would meet the same certificate.
     """
 
     error_class = "UNTRUSTED_SOURCE"
@@ -196,11 +196,11 @@ class UntrustedSource(SourceRefused):
 
 
 class StatementRefused(SourceRefused):
-    """The source said no to a statement.
+    """The source refused a statement.
 
     Args:
-        extended: SQLite's extended code; 0 where there is none.
-        offset: Where in the statement's text, in bytes; None where that is not known.
+        extended: SQLite's extended code; 0 if there is none.
+        offset: Offset in the statement's text, in bytes; None if unknown.
     """
 
     error_class = "STATEMENT_REFUSED"
@@ -225,13 +225,13 @@ class StoreUnavailable(SilverfoldError):
 
 
 class SparkUnavailable(SilverfoldError):
-    """Spark cannot start on this machine, or has ended before its work was done. The message says what to do."""
+    """Spark cannot start on this machine, or ended prematurely. The message says what to do."""
 
     error_class = "SPARK_UNAVAILABLE"
 
 
 class Fenced(SilverfoldError):
-    """Another process took over, or bronze lost what this one wrote, which must stop. It may start again."""
+    """Another process took over, or bronze lost what this process wrote. This process must stop; it may restart."""
 
     error_class = "FENCED"
 
@@ -242,7 +242,7 @@ class Fenced(SilverfoldError):
 
 
 class PositionGap(SilverfoldError):
-    """Bronze lacks positions that must be there. ``first`` and ``last`` are inclusive; ``advice`` says what to do."""
+    """Bronze lacks required positions. ``first`` and ``last`` are inclusive; ``advice`` says what to do."""
 
     error_class = "POSITION_GAP"
     found: ClassVar[str] = "lacks positions {first} to {last}"
@@ -254,7 +254,7 @@ class PositionGap(SilverfoldError):
 
 
 class DoubledPositions(PositionGap):
-    """Bronze has frames twice: their updates would be applied twice. ``first`` and ``last`` are the outermost."""
+    """Bronze has duplicate frames, whose updates would be applied twice. ``first`` and ``last`` are the outermost."""
 
     error_class = "DOUBLED_POSITIONS"
     found = "has frames twice from position {first} to {last}"
@@ -265,17 +265,17 @@ class DoubledPositions(PositionGap):
 
 
 class ReplacedBronze(PositionGap):
-    """Bronze lost frames that a table has, and has others in their stead; or it is another one altogether."""
+    """Bronze has other frames in place of those a table was built from, or is another bronze table altogether."""
 
     error_class = "REPLACED_BRONZE"
     found = "is another one at position {first} than the table was built from"
 
 
 class QueryFailed(SilverfoldError):
-    """A query of the user's is wrong, or failed while it ran.
+    """A user's query is invalid, or failed while running.
 
     Args:
-        condition: Spark's name of what is wrong, such as ``TABLE_OR_VIEW_NOT_FOUND``.
+        condition: Spark's error condition, such as ``TABLE_OR_VIEW_NOT_FOUND``.
     """
 
     error_class = "QUERY_FAILED"
@@ -286,11 +286,11 @@ class QueryFailed(SilverfoldError):
 
 
 class ApplyError(SilverfoldError):
-    """A cut could not be applied. The silver table stands as it was.
+    """A cut could not be applied. The silver table is unchanged.
 
     Args:
-        since: Position from which on the same is so, as far as the cut goes: one that ends behind it fails too. None
-            where that is not known.
+        since: Position from which on the error occurs within the cut: any cut that ends after it fails too. None if
+            unknown.
     """
 
     error_class = "APPLY_ERROR"
@@ -313,25 +313,25 @@ class NullKey(ApplyError):
 
 
 class UnusableKey(ApplyError):
-    """A key is of a type by whose values rows cannot be told apart. Name other ``keys``."""
+    """The values of a key's type cannot identify rows. Set other ``keys``."""
 
     error_class = "UNUSABLE_KEY"
 
 
 class Unexplained(ApplyError):
-    """A change is of a row that is not there, or begins one that is, and the table's settings do not let that pass."""
+    """A change updates or deletes a missing row, or inserts an existing one, which the table's settings disallow."""
 
     error_class = "UNEXPLAINED"
 
 
 class ExpectationFailed(ApplyError):
-    """A row fails a rule of the table whose action is ``fail``, or one of its rules cannot be judged of the row."""
+    """A row fails a rule whose action is ``fail``, or a rule cannot be evaluated on the row."""
 
     error_class = "EXPECTATION_FAILED"
 
 
 class UnusableExpectation(ApplyError):
-    """A rule's condition cannot be judged: it names a column the table lacks, or is no condition."""
+    """A rule cannot be evaluated: its condition names a missing column, or is not boolean."""
 
     error_class = "UNUSABLE_EXPECTATION"
 
@@ -343,9 +343,9 @@ class SchemaDrift(ApplyError):
 
 
 class SnapshotNeeded(ApplyError):
-    """The source has a new column and sends partial updates: what older rows have in it, only a snapshot can tell.
+    """The source has a new column and sends partial updates: only a snapshot has the values of older rows.
 
-    Let the receiver connect anew. The table goes on with the snapshot it gets.
+    Let the receiver reconnect. The table continues with the snapshot it receives.
     """
 
     error_class = "SNAPSHOT_NEEDED"
@@ -358,10 +358,10 @@ class SnapshotNeeded(ApplyError):
 
 
 class RebuildNeeded(ApplyError):
-    """The table, or what is beside it, was not built under the settings it has now; what it lacks only bronze has.
+    """The table or a side table was built with other settings than the current ones; only bronze has the missing data.
 
     Args:
-        undo: What helps as well.
+        undo: An alternative to the rebuild.
     """
 
     error_class = "REBUILD_NEEDED"
@@ -372,7 +372,7 @@ class RebuildNeeded(ApplyError):
 
 
 class Overtaken(ApplyError):
-    """Another process wrote the table meanwhile. What was not committed is to be done again, from what is there now."""
+    """Another process wrote the table meanwhile. Retry the uncommitted work from the table's current version."""
 
     error_class = "OVERTAKEN"
     retryable = True
@@ -385,11 +385,11 @@ class PositionNotRecorded(ApplyError):
 
 
 class UndecodableFrame(ApplyError):
-    """A landed frame cannot be decoded; the table holds before its update.
+    """A landed frame cannot be decoded; the table stops before its update.
 
     Args:
         position: frame_seq of the frame.
-        cause_class: ``error_class`` of the wire error found.
+        cause_class: ``error_class`` of the decoding error.
     """
 
     error_class = "UNDECODABLE_FRAME"

@@ -1,4 +1,4 @@
-"""Reads files that people name in settings, and knows how a full disk is told."""
+"""Reads files named in settings, and lists the error numbers of a full disk."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Final
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""How an OSError is numbered that says: there is no room to write."""
+"""Values of ``OSError.errno`` for lack of space to write."""
 
 
 def read_whole(path: Path) -> bytes:
-    """Return what is in a file. Raises OSError as `check_files`, and where it cannot be read."""
+    """Return the content of a file. Raises OSError as `check_files` does, or if it cannot be read."""
     check_files([path])
     return path.read_bytes()
 
 
 def check_files(paths: Iterable[Path | str | None]) -> None:
-    """Pass where each is a file: who reads a pipe or a device may wait for ever. None and an empty name are left out.
+    """Check that each path is a regular file: reading a pipe or a device may block forever. Skip None and empty names.
 
     Raises:
-        OSError: One is none, or is not there.
+        OSError: A path does not exist, or is not a regular file.
     """
     for path in paths:
         if path and not stat.S_ISREG(Path(path).stat().st_mode):

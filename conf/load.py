@@ -1,16 +1,16 @@
-"""Reads the settings: layers of TOML files and environment variables, the later ones win key by key.
+"""Loads the settings from layers of TOML files and environment variables; later layers win key by key.
 
 ===  ==================================  ===========================================================
-1    ``base.toml``                       packaged; holds everywhere
+1    ``base.toml``                       packaged; applies everywhere
 2    ``<env>.toml``                      packaged: ``local``, ``cluster``, ``databricks``
-3    ``DIR/settings.toml``               the user's, if there is one
-4    ``DIR/feeds/<feed>.toml``           one per feed, called after the file
-5    ``SILVERFOLD__WAREHOUSE`` and such  environment; ``__`` goes one table deeper
+3    ``DIR/settings.toml``               the user's, if it exists
+4    ``DIR/feeds/<feed>.toml``           one per feed, named after the file
+5    ``SILVERFOLD__WAREHOUSE`` and such  environment; ``__`` separates nested keys
 ===  ==================================  ===========================================================
 
-The value of a variable is read as TOML where it is a number, true or false, a quoted string, an array or an inline
-table, and is text otherwise. Tables are merged, anything else is replaced. Where Spark's master is not of this machine,
-or spark-submit has started it, what ``local`` says of Spark does not hold.
+The value of a variable is parsed as TOML if it is a number, true or false, a quoted string, an array or an inline
+table, and is text otherwise. Tables are merged; other values are replaced. The Spark settings of ``local`` do not apply
+if Spark's master is not local, or if spark-submit started the process.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from conf.validate import together, validated
 
 PREFIX = "SILVERFOLD__"
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9]|_(?!_))*")
-"""What feeds and silver tables may be called: a name that is a folder and an SQL name alike.
+"""Pattern for names of feeds and silver tables: valid both as a folder name and as an SQL name.
 
-Two underscores in a row are taken: ``__`` separates the names of a variable, and ``__history`` ends a folder's name.
+Double underscores are reserved: ``__`` separates the keys of a variable, and ``__history`` is a folder suffix.
 """
 
 _NAME_RULE = "letters, digits and single underscores, a letter first"
@@ -43,7 +43,7 @@ _ONE_CASE = "a name that no other has in another letter case: neither SQL nor ev
 
 
 class Layered:
-    """A table made of layers, which remembers where each key comes from."""
+    """A table built from layers, which records the source of each key."""
 
     def __init__(self, source: str) -> None:
         self.raw: dict[str, Any] = {}
@@ -51,12 +51,12 @@ class Layered:
         self._sources: dict[tuple[str, ...], str] = {}
 
     def add(self, raw: Mapping[str, Any], source: str) -> None:
-        """Lay a table over what is there. ``source`` is the file's name, for messages."""
+        """Merge a table over the previous layers. ``source`` is the file's name, for messages."""
         self._last = source
         self._merge(self.raw, raw, source, ())
 
     def set(self, path: tuple[str, ...], value: object, source: str) -> None:
-        """Lay one value over what is there. Names are found whatever their case; new ones become small."""
+        """Set one value over the previous layers. Keys match case-insensitively; new keys are lower-cased."""
         exact: tuple[str, ...] = ()
         table: Any = self.raw
         for name in path:
@@ -69,7 +69,7 @@ class Layered:
         self._merge(self.raw, value, source, ())
 
     def source_of(self, path: tuple[str, ...]) -> str:
-        """Return where the key comes from: of a missing one, where its table does."""
+        """Return the source of a key; of a missing key, the source of its table."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._sources:
                 return self._sources[path[:length]]
@@ -89,15 +89,15 @@ class Layered:
 
 
 def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -> Settings:
-    """Return the settings of every layer, checked. What a feed's connector defines is checked when it is opened.
+    """Return the validated settings of all layers. Connector-specific settings are validated when a feed is opened.
 
     Args:
-        conf_dir: Directory with ``settings.toml`` and ``feeds/``, either may be missing; None for none.
+        conf_dir: Directory with ``settings.toml`` and ``feeds/``, either of which may be missing; None for none.
         env: Name of the packaged layer.
-        environ: Environment variables; those that do not begin with ``SILVERFOLD__`` are left alone.
+        environ: Environment variables; those that do not begin with ``SILVERFOLD__`` are ignored.
 
     Raises:
-        ConfigError: A file is not TOML, or a key is wrong. ``others`` has the further mistakes, of all files.
+        ConfigError: A file is not TOML, or a key is invalid. ``others`` has the further errors, from all files.
     """
     settings, mistakes = look_at_settings(conf_dir, env, environ)
     if mistakes:
@@ -108,10 +108,10 @@ def load_settings(conf_dir: Path | None, env: str, environ: Mapping[str, str]) -
 def look_at_settings(
     conf_dir: Path | None, env: str, environ: Mapping[str, str]
 ) -> tuple[Settings, Sequence[ConfigError]]:
-    """Return the settings as `load_settings` does, and what is wrong with them: feeds are there without what is wrong.
+    """Return the settings as `load_settings` does, and their errors; feeds are included without their invalid parts.
 
     Raises:
-        ConfigError: A file is not TOML, or not there.
+        ConfigError: A file is not TOML, or is missing.
     """
     layers = _files(conf_dir, env)
     feeds = dict(_feeds(conf_dir))
@@ -150,7 +150,7 @@ def _files(conf_dir: Path | None, env: str) -> Layered:
     if not conf_dir.is_dir():
         raise ConfigError(file="command line", key="--conf", found=str(conf_dir), allowed="an existing folder")
     for name in (f"{layer}.toml" for layer in sorted(packaged)):
-        if (conf_dir / name).is_file():  # nobody would read it
+        if (conf_dir / name).is_file():  # it would be silently ignored
             allowed = "settings.toml, feeds/<feed>.toml"
             raise ConfigError(file=str(conf_dir), key="a file's name", found=name, allowed=allowed)
     own = conf_dir / "settings.toml"
@@ -168,7 +168,7 @@ def _files(conf_dir: Path | None, env: str) -> Layered:
 
 
 def _without_local_spark(layers: Layered, environ: Mapping[str, str]) -> None:
-    """Take back what ``local`` says of Spark where another layer, or spark-submit, says that it runs elsewhere."""
+    """Remove the Spark settings of ``local`` if Spark runs elsewhere, according to another layer or spark-submit."""
     spark = layers.raw.get("spark")
     submitted = "PYSPARK_GATEWAY_PORT" in environ
     if isinstance(spark, dict) and (submitted or not str(spark.get("spark.master", "local")).startswith("local")):
@@ -177,7 +177,7 @@ def _without_local_spark(layers: Layered, environ: Mapping[str, str]) -> None:
 
 
 def _named(env: str) -> str:
-    """Return what a packaged layer is called in messages."""
+    """Return the name of a packaged layer for messages."""
     return f"{env}.toml of silverfold"
 
 
@@ -205,7 +205,7 @@ def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:
 
 
 def _feed(name: str, layered: Layered) -> tuple[FeedSettings | None, list[ConfigError]]:
-    """Return a feed's settings, without what is wrong, and that; no settings where too little is right."""
+    """Return a feed's settings without the invalid parts, and the errors; None if too little is valid."""
     tables = layered.raw.get("tables")
     keys = {"the file's name": name}
     if isinstance(tables, dict):
@@ -235,7 +235,7 @@ def _feed(name: str, layered: Layered) -> tuple[FeedSettings | None, list[Config
 
 
 def _again(names: Iterable[str]) -> Iterator[str]:
-    """Yield the names that differ from one before them in the case of letters only."""
+    """Yield the names that differ from an earlier one only in case."""
     seen = set[str]()
     for name in names:
         if folded(name) in seen:
@@ -265,20 +265,20 @@ def _environment(layers: Layered, feeds: dict[str, Layered], environ: Mapping[st
         if path[0].lower() != "feeds":
             layers.set(path, value, source)
             continue
-        told = path[1].lower() if len(path) > 1 else ""
-        name = next((feed for feed in feeds if feed.lower() == told), None)
+        given = path[1].lower() if len(path) > 1 else ""
+        name = next((feed for feed in feeds if feed.lower() == given), None)
         if name is None or len(path) < 3:
             shown = f"{PREFIX}FEEDS__<feed>__<key>, with a feed of {', '.join(sorted(feeds)) or 'none yet'}"
-            raise ConfigError(file="environment", key=variable, found=told or None, allowed=shown)
+            raise ConfigError(file="environment", key=variable, found=given or None, allowed=shown)
         feeds[name].set(path[2:], value, source)
 
 
 def _value(text: str) -> object:
-    """Read a variable's value. Dates and the like stay text."""
+    """Parse a variable's value. Dates and the like remain text."""
     try:
         value = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
     found = value["value"]
-    plain = isinstance(found, bool | int | str | list | dict) or (isinstance(found, float) and math.isfinite(found))
-    return found if plain and len(value) == 1 else text
+    allowed = isinstance(found, bool | int | str | list | dict) or (isinstance(found, float) and math.isfinite(found))
+    return found if allowed and len(value) == 1 else text

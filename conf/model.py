@@ -1,7 +1,7 @@
-"""The settings, as strict pydantic models. Nothing here reads a file; `conf.load` does.
+"""The settings, as strict pydantic models. `conf.load` reads the files.
 
-A feed's ``options`` and ``tables`` are kept raw: only the connector knows their models
-(``Connector.Options`` and ``Connector.TableOptions``); `connectors.registry` validates them.
+A feed's ``options`` and ``tables`` remain raw here: only the connector knows their models (``Connector.Options`` and
+``Connector.TableOptions``); `connectors.registry` validates them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from conf.names import TAKEN, folded
 from conf.secrets import Secret, revealed
 
 _SCHEMES: Final = ("file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "hdfs")
-"""Of stores that delta-rs reads and writes."""
+"""URL schemes of stores that delta-rs supports."""
 
 _FUSE: Final = ("/Volumes/", "/dbfs/", "dbfs:")
-"""Where Databricks shows a store as folders."""
+"""Path prefixes under which Databricks mounts stores."""
 
 
 class Strict(BaseModel):
@@ -82,7 +82,7 @@ class Maintain(Strict):
 
 
 def _condition(condition: str) -> str:
-    from conf.conditions import check_condition  # noqa: PLC0415 - dear to load, and most commands meet no condition
+    from conf.conditions import check_condition  # noqa: PLC0415 - slow import, and most commands need no conditions
 
     return check_condition(condition)
 
@@ -95,11 +95,11 @@ class Expectation(Strict):
 
 
 UNEXPLAINED: Final = "unexplained"
-"""Reason for which an update is kept aside that waits for its row."""
+"""Reason in the side table for an update that waits for its row."""
 
 
 def expanded(pattern: str, allowed: str) -> AfterValidator:
-    """Return what refuses a text that a pattern does not match as a whole, in words."""
+    """Return a validator that requires a full match of a pattern; ``allowed`` is its error message."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -118,7 +118,7 @@ class Table(Strict):
     """What every connector's table settings have in common."""
 
     ROW_SETTINGS: ClassVar[tuple[str, ...]] = ()
-    """Settings that say which rows the table has, beside its stream and ``keys``, and are not seen in its columns."""
+    """Settings, besides stream and ``keys``, that determine the table's rows but do not show in its columns."""
 
     source: str = Field(min_length=1)
     keys: tuple[str, ...] = ()
@@ -130,21 +130,21 @@ class Table(Strict):
 
     @property
     def row_settings(self) -> dict[str, str | list[str]]:
-        """Return what else than its stream and ``keys`` says which rows the table has; under others, it has others."""
+        """Values of `ROW_SETTINGS` as text or lists; with other values the table has other rows."""
         values = {name: getattr(self, name) for name in self.ROW_SETTINGS}
         return {name: list(value) if isinstance(value, tuple) else str(value) for name, value in values.items()}
 
     @property
     def keeps_history(self) -> bool:
-        """Every version of a row is kept, beside the rows that stand."""
+        """Whether every version of a row is stored, besides the current rows."""
         return self.stored_as_scd_type == 2
 
     @property
     def reserved_names(self) -> frozenset[str]:
-        """Return the names of columns of ours and of Delta's, which none of the source's may have: in small letters."""
-        aside = ("_reasons",) if self.expect else ()
+        """Lower-case names of our own and of Delta's columns, which the source's columns must not have."""
+        side_table = ("_reasons",) if self.expect else ()
         history = ("__start_at", "__end_at") if self.keeps_history else ()
-        return TAKEN.union(("_op", "_position", "_present", "_last_row_key", "_row_key"), aside, history)
+        return TAKEN.union(("_op", "_position", "_present", "_last_row_key", "_row_key"), side_table, history)
 
     @model_validator(mode="after")
     def _history_is_of_all_rows(self) -> Self:
@@ -180,7 +180,7 @@ class FeedSettings(Strict):
     _file_of: Callable[[tuple[str, ...]], str] | None = PrivateAttr(default=None)
 
     def file_of(self, path: tuple[str, ...]) -> str:
-        """Return which file, or environment variable, set the key at ``path``: for messages."""
+        """Return the file or environment variable that set the key at ``path``, for messages."""
         return self._file_of(path) if self._file_of else "settings"
 
 
@@ -201,52 +201,52 @@ class Settings(Strict):
     @field_validator("warehouse")
     @classmethod
     def _can_be_addressed(cls, warehouse: str) -> str:
-        scheme, said, rest = warehouse.partition("://")
-        if said and scheme not in _SCHEMES:
+        scheme, separator, rest = warehouse.partition("://")
+        if separator and scheme not in _SCHEMES:
             raise ValueError(f"a folder, or a URL of {', '.join(_SCHEMES)}")
-        if not warehouse.strip() or (said and not rest):
+        if not warehouse.strip() or (separator and not rest):
             raise ValueError("a folder, or a URL with more than its beginning")
-        if "@" in rest.partition("/")[0] and not scheme.startswith("abfs"):  # whose container stands there
+        if "@" in rest.partition("/")[0] and not scheme.startswith("abfs"):  # abfs has its container there
             raise PydanticCustomError("secret", "a URL without user or key: storage_options may name secrets")
-        if not said and re.match(r"\w{2,}:", warehouse) and not warehouse.startswith("dbfs:"):
+        if not separator and re.match(r"\w{2,}:", warehouse) and not warehouse.startswith("dbfs:"):
             raise ValueError("a folder, or a URL with :// behind its scheme")
         if warehouse.startswith("~"):
             raise ValueError("a folder whose path is written out: ~ stands for nothing here")
-        if warehouse.startswith(_FUSE) and sys.platform != "darwin":  # where /Volumes has other disks
+        if warehouse.startswith(_FUSE) and sys.platform != "darwin":  # on macOS, /Volumes has other disks
             raise ValueError(
                 "the URL of what lies below, s3://… or abfss://…: Delta's log needs files made at one stroke"
             )
-        if not said and (refused := set(warehouse) & set("[]^|\\%")):
+        if not separator and (refused := set(warehouse) & set("[]^|\\%")):
             raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
         return warehouse
 
     @property
     def needs_leases(self) -> bool:
-        """Two commits of Spark to one table could replace each other."""
+        """Whether concurrent Spark commits to one table could overwrite each other."""
         return self.lease and self.is_on_s3
 
     @property
     def is_on_s3(self) -> bool:
-        """The warehouse is in an S3 store, Amazon's or another's."""
+        """Whether the warehouse is in an S3 store, Amazon's or another's."""
         return self.warehouse.startswith(("s3://", "s3a://"))
 
     @property
     def spark_options(self) -> dict[str, str]:
-        """Return those of ``spark`` that are no secrets: they may stand on the command line of a JVM."""
+        """Values of ``spark`` that are not secrets and may appear on the command line of a JVM."""
         return {name: value for name, value in self.spark.items() if isinstance(value, str)}
 
     def spark_secrets(self) -> dict[str, str]:
-        """Return the others, revealed, read anew at each call: do not log or keep them.
+        """Return the values of ``spark`` that are secrets, reread on each call: do not log or store them.
 
         Raises:
-            ConfigError: A secret is not where its reference says.
+            ConfigError: A secret is not at its location.
         """
         return revealed({name: value for name, value in self.spark.items() if isinstance(value, Secret)}, self._environ)
 
     def storage(self) -> dict[str, str]:
-        """Return ``storage_options`` with secrets revealed, read anew at each call: do not log or keep it.
+        """Return ``storage_options`` with secrets revealed, reread on each call: do not log or store it.
 
         Raises:
-            ConfigError: A secret is not where its reference says.
+            ConfigError: A secret is not at its location.
         """
         return revealed(self.storage_options, self._environ)

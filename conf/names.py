@@ -1,4 +1,4 @@
-"""Names of columns: which are taken, and how Spark compares them, to whom letter case says nothing."""
+"""Column names: those reserved by Spark and Delta, and Spark's case-insensitive comparison."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TAKEN = frozenset(
         "deletionvectorid",
     }
 )
-"""Names, folded, that Spark and Delta have for columns of their own: no table with such a one can be merged into."""
+"""Case-folded names of Spark's and Delta's internal columns: a table with such a column cannot be merged into."""
 
 
 def folded(name: str) -> str:
-    """Return a name so that names which Spark takes for one are equal.
+    """Return a case-folded name: names that Spark considers the same are equal.
 
-    Each letter is compared by its capital's small letter, as Java's ``equalsIgnoreCase`` has it: a long s is an s, and
-    a dotted capital I an i. Letters that become several by that stay as they are.
+    Each letter is upper-cased, then lower-cased, as in Java's ``equalsIgnoreCase``: a long s is an s, and a dotted
+    capital I an i. Letters that would become several by that are only lower-cased.
     """
     return name.lower() if name.isascii() else "".join(map(_folded, name))
 

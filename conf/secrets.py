@@ -1,7 +1,7 @@
-"""Secrets as references: settings name where a secret is, never the secret.
+"""References to secrets: settings contain the location of a secret, never the secret itself.
 
 In TOML ``{ env = "NAME" }`` is an environment variable and ``{ file = "PATH" }`` a file, whose trailing line end is
-dropped. A secret is read when it is used, so that it is never stored, and a changed one is found at the next use.
+dropped. A secret is read on each use, so that it is never stored, and a changed secret takes effect at the next use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REFERENCE = '{ env = "NAME" } or { file = "PATH" }'
 
 
 class Secret(BaseModel):
-    """Where a secret is. Exactly one of the two is set."""
+    """Location of a secret. Exactly one of the two is set."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,11 +32,11 @@ class Secret(BaseModel):
     def _is_a_reference(cls, raw: Any) -> Any:
         if isinstance(raw, dict) and len(raw) == 1 and ("env" in raw or "file" in raw):
             return raw
-        # No part of the value may reach a message: it may be the secret itself.
+        # The value must not appear in a message: it may be the secret itself.
         raise PydanticCustomError("secret", "a reference to a secret: {reference}", {"reference": REFERENCE})
 
     def reveal(self, environ: Mapping[str, str]) -> str:
-        """Return the secret itself. Read anew at each call; do not log or keep it.
+        """Return the secret, reread on each call; do not log or store it.
 
         Raises:
             ConfigError: The variable is not set, or the file cannot be read.
@@ -50,7 +50,7 @@ class Secret(BaseModel):
         assert self.file is not None
         try:
             return read_whole(Path(self.file)).decode().rstrip("\r\n")
-        except UnicodeDecodeError:  # it would tell a byte of the secret
+        except UnicodeDecodeError:  # its text would reveal a byte of the secret
             found = "bytes that are not UTF-8"
         except OSError as error:
             found = str(error)

@@ -1,4 +1,4 @@
-"""Texts that are somebody else's: what may be shown of them, and what can be the name of a host."""
+"""Sanitises untrusted text for display, and checks host names."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 
 
 def without_secrets(address: str) -> str:
-    """Return an address without what may be in it besides the place: a user's name, a password, a key."""
+    """Return an address with user name, password and query string, which may hold keys, masked."""
     place = re.sub("^([^/]*//)?.*@", r"\1…@", address, flags=re.DOTALL)
     return re.sub(r"\?.*", "?…", place, flags=re.DOTALL)
 
 
 def in_one_line(text: str) -> str:
-    """Return a text with what a terminal would obey written out: line ends, escapes and the like."""
+    """Return a text on one line, with non-printable characters such as line ends and escapes escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def check_host(host: str) -> None:
-    """Refuse what no host can be called. Raises ValueError that says what is allowed."""
+    """Raise ValueError for an invalid host name; the message says what is allowed."""
     try:
         host.encode("idna")
     except UnicodeError:

@@ -1,7 +1,7 @@
-"""Checks raw settings against a model and says every mistake in the words of the person who wrote them.
+"""Validates raw settings against a model and reports every error in terms of the settings file.
 
-Strict: text is not a number, a number is not a yes or no. Each of pydantic's findings becomes one `ConfigError`
-with file, key, what was found and what is allowed; the first is raised and carries the others.
+Strict: text is not a number, a number is not a boolean. Each of pydantic's errors becomes one `ConfigError` with file,
+key, what was found and what is allowed; the first is raised and carries the others.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _WORDS = {
     "dict_type": "a table",
     "model_type": "a table",
 }
-"""What is allowed, in the words of TOML, by pydantic's type of what it found."""
+"""Descriptions of allowed values in TOML terms, by pydantic's error type."""
 
 
 class _Unshown:
-    """Stands for what was found, in words instead of its value."""
+    """Placeholder with a description in place of the value found."""
 
     def __init__(self, words: str) -> None:
         self._words = words
@@ -46,13 +46,13 @@ class _Unshown:
 
 
 HIDDEN = _Unshown("a value that is not shown")
-"""Found where a secret may stand."""
+"""Replaces a value that may be a secret."""
 WHOLE = _Unshown("these settings together")
-"""Found by a rule between keys: their whole table would be too long to read."""
+"""Replaces the table checked by a rule across keys, which would be too long to read."""
 _UNKNOWN = _Unshown("a key that is not known")
 _NO_TABLE = _Unshown("what is no table")
 _NO_TEXT = _Unshown("what is no text")
-"""Found in their stead is what may be a secret: a key misspelt, or said in another shape."""
+"""Replace values that may be secrets: of a misspelt key, or of the wrong type."""
 
 
 def validated(
@@ -61,12 +61,12 @@ def validated(
     """Return ``raw`` as a model.
 
     Args:
-        raw: A table as TOML gives it.
-        file: The file to name in errors, or a function that knows it for each path (prefix included).
+        raw: A parsed TOML table.
+        file: The file to name in errors, or a function that returns it for a path (prefix included).
         prefix: Dotted key of ``raw`` inside its file, such as ``tables.quotes``; empty for the whole file.
 
     Raises:
-        ConfigError: At least one key is wrong. ``others`` has the further mistakes.
+        ConfigError: At least one key is invalid. ``others`` has the further errors.
     """
     try:
         return model.model_validate_json(json.dumps(raw, default=str), strict=True)
@@ -78,7 +78,7 @@ def validated(
 
 
 def together(mistakes: Iterable[ConfigError]) -> ConfigError:
-    """Return the first mistake carrying the others, each listed once and none nested."""
+    """Return the first error carrying the others, each listed once and none nested."""
     first, *rest = [each for mistake in mistakes for each in (mistake, *mistake.others)]
     return ConfigError(file=first.file, key=first.key, found=first.found, allowed=first.allowed, others=tuple(rest))
 
@@ -90,7 +90,7 @@ def _translated(
     above: Path,
     file_of: Callable[[Path], str],
 ) -> list[ConfigError]:
-    """Return one error per key: what a union allows in several ways is one mistake, not several."""
+    """Return one error per key: alternatives of a union are merged into one."""
     allowed: dict[Path, list[str]] = {}
     found: dict[Path, object] = {}
     for finding in findings:
@@ -110,7 +110,7 @@ def _translated(
 
 
 def _path(finding: ErrorDetails, raw: Any) -> Path:
-    """Return the finding's path without the names of union branches that pydantic puts into it."""
+    """Return the error's path without the names of union branches that pydantic inserts."""
     path: Path = ()
     for part in finding["loc"]:
         try:
@@ -136,7 +136,7 @@ def _found(finding: ErrorDetails) -> object:
 
 
 def _allowed(model: type[BaseModel], finding: ErrorDetails, path: Path) -> str:
-    """Say what would be right, in pydantic's words where they are plain."""
+    """Return a description of the allowed values, using pydantic's message where it is clear."""
     if finding["type"] == "extra_forbidden":
         return _names_like(path[-1], _names_at(model, path[:-1]))
     if finding["type"] == "missing":
@@ -148,7 +148,7 @@ def _allowed(model: type[BaseModel], finding: ErrorDetails, path: Path) -> str:
 
 
 def _names_like(name: str, names: list[str]) -> str:
-    """Say which names there are, the nearest one first."""
+    """Return a message that suggests the nearest name, then lists all names."""
     near = difflib.get_close_matches(name, names, n=1)
     guess = f"no such key, did you mean {near[0]}? " if near else "no such key. "
     return f"{guess}Known here: {', '.join(sorted(names)) or 'none'}"
@@ -159,18 +159,18 @@ def _names_at(model: type[BaseModel], path: Path) -> list[str]:
     models = [model]
     for part in path:
         fields = [field.annotation for each in models for name, field in _keys(each) if name == part]
-        # A part that is no field is a key of a table with free names: its values' models are in reach already.
+        # A part that is not a field is a free key of a table; the models of its values are in `models` already.
         models = [found for field in fields for found in _models_in(field)] if fields else models
     return [name for each in models for name, _field in _keys(each)]
 
 
 def _keys(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """Return a model's fields by the names they have in a file."""
+    """Return a model's fields with their names in the file."""
     return [(field.alias or name, field) for name, field in model.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models an annotation mentions, however deep."""
+    """Return the models in an annotation, at any depth."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [found for argument in get_args(annotation) for found in _models_in(argument)]

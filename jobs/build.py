@@ -1,4 +1,4 @@
-"""``silverfold build``: bring the silver tables of some feeds up to what has landed, once or for good."""
+"""``silverfold build``: apply landed frames to the silver tables of some feeds, once or continuously."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
 from jobs.source_change import misread_since_landed
 from jobs.stopping import stopped_by_signals
-from jobs.ways_on import way_on
+from jobs.ways_on import advice_for
 from pipelines.places import places_of
 
 if TYPE_CHECKING:
@@ -64,34 +64,34 @@ def build(
 
     with stopped_by_signals() as stop, ExitStack() as ended:
         if follow:
-            spark()  # what lands next is not to wait for it
+            spark()  # start now, so that the next frames need not wait for it
         builds: list[FeedBuild] = []
-        unread: list[SilverfoldError] = []
+        unreadable: list[SilverfoldError] = []
         for connector, feed in opened:
-            found, faults_of = _begun(partial(FeedBuild, spark, settings, connector), feed)
+            found, faults_of = _open_builds(partial(FeedBuild, spark, settings, connector), feed)
             builds += [ended.enter_context(each) for each in found]
-            unread += faults_of
+            unreadable += faults_of
             if found or len(opened) > 1:
-                _tell_unread(feed.name, faults_of, of_all=not found)
+                _log_unreadable(feed.name, faults_of, of_all=not found)
         for feed_build in builds:
-            _tell_misread(settings, feed_build)
-            _tell_emptied(settings, feed_build)
+            _warn_if_misread(settings, feed_build)
+            _warn_if_emptied(settings, feed_build)
             if feed_build.landed < 0:
-                print(f"silverfold: {_nothing(settings, feed_build)}: start `silverfold receive` (again)")
+                print(f"silverfold: {_nothing_to_build(settings, feed_build)}: start `silverfold receive` (again)")
             else:
-                _tell_begun(feed_build)
+                _log_start(feed_build)
         faults = run(builds, stop, follow=follow) if builds else {}
-    _tell_held(faults, of_several=len(opened) > 1)
-    if unread:
-        raise unread[0]
+    _print_held(faults, of_several=len(opened) > 1)
+    if unreadable:
+        raise unreadable[0]
     if faults:
         raise typer.Exit(3 if all(fault.retryable for fault in faults.values()) else 1)
 
 
-def _begun(build_of: Callable[[Feed], FeedBuild], feed: Feed) -> tuple[list[FeedBuild], list[SilverfoldError]]:
-    """Return the build of a feed, or of those of its tables that can be read, if any; and why the others cannot be."""
+def _open_builds(build_of: Callable[[Feed], FeedBuild], feed: Feed) -> tuple[list[FeedBuild], list[SilverfoldError]]:
+    """Return the build of a feed, or of its readable tables, if any, and the errors of the others."""
 
-    def looked_at(feed: Feed) -> FeedBuild:
+    def refreshed(feed: Feed) -> FeedBuild:
         found = build_of(feed)
         try:
             found.refresh()
@@ -101,7 +101,7 @@ def _begun(build_of: Callable[[Feed], FeedBuild], feed: Feed) -> tuple[list[Feed
         return found
 
     try:
-        return [looked_at(feed)], []
+        return [refreshed(feed)], []
     except SilverfoldError as error:
         if len(feed.tables) == 1 or not isinstance(error, StoreUnavailable):
             return [], [error]
@@ -109,23 +109,23 @@ def _begun(build_of: Callable[[Feed], FeedBuild], feed: Feed) -> tuple[list[Feed
     readable, faults = {}, dict[str, SilverfoldError]()
     for name, table in feed.tables.items():
         try:
-            looked_at(replace(feed, tables={name: table})).close()
+            refreshed(replace(feed, tables={name: table})).close()
         except SilverfoldError as error:
             faults.setdefault(str(error), error)
         else:
             readable[name] = table
     if not readable:
         return [], [of_all]
-    return [looked_at(replace(feed, tables=readable))], list(faults.values())
+    return [refreshed(replace(feed, tables=readable))], list(faults.values())
 
 
-def _tell_begun(feed_build: FeedBuild) -> None:
+def _log_start(feed_build: FeedBuild) -> None:
     log = structlog.get_logger("build").bind(feed=feed_build.feed.name)
     log.info("building", tables=len(feed_build.tables), landed=feed_build.landed)
 
 
-def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:
-    """Warn where the settings say of frames that landed what they do not mean."""
+def _warn_if_misread(settings: Settings, feed_build: FeedBuild) -> None:
+    """Warn if the current settings misread frames that have landed."""
     feed = feed_build.feed
     change = misread_since_landed(settings, feed_build.connector, feed)
     if change is not None:
@@ -133,14 +133,14 @@ def _tell_misread(settings: Settings, feed_build: FeedBuild) -> None:
         structlog.get_logger("build").warning(change.summary, feed=feed.name, advice=advice)
 
 
-def _tell_emptied(settings: Settings, feed_build: FeedBuild) -> None:
-    """Warn where a power cut may have taken rows from a table's midst that nothing has brought back since."""
+def _warn_if_emptied(settings: Settings, feed_build: FeedBuild) -> None:
+    """Warn if a power cut may have lost rows of a table that have not been restored since."""
     from pipelines.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
 
     feed = feed_build.feed.name
     for name in feed_build.tables:
         version = None
-        with suppress(StoreUnavailable):  # its cuts tell
+        with suppress(StoreUnavailable):  # the table's cuts report it
             version = emptied_since_whole(places_of(settings), feed, name)
         if version is not None:
             advice = "`silverfold verify` tells what is missing, `silverfold rebuild` brings it back"
@@ -148,46 +148,46 @@ def _tell_emptied(settings: Settings, feed_build: FeedBuild) -> None:
             log.warning("a commit is an empty file: rows may be missing", advice=advice)
 
 
-def _nothing(settings: Settings, feed_build: FeedBuild) -> str:
-    """Say that there is nothing to build from, or nothing new."""
+def _nothing_to_build(settings: Settings, feed_build: FeedBuild) -> str:
+    """Return a message that there is nothing to build from, or nothing new."""
     name = feed_build.feed.name
     if all(table.position() < 0 for table in feed_build.tables.values()):
         return f"nothing has landed for feed {name} in {places_of(settings).bronze(name)}"
     return f"bronze of feed {name} ends before the position that its tables have reached"
 
 
-def _tell_unread(feed: str, faults: Sequence[SilverfoldError], *, of_all: bool) -> None:
-    """Say what is left out until the build is started again."""
+def _log_unreadable(feed: str, faults: Sequence[SilverfoldError], *, of_all: bool) -> None:
+    """Log what is left out until the build is restarted."""
     what = "feed cannot be read" if of_all else "a table cannot be read, the others are built"
     for error in faults:
         log = structlog.get_logger("build")
         log.error(what, feed=feed, error_class=error.error_class, reason=str(error))
 
 
-def _tell_held(faults: Mapping[tuple[str, str], SilverfoldError], *, of_several: bool) -> None:
-    """Print what holds which table, and the way on."""
+def _print_held(faults: Mapping[tuple[str, str], SilverfoldError], *, of_several: bool) -> None:
+    """Print what holds each table, and how to continue."""
     for (feed, table), fault in sorted(faults.items()):
         name = f"{feed}.{table}" if of_several else table
         print(f"silverfold: {name} {'cannot be built now' if fault.retryable else 'holds'}: {fault}")
         position = fault.position if isinstance(fault, UndecodableFrame) else -1
-        if way := way_on(fault.error_class, feed=feed, table=table, position=position):
-            print(f"silverfold: {way}")
+        if advice := advice_for(fault.error_class, feed=feed, table=table, position=position):
+            print(f"silverfold: {advice}")
 
 
 def run(
     builds: Sequence[FeedBuild], stop: threading.Event | None = None, *, follow: bool = False
 ) -> dict[tuple[str, str], SilverfoldError]:
-    """Apply cuts until nothing more has landed, or until ``stop`` with ``follow``; return what holds which table.
+    """Apply cuts until nothing more has landed, or with ``follow`` until ``stop`` is set.
 
     Args:
-        builds: Refreshed once.
+        builds: Builds that have been refreshed once.
 
     Returns:
-        By names of feed and table.
+        The error that holds each table, by names of feed and table.
 
     Raises:
-        SparkUnavailable: It does not start, or has ended though nobody has stopped the build.
-        typer.Exit: With 130: ``stop`` was set before it had come to its end, without ``follow``.
+        SparkUnavailable: Spark does not start, or ended although the build was not stopped.
+        typer.Exit: With 130: without ``follow``, ``stop`` was set before all was applied.
     """
     from pipelines.turns import take_turns  # noqa: PLC0415 - as above
 
@@ -204,7 +204,7 @@ def run(
     for feed_build, step in turns:
         if isinstance(step.error, SparkUnavailable):
             if stop is not None and stop.is_set():
-                continue  # the signal that stops this process has reached Spark's too
+                continue  # the signal that stops this process has also reached Spark's
             raise step.error
         name = feed_build.feed.name
         _log(log.bind(feed=name), step, (name, step.table), faults)
@@ -230,7 +230,7 @@ def _log(
     table: tuple[str, str],
     faults: dict[tuple[str, str], SilverfoldError],
 ) -> None:
-    """Log what moved and what newly holds, one line each."""
+    """Log an applied cut, and a table that newly holds or continues, one line each."""
     cut = step.applied
     if cut is not None:
         log.info(
@@ -248,7 +248,7 @@ def _log(
             **cut.notes,
         )
     if step.error is None and cut is None and step.moved:
-        return  # nothing is known yet: a shorter cut is to be tried
+        return  # undecided: a shorter cut is tried next
     before = faults.pop(table, None)
     if step.error is not None:
         faults[table] = step.error

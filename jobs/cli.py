@@ -1,15 +1,16 @@
 """The command line: ``silverfold [--conf DIR] [--env NAME] COMMAND``.
 
 Each command is a file of its own in this folder, imported when it is called: a receiver never loads Spark, and
-``--help`` loads nothing. Errors that silverfold raises on purpose become one line each on stderr, and an exit code:
+``--help`` loads no command. Errors that silverfold raises on purpose print one line each on stderr and set an exit
+code:
 
 ===  ====================================================
-0    done
-1    the answer is no: a check or comparison found a difference
-2    wrong use or bad input
+0    success
+1    negative result: a check or comparison found a difference
+2    usage error or bad input
 3    source, store or Spark unavailable
 4    fenced: another process took over
-70   a bug of ours: a traceback is shown
+70   a bug in silverfold: a traceback is shown
 130  interrupted
 ===  ====================================================
 """
@@ -34,16 +35,16 @@ from conf.files import FULL
 from jobs.streams import open_streams
 
 HELP: Final = "markdown"
-"""How help texts are marked up: lines of a paragraph flow."""
+"""Markup of help texts: lines of a paragraph are joined."""
 
 
 class Job(NamedTuple):
-    """One command, known before its module is imported."""
+    """One command, described without importing its module."""
 
     target: str
     """``module:attribute``, where the attribute is a function for typer or a `typer.Typer` of sub-commands."""
     summary: str
-    """First sentence of its help."""
+    """First sentence of the command's help."""
 
 
 JOBS = {
@@ -69,10 +70,10 @@ JOBS = {
 
 
 class LazyGroup(TyperGroup):
-    """A group that lists its commands by their summaries and imports one when it is called."""
+    """A group that lists commands by their summaries and imports a command when it is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the called command itself, imported now."""
+        """Return the called command, importing it now."""
         name, _listed, rest = super().resolve_command(ctx, args)
         return name, name and load(name), rest
 
@@ -83,20 +84,20 @@ def load(name: str) -> Any:
     found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
         found.rich_markup_mode = HELP
-        return with_plain_flags(typer.main.get_group(found))
+        return without_flag_metavars(typer.main.get_group(found))
     alone = typer.Typer(add_completion=False, rich_markup_mode=HELP)
     alone.command(name)(found)
-    return with_plain_flags(typer.main.get_command(alone))
+    return without_flag_metavars(typer.main.get_command(alone))
 
 
-def with_plain_flags(command: Any) -> Any:
-    """Return a command, and those below it, whose help does not call its flags ``<bool>``: they take no value."""
+def without_flag_metavars(command: Any) -> Any:
+    """Return a command without ``<bool>`` in the help of its flags and of its sub-commands: flags take no value."""
     options = [*command.params, command.get_help_option(click.Context(command))]
     for option in options:
         if getattr(option, "is_flag", False):
             option.metavar = ""
     for below in getattr(command, "commands", {}).values():
-        with_plain_flags(below)
+        without_flag_metavars(below)
     return command
 
 
@@ -108,7 +109,7 @@ def _listed(name: str, job: Job) -> Callable[[], None]:
     return stand_in
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"silverfold {version('silverfold')}")
         raise typer.Exit
@@ -131,7 +132,7 @@ def begin(
         typer.Option(metavar="NAME", envvar="SILVERFOLD_ENV", help="Packaged settings: local, cluster, databricks."),
     ] = "local",
     _: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Show which silverfold this is.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show which silverfold this is.")
     ] = False,
 ) -> None:
     """Fold foreign change feeds into silver Delta tables.
@@ -147,10 +148,10 @@ def begin(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit. Without arguments, those of the process."""
+    """Run the command line and exit. ``arguments`` default to those of the process."""
     open_streams()
     try:
-        command = with_plain_flags(typer.main.get_command(app))
+        command = without_flag_metavars(typer.main.get_command(app))
         try:
             command(args=None if arguments is None else list(arguments), prog_name="silverfold")
         finally:
@@ -158,38 +159,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SilverfoldError as error:
         others = error.others if isinstance(error, ConfigError) else ()
         structlog = sys.modules.get("structlog")
-        if structlog is not None and structlog.is_configured():  # the settings have been read
+        if structlog is not None and structlog.is_configured():  # only once the settings have been read
             structlog.get_logger("silverfold").debug("why", exc_info=error)
-        _tell(*map(str, (error, *others)))
+        _print_errors(*map(str, (error, *others)))
         sys.exit(exit_code(error))
-    except Exception as error:  # the line between an answer and a bug: a script must not take the one for the other
-        told = _of_no_bug(error)
-        if told is None:
+    except Exception as error:  # a bug gets its own exit code: scripts must not mistake it for a negative result
+        message = _environment_error(error)
+        if message is None:
             traceback.print_exc()
             sys.exit(70)
-        _tell(told)
+        _print_errors(message)
         sys.exit(3)
 
 
-def _tell(*lines: str) -> None:
+def _print_errors(*lines: str) -> None:
     for each in lines:
         print(f"silverfold: {each}", file=sys.stderr)
 
 
-def _of_no_bug(error: Exception) -> str | None:
-    """Say what ended a command, where it is neither silverfold that says so nor a bug: a full disk, or Spark's end."""
+def _environment_error(error: Exception) -> str | None:
+    """Return a message for an error that is no bug although it is not ours: a full disk, or the end of Spark."""
     spark = sys.modules.get("pipelines.spark")
     if spark is not None and spark.has_ended():
         return str(spark.ENDED)
     if not (isinstance(error, OSError) and error.errno in FULL):
         return None
-    if error.filename is None:  # it was our own output, most likely: Python would try to write the rest as it exits
+    if error.filename is None:  # most likely our own output: Python would try to flush the rest at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return f"{error.strerror}: {error.filename or 'what was to be written is not whole'}"
 
 
 def main_of(name: str) -> None:
-    """Run one job as ``python -m jobs.<name>``: its own arguments, after --conf and --env if they are given."""
+    """Run one job as ``python -m jobs.<name>``; --conf and --env may precede its own arguments."""
     arguments, own = sys.argv[1:], 0
     while own < len(arguments) and arguments[own].split("=")[0] in ("--conf", "--env"):
         own += 1 if "=" in arguments[own] else 2

@@ -1,4 +1,4 @@
-"""``silverfold config``: check the settings before something runs on them."""
+"""``silverfold config``: check the settings before a command uses them."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def check(
 
     breaks = False
     for connector, feed in feeds:
-        typer.echo(_described(connector, feed))
-        breaks |= _tell_change(settings, connector, feed)
+        typer.echo(_description(connector, feed))
+        breaks |= _print_change(settings, connector, feed)
     count = len(settings.feeds)
     found = "what landed would be misread" if breaks else "no mistakes"
     typer.echo(f"{count} {'feed' if count == 1 else 'feeds'}, warehouse {settings.warehouse}: {found}")
@@ -66,13 +66,13 @@ def check(
 
 
 def _try_warehouse(settings: Settings) -> str:
-    """Make a table as receivers do, add a row as builds do, read both, and remove it; say by whom that was done.
+    """Create a table as receivers do, append a row as builds do, read both rows, and remove the table.
 
-    The row comes by a Python worker, which has to have our packages.
+    Return a message that names the libraries used. The row goes through a Python worker, which must have our packages.
 
     Raises:
         StoreUnavailable: The warehouse cannot be written or read.
-        SparkUnavailable: Spark does not start, or cannot do it.
+        SparkUnavailable: Spark does not start, or cannot write or read the table.
     """
     import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
@@ -109,11 +109,15 @@ def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-_KEPT = {TableKind.STATE: "keys: {keys}", TableKind.CHANGELOG: "every change", TableKind.APPEND: "every row as it came"}
+_KINDS = {
+    TableKind.STATE: "keys: {keys}",
+    TableKind.CHANGELOG: "every change",
+    TableKind.APPEND: "every row as it came",
+}
 
 
-def _tell_change(settings: Settings, connector: Connector, feed: Feed) -> bool:
-    """Print what changed since frames landed, if anything; return whether that breaks what landed."""
+def _print_change(settings: Settings, connector: Connector, feed: Feed) -> bool:
+    """Print the source's changes since frames landed, if any; return whether landed frames would be misread."""
     try:
         change = change_since_landed(settings, connector, feed)
     except SilverfoldError as error:
@@ -125,11 +129,11 @@ def _tell_change(settings: Settings, connector: Connector, feed: Feed) -> bool:
     return change.breaks
 
 
-def _described(connector: Connector, feed: Feed) -> str:
+def _description(connector: Connector, feed: Feed) -> str:
     lines = [f"{feed.name}: {connector.name} at {without_secrets(feed.address) or 'its default address'}"]
     for name, table in feed.tables.items():
         keys = ", ".join(table.keys) or "the source's row keys"
-        lines.append(f"  {name}: {table.source or name}, {_KEPT[connector.table_kind(table)].format(keys=keys)}")
+        lines.append(f"  {name}: {table.source or name}, {_KINDS[connector.table_kind(table)].format(keys=keys)}")
     return "\n".join(lines)
 
 

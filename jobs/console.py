@@ -1,4 +1,4 @@
-"""Prints what people read: as wide as their terminal, and unfolded where a file or a pipe takes it."""
+"""Output for users: wrapped to the terminal's width, or not wrapped in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TextIO
 from rich.console import Console
 
 _UNFOLDED = 1_000
-"""Columns of a line, where no terminal sets them."""
+"""Width of a line in columns if there is no terminal."""
 
 
 def console_on(out: TextIO) -> Console:
-    """Return a console that colours and folds for terminals only."""
+    """Return a console that colours and wraps for terminals only."""
     return Console(file=out, highlight=False, width=None if out.isatty() else _UNFOLDED)
 
 
 def counted(count: int, noun: str) -> str:
-    """Return how many there are of something: ``1 row``, ``2,000 rows``."""
+    """Return a count with its noun: ``1 row``, ``2,000 rows``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,7 +1,7 @@
-"""What every command gets: where its settings come from, read when it first asks.
+"""Context of every command: the location of its settings, which are read on demand.
 
-`jobs.cli` puts one `Invocation` into typer's context; a job reaches it with `invocation(ctx)`. Nothing is read
-before a job asks, so that ``--help`` needs no settings at all.
+`jobs.cli` puts one `Invocation` into typer's context; a job gets it with `invocation(ctx)`. Nothing is read before a
+job asks for it, so that ``--help`` needs no settings.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Invocation:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
 
     def settings(self) -> Settings:
-        """Read and check every layer, and log as they say from here on. Raises ConfigError."""
+        """Load and validate all layers, and configure logging accordingly. Raises ConfigError."""
         settings = load_settings(self.conf_dir, self.env, self.environ)
         start_logs(settings.log_level)
         return settings
 
     def checked(self) -> tuple[Settings, list[tuple[Connector, Feed]]]:
-        """Read and check every layer and every feed. Raises ConfigError with all mistakes there are."""
+        """Load and validate all layers and all feeds. Raises ConfigError with all errors."""
         settings, mistakes = look_at_settings(self.conf_dir, self.env, self.environ)
         try:
             found = self.feeds(settings)
@@ -64,17 +64,17 @@ class Invocation:
         return settings, found
 
     def feed(self, name: str, settings: Settings | None = None) -> tuple[Connector, Feed]:
-        """Return a feed's connector and its settings, checked by that connector.
+        """Return a feed's connector and its settings, validated by the connector.
 
         Raises:
-            ConfigError: No feed has this name, or one of its settings is wrong.
+            ConfigError: There is no such feed, or one of its settings is invalid.
         """
-        from connectors.registry import open_feed  # noqa: PLC0415 - a connector's imports are its own, paid when used
+        from connectors.registry import open_feed  # noqa: PLC0415 - import only the connectors in use
 
         return open_feed(name, settings or self.settings())
 
     def feeds(self, settings: Settings, names: Sequence[str] | None = None) -> list[tuple[Connector, Feed]]:
-        """Return some feeds, each once; all there are without names. Raises ConfigError with the mistakes of all."""
+        """Return the named feeds, each once, or all feeds without names. Raises ConfigError with the errors of all."""
         found: list[tuple[Connector, Feed]] = []
         mistakes: list[ConfigError] = []
         for name in dict.fromkeys(settings.feeds if names is None else names):
@@ -90,7 +90,7 @@ class Invocation:
     def chosen_feeds(
         self, settings: Settings, names: Sequence[str] | None, every: bool
     ) -> list[tuple[Connector, Feed]]:
-        """Return the feeds that `Names` and `Every` ask for, at least one. Raises ConfigError."""
+        """Return the feeds selected by `Names` and `Every`, at least one. Raises ConfigError."""
         if every == bool(names):
             found = "names and --all" if every else None
             raise ConfigError(file="command line", key="FEED", found=found, allowed="names of feeds, or --all")
@@ -101,7 +101,7 @@ class Invocation:
 
 
 def _listening_twice(settings: Settings, feeds: Sequence[tuple[Connector, Feed]]) -> Iterator[ConfigError]:
-    """Yield the feeds that are to listen where one before them does."""
+    """Yield an error for each feed that would listen on the address of an earlier one."""
     seen: list[tuple[str, Address]] = []
     for connector, feed in feeds:
         here = connector.listens_at(feed)

@@ -1,6 +1,6 @@
-"""``silverfold demo``: everything at work on this machine, with nothing to set up, and a proof at the end.
+"""``silverfold demo``: runs source, receiver and build on this machine without any setup, and verifies the result.
 
-Whatever ends the demo, no process and no folder of its own stays behind, unless a folder is to be kept.
+However the demo ends, it leaves no process and no folder behind, except a folder given by ``--keep``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def demo(
     """
     console = console_on(sys.stdout)
     console.print("silverfold demo: a source, a receiver and a build on this machine", style="bold")
-    with _folder(keep) as home, _ended_in_order(), ExitStack() as cleanup:
+    with _folder(keep) as home, _interrupted_by_signals(), ExitStack() as cleanup:
         from jobs.demo_stage import perform  # noqa: PLC0415 - --help must not load what the demo runs on
 
         try:
@@ -52,7 +52,7 @@ def demo(
             console.print("stopping receiver, source and Spark")
             raise
         finally:
-            _let_nothing_interrupt()
+            _ignore_signals()
     if keep is not None:
         console.print(f"\nkept: {home}\n  silverfold --conf {home}/conf status")
         console.print(f'  silverfold --conf {home}/conf sql "SELECT * FROM baskets LIMIT 3"', markup=False)
@@ -62,7 +62,7 @@ def demo(
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """Give a folder of the demo's own, removed at the end, or the one to keep, which must be new or empty."""
+    """Yield a temporary folder, removed at the end, or the folder to keep, which must be new or empty."""
     if keep is None:
         with TemporaryDirectory(prefix="silverfold-demo-") as folder:
             yield Path(folder)
@@ -78,8 +78,8 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Take what would end the process at once for Ctrl-C, also where a shell that began it makes it ignore Ctrl-C."""
+def _interrupted_by_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, also if the parent shell made the process ignore Ctrl-C."""
     ended: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -99,8 +99,8 @@ def _ended_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _let_nothing_interrupt() -> None:
-    """Ignore signals while processes are stopped, which takes seconds: a second Ctrl-C would leave some behind."""
+def _ignore_signals() -> None:
+    """Ignore signals while stopping processes, which takes seconds: a second Ctrl-C would leave some running."""
     for number in (signal.SIGINT, *_ENDINGS):
         signal.signal(number, signal.SIG_IGN)
 

@@ -1,9 +1,9 @@
 """Compares a silver table with the source's own rows, cell by cell.
 
-The two sides come by different ways: the source's rows straight from its memory, silver's through delta-rs, which
-shares no code with the Spark that wrote them. Nothing of what decoded, folded or merged is used here. Cells are equal
-when nothing about them differs that their type can tell: NaN equals NaN, null only null, a moment must agree to the
-nanosecond, a decimal kept as text in every digit, and a set has no order.
+The two sides are read independently: the source's rows from its memory, silver's through delta-rs, which shares no code
+with the Spark that wrote them. Nothing that decoded, folded or merged is used here. Cells are equal if their type can
+tell no difference: NaN equals NaN, null equals only null, moments must agree to the nanosecond, decimals stored as text
+in every digit, and sets are unordered.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from pipelines.store import naming_the_store, open_table
 Row: TypeAlias = Mapping[str, Any]
 
 SHOWN = 10
-"""How many differences are kept to be shown."""
+"""Maximum number of differences recorded for display."""
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class Difference(NamedTuple):
-    """One cell that differs, or a whole row that only one side has."""
+    """One differing cell, or a row that only one side has."""
 
     row_key: int | None
     column: str | None
-    """None: the whole row."""
+    """None for an entire row."""
     source: Any
-    """None where ``column`` is None and the source has no such row."""
+    """None if ``column`` is None and the source has no such row."""
     silver: Any
 
 
 @dataclass
 class Comparison:
-    """What comparing two tables found.
+    """Result of comparing two tables.
 
     Args:
-        rows: Rows that both sides have.
-        cells: Cells compared.
-        different: How many cells differ, or whole rows; the `SHOWN` first are in ``first``.
+        rows: Number of rows that both sides have.
+        cells: Number of compared cells.
+        different: Number of differing cells and of rows on one side only; the first `SHOWN` are in ``first``.
     """
 
     rows: int = 0
@@ -65,13 +65,13 @@ class Comparison:
 def compare(
     columns: Mapping[str, ColumnType], source: Mapping[int, Row], silver: Iterable[tuple[int | None, Row]]
 ) -> Comparison:
-    """Return what differs between the source's rows and silver's.
+    """Return the differences between the source's rows and silver's.
 
     Args:
         columns: Columns of the source and their types.
-        source: Row key → row, as `connectors.deephaven.tables.LiveTable.rows` returns it.
-        silver: Row key and row, in any order; values as Arrow gives them to Python. A key that comes twice is a row
-            too many.
+        source: Row key → row, as returned by `connectors.deephaven.tables.LiveTable.rows`.
+        silver: Row key and row, in any order; values as converted to Python by Arrow. A duplicate key counts as an
+            extra row.
     """
     found, missing = Comparison(), dict(source)
     for row_key, row in silver:
@@ -89,7 +89,7 @@ def compare(
 
 
 def same(kind: ColumnType, source: Any, silver: Any) -> bool:
-    """Tell whether silver's value is the source's value of this type."""
+    """Return whether silver's value equals the source's value of this type."""
     if source is None or silver is None:
         return source is silver
     if kind.element is not None:
@@ -98,9 +98,9 @@ def same(kind: ColumnType, source: Any, silver: Any) -> bool:
 
 
 def read_silver(silver: Place, columns: Sequence[str]) -> Iterator[tuple[int | None, Row]]:
-    """Yield every row of a silver table with its row key, in no particular order; none when there is no table.
+    """Yield every row of a silver table with its row key, in no particular order; none if there is no table.
 
-    Holds one batch of some thousand rows at a time. Raises StoreUnavailable.
+    Holds one batch of some thousand rows in memory at a time. Raises StoreUnavailable.
     """
     for batch in _scan(silver, [ROW_KEY, *columns]):
         for row in batch.to_pylist():
@@ -108,7 +108,7 @@ def read_silver(silver: Place, columns: Sequence[str]) -> Iterator[tuple[int | N
 
 
 def has_row(silver: Place, row_key: int) -> bool:
-    """Tell whether a silver table has the row. Raises StoreUnavailable."""
+    """Return whether a silver table has the row. Raises StoreUnavailable."""
     return any(batch.num_rows for batch in _scan(silver, [ROW_KEY], f"{ROW_KEY} = {row_key}"))
 
 
@@ -131,7 +131,7 @@ def _same_elements(kind: ColumnType, source: Sequence[Any], silver: Sequence[Any
 
 def _identical(source: Any, silver: Any) -> bool:
     """Compare values of one Python type: 1 is not True, and not 1.0."""
-    both_nan = source != source and silver != silver  # noqa: PLR0124 - what NaN is
+    both_nan = source != source and silver != silver  # noqa: PLR0124 - the test for NaN
     return type(source) is type(silver) and (both_nan or source == silver)
 
 

@@ -1,4 +1,4 @@
-"""Writes the settings of the demo as a user would: a folder with ``settings.toml`` and ``feeds/demo.toml``."""
+"""Writes the settings of the demo in the form of user settings: ``settings.toml`` and ``feeds/demo.toml``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FEED = "demo"
 
 
 def write_conf(run: Invocation, home: Path, address: str) -> Invocation:
-    """Write ``home``/conf for a source at ``address``, and return an invocation that uses it and nothing else.
+    """Write ``home``/conf for a source at ``address``, and return an invocation that uses only these settings.
 
-    The user's own Spark options are taken over, since Spark may not start without them; their warehouse and feeds are
-    not, whether they stand in files or in environment variables.
+    The user's Spark options are copied, since Spark may not start without them. The user's warehouse and feeds are not,
+    whether from files or from environment variables.
 
     Raises:
-        ConfigError: One of the user's settings is wrong.
+        ConfigError: One of the user's settings is invalid.
     """
     conf = home / "conf"
     (conf / "feeds").mkdir(parents=True)
@@ -36,8 +36,8 @@ def _settings(warehouse: Path, spark: Mapping[str, str | Secret]) -> Iterator[st
     yield ""
     yield "[spark]"
     for name, value in spark.items():
-        told = _quoted(value) if isinstance(value, str) else _reference(value)
-        yield f"{_quoted(name)} = {told}"
+        literal = _quoted(value) if isinstance(value, str) else _reference(value)
+        yield f"{_quoted(name)} = {literal}"
 
 
 def _reference(secret: Secret) -> str:
@@ -63,5 +63,5 @@ def _table(table: DemoTable) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as TOML writes it, which for these is as JSON does."""
+    """Return a string as a TOML literal, which for these strings is the JSON literal."""
     return json.dumps(text, ensure_ascii=False)

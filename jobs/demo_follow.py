@@ -1,4 +1,4 @@
-"""Follows the demo's feed with the build, until everything the source did is in silver."""
+"""Follows the demo's feed with the build, until all changes of the source are in silver."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pipelines.build import FeedBuild, Step
 from pipelines.plan import State
 
 PATIENCE = 60.0
-"""Seconds in which nothing lands and nothing is applied, after which the rest is taken for lost."""
+"""Seconds without landed frames and applied cuts after which the remaining changes count as lost."""
 
 
 @dataclass
-class RowTracker:
-    """One following of the feed.
+class FeedFollower:
+    """Follows the feed once, to the end.
 
     Args:
-        elsewhere: Runs the build's steps. They take long, and this thread is to be free for an interrupt.
-        last_rows: Per table, the row key of the row the source adds last; done when the source is quiet.
+        elsewhere: Executor of the build's steps: they take long, and this thread must remain interruptible.
+        last_rows: Per table, the row key of the row the source adds last; done once the source is quiet.
         watch: Called once, when every table has been built.
-        poll_seconds: How long to wait before looking again for landed frames.
-        clock: Seconds, from any moment on.
-        sleep: Waits so many seconds.
+        poll_seconds: Seconds between polls for landed frames.
+        clock: Seconds since an arbitrary moment.
+        sleep: Waits the given number of seconds.
     """
 
     build: FeedBuild
@@ -45,7 +45,7 @@ class RowTracker:
     _built: bool = field(default=False, init=False)
 
     def run(self) -> str | None:
-        """Apply what lands until the source's last rows are in silver; return what went wrong, None if nothing did."""
+        """Apply landed frames until the source's last rows are in silver; return an error message, or None."""
         moved_at, landed = self.clock(), -1
         while True:
             steps = self._step()
@@ -59,7 +59,7 @@ class RowTracker:
             elif self.last_rows.done() and self._all_arrived(steps):
                 return None
             elif self.clock() > moved_at + PATIENCE:
-                missing = (self._told(step) for step in steps if step.table not in self._arrived)
+                missing = (self._describe_missing(step) for step in steps if step.table not in self._arrived)
                 return f"for {PATIENCE:.0f} seconds nothing moved: {'; '.join(missing)}"
             if not moved:
                 self._wait()
@@ -83,7 +83,7 @@ class RowTracker:
 
     def _wait(self) -> None:
         self.sleep(self.poll_seconds)
-        with suppress(StoreUnavailable):  # the next look may succeed; when none does, patience ends
+        with suppress(StoreUnavailable):  # the next refresh may succeed; if none does, PATIENCE ends the demo
             self.build.refresh()
 
     def _wrong(self, steps: Sequence[Step]) -> str | None:
@@ -102,14 +102,14 @@ class RowTracker:
     def _last_row(self, table: str) -> int:
         return self.last_rows.result()[table]
 
-    def _told(self, step: Step) -> str:
-        """Say what has not come to a table."""
-        told = [f"{step.table} has nothing planned"]
+    def _describe_missing(self, step: Step) -> str:
+        """Return a message about what is missing in a table."""
+        parts = [f"{step.table} has nothing planned"]
         if step.plan is not None:
-            told = [f"{step.table} is {step.plan.state.value}, {step.plan.landed} landed, {step.plan.applied} applied"]
+            parts = [f"{step.table} is {step.plan.state.value}, {step.plan.landed} landed, {step.plan.applied} applied"]
         if self.last_rows.done():
             updates = self.progress.tables[step.table].updates
-            told.append(f"row {self._last_row(step.table)} of the source's last update, {updates}, is missing")
+            parts.append(f"row {self._last_row(step.table)} of the source's last update, {updates}, is missing")
         if step.error is not None:
-            told.append(str(step.error))
-        return ", ".join(told)
+            parts.append(str(step.error))
+        return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Runs the demo's receiver as users run theirs: a process of its own, stopped by SIGTERM, with a log."""
+"""Runs the demo's receiver as users do: in a process of its own, stopped by SIGTERM, with a log."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class ReceiverProcess:
     """A running receiver. As a context manager it leaves no process behind.
 
     Args:
-        arguments: What stands between ``silverfold`` and ``receive``.
+        arguments: Arguments between ``silverfold`` and ``receive``.
         feed: Name of the feed.
-        log: Where its output goes.
-        longest: Seconds after which it ends by itself, should nobody be left to stop it.
-        environ: Its environment.
+        log: File for the receiver's output.
+        longest: Seconds after which the receiver ends by itself, in case nothing stops it.
+        environ: Environment of the process.
     """
 
     def __init__(
         self, arguments: Iterable[str], feed: str, log: Path, *, longest: float, environ: Mapping[str, str]
     ) -> None:
         self._log = log
-        # A folder `jobs` of the user's, where the demo is started, must not be taken for ours.
+        # A folder named `jobs` in the user's current directory must not shadow ours.
         safely = [] if Path.cwd() == HOME else ["-P"]
         command = [sys.executable, *safely, "-m", "jobs.receive", *arguments, feed, "--for", str(longest)]
         with log.open("wb") as out:
-            # A session of its own: Ctrl-C in the terminal is for the demo, which then stops it in order.
+            # A session of its own: Ctrl-C in the terminal reaches only the demo, which then stops the receiver.
             self._process = subprocess.Popen(  # noqa: S603 - our own module, our own arguments
                 command,
                 stdin=subprocess.DEVNULL,
@@ -46,16 +46,16 @@ class ReceiverProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def stop(self) -> int | None:
-        """Ask it to stop; return its exit code, None when it did not end in time."""
+        """Terminate the receiver; return its exit code, or None if it did not end in time."""
         self._process.terminate()
         try:
             return self._process.wait(_PATIENCE)
@@ -63,7 +63,7 @@ class ReceiverProcess:
             return None
 
     def last_words(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the log."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-_LAST_LINES:])
 

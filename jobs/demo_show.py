@@ -1,6 +1,6 @@
-"""What the demo prints: how far everything is while it runs, and tables at the end.
+"""Output of the demo: the progress while it runs, and tables at the end.
 
-On a terminal one picture is kept up to date; elsewhere a line is printed every five seconds.
+On a terminal one live table is updated; otherwise a line is printed every five seconds.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _WATCHED_EVERY, _PRINTED_EVERY = 0.5, 5.0
 _LONGEST_VALUE = 60
 _NUMBERS_OF_TABLES = {"source rows": 11, "silver rows": 11, "cuts": 4, "applied": 7, "waiting": 7, "lag": 10}
-"""Widths, so that the picture stands still; with them it fits 80 columns."""
+"""Column widths, so that the table's layout is stable and fits 80 columns."""
 _NUMBERS_OF_CUTS = ("version", "epoch", "positions", "updates", "inserted", "updated", "deleted", "took", "lag")
 
 
 @dataclass
 class Applied:
-    """What the build has applied to one table so far."""
+    """Counts of what the build has applied to one table so far."""
 
     cuts: int = 0
     updates: int = 0
@@ -49,14 +49,14 @@ class Applied:
 
 @dataclass
 class Progress:
-    """Shows how far everything is, from a thread of its own, until the block ends.
+    """Shows the progress from a thread of its own, until the block ends.
 
     Args:
-        console: Where to.
+        console: Console for the output.
         tables: The source's tables.
-        read: Reads how the feed stands; what it cannot read this time is left out.
-        began: When the demo began, on the monotonic clock.
-        phase: What goes on; set by the caller.
+        read: Reads the feed's status; a read that fails is skipped.
+        began: Start of the demo, on the monotonic clock.
+        phase: Name of the current phase; set by the caller.
     """
 
     console: Console
@@ -65,7 +65,7 @@ class Progress:
     began: float
     phase: str = ""
     applied: Mapping[str, Applied] = field(init=False)
-    """Per table, what the build has applied; counted by the caller."""
+    """Counts per table of what the build has applied; updated by the caller."""
 
     def __post_init__(self) -> None:
         self.applied = {name: Applied() for name in self.tables}
@@ -74,7 +74,7 @@ class Progress:
         self._thread = threading.Thread(target=self._show, name="demo-progress")
 
     def say(self, text: str) -> None:
-        """Print one line with the time since the beginning."""
+        """Print one line with the time since the start."""
         self.console.print(Text(f"{self._elapsed:6.1f} s  {text}"))
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class Progress:
             ended = self._end.wait(_WATCHED_EVERY if self._live else _PRINTED_EVERY)
             try:
                 status = self.read()
-            except SilverfoldError:  # a table between two states; the next look finds it
+            except SilverfoldError:  # a table between two states; the next read succeeds
                 continue
             if self._live:
                 self._live.update(self._picture(status), refresh=True)
@@ -128,7 +128,7 @@ class Progress:
 
 
 def cuts_table(cuts: Iterable[CutRow]) -> Table:
-    """Return cuts as a table, one a line."""
+    """Return cuts as a table, one per line."""
     table = Table(header_style="bold")
     for name in ("table", "what"):
         table.add_column(name)

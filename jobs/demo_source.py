@@ -1,6 +1,6 @@
-"""The demo's source: a table server whose two tables change, whose connections break once, and which then is quiet.
+"""The demo's source: a table server whose two tables change, which breaks its connections once, and then is quiet.
 
-Its last act is one more row in every table. Updates arrive in order, so where that row is, everything is.
+Finally it adds one row to every table. Updates arrive in order, so a table with that row is complete.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CHANGES_PER_SECOND = 50.0
 
 
 class DemoSource(Closeable):
-    """A running source. Closes itself as a context manager.
+    """A running source and context manager.
 
     Args:
-        rows: Rows each table begins with.
-        seed: Same seed, same rows and same sequence of updates.
+        rows: Number of initial rows of each table.
+        seed: Seed: the same seed gives the same rows and sequence of updates.
     """
 
     def __init__(self, *, rows: int, seed: int) -> None:
@@ -46,26 +46,26 @@ class DemoSource(Closeable):
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Address the source listens on."""
         return f"127.0.0.1:{self._server.port}"
 
     def change(self, seconds: float, *, say: Callable[[str], None]) -> Future[Mapping[str, int]]:
-        """Change the tables until they have been watched for so long; half-way break every connection.
+        """Change the tables until they have been watched for ``seconds``; half-way break every connection.
 
         Args:
-            say: Told what happens, from another thread.
+            say: Called with progress messages, from another thread.
 
         Returns:
-            At the end, the row key of the last row of each table.
+            A future of the row key of the last row of each table.
         """
         return self._thread.submit(self._change, seconds, say)
 
     def watch(self) -> None:
-        """Start the time: somebody follows the changes now."""
+        """Start the time: the build now follows the changes."""
         self._watched.set()
 
     def close(self) -> None:
-        """End changes, connections and the server. May be repeated."""
+        """Stop changes, connections and the server. May be called repeatedly."""
         self._stop.set()
         self._watched.set()
         self._thread.shutdown()
@@ -73,22 +73,22 @@ class DemoSource(Closeable):
 
     def _change(self, seconds: float, say: Callable[[str], None]) -> Mapping[str, int]:
         half = Rate(CHANGES_PER_SECOND, seconds / 2)
-        self._keep_changing(Rate(CHANGES_PER_SECOND), self._watched)
-        self._keep_changing(half, self._stop)
+        self._change_until(Rate(CHANGES_PER_SECOND), self._watched)
+        self._change_until(half, self._stop)
         if not self._stop.is_set():
             self._server.disconnect_all()
             say("the source broke the connection: a new epoch begins with new snapshots")
-        self._keep_changing(half, self._stop)
+        self._change_until(half, self._stop)
         last = {name: self._add_last_row(name) for name in TABLES}
         if not self._stop.is_set():
             say("the source is quiet from now on")
         return last
 
-    def _keep_changing(self, pace: Rate, until: threading.Event) -> None:
+    def _change_until(self, pace: Rate, until: threading.Event) -> None:
         change_steadily(self._changers, pace, clock=time.monotonic, stopped_within=until.wait)
 
     def _add_last_row(self, name: str) -> int:
-        """Add a row that is null but for its number, and return its row key."""
+        """Add a row that is null except for its key columns, and return its row key."""
         table = self.tables[name]
         numbers = {key: max((row[key] for row in table.rows().values()), default=0) + 1 for key in TABLES[name].keys}
         with table.update() as update:

@@ -1,4 +1,4 @@
-"""What happens in the demo, from the first row at the source to the last cell compared."""
+"""The course of the demo, from the first row at the source to the last compared cell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from connectors.base import Connector, Feed
 from jobs.context import Invocation
 from jobs.demo_check import compare, read_silver
 from jobs.demo_conf import FEED, write_conf
-from jobs.demo_follow import RowTracker
+from jobs.demo_follow import FeedFollower
 from jobs.demo_receiver import ReceiverProcess
 from jobs.demo_show import Progress, cuts_table, differences_table
 from jobs.demo_source import CHANGES_PER_SECOND, DemoSource
@@ -46,16 +46,16 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     """Run the demo in a folder of its own; return whether silver equals the source.
 
     Args:
-        cleanup: Takes everything that must be stopped.
+        cleanup: Receives everything that must be stopped.
         seconds: How long the tables change after the build has begun to follow.
-        rows: Rows each table begins with.
+        rows: Number of initial rows of each table.
 
     Raises:
-        ConfigError: One of the user's settings is wrong.
+        ConfigError: One of the user's settings is invalid.
         SparkUnavailable: Spark does not start; the message says what to do.
     """
     began = time.monotonic()
-    log = cleanup.enter_context((home / "demo.log").open("w", encoding="utf-8"))  # all that is stopped before it logs
+    log = cleanup.enter_context((home / "demo.log").open("w", encoding="utf-8"))  # closed last: the others log to it
     source = cleanup.enter_context(DemoSource(rows=rows, seed=_SEED))
     ours = write_conf(run, home, source.address)
     settings = ours.settings()
@@ -65,7 +65,7 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     receiver = cleanup.enter_context(_receive(ours, home, seconds))
     look = partial(_status, places, connector, feed)
     progress = Progress(console, source.tables, look, began=began, phase="starting Spark")
-    progress.say(f"source: a table server on {source.address}; {_described(source)}")
+    progress.say(f"source: a table server on {source.address}; {_description(source)}")
     progress.say(f"receiver: process {receiver.pid}; tables change, {CHANGES_PER_SECOND:.0f} rows a second in each")
     last_rows = source.change(seconds, say=progress.say)
     elsewhere = cleanup.enter_context(ThreadPoolExecutor(settings.build.tables_at_once, "demo-build"))
@@ -75,7 +75,7 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
         progress.say("Spark has started")
         build = cleanup.enter_context(FeedBuild(lambda: spark, settings, connector, feed))
         poll_seconds = settings.build.poll_ms / 1000
-        follower = RowTracker(build, receiver, progress, elsewhere, last_rows, source.watch, poll_seconds)
+        follower = FeedFollower(build, receiver, progress, elsewhere, last_rows, source.watch, poll_seconds)
         wrong = follower.run() or _stopped(receiver)
     if wrong is not None:
         console.print(Text(f"silverfold: the demo did not get to its end: {wrong}", "red"))
@@ -99,15 +99,15 @@ def _status(places: Places, connector: Connector, feed: Feed) -> FeedStatus:
     return read_status(places, connector, feed, now=datetime.now(UTC))
 
 
-def _described(source: DemoSource) -> str:
-    """Say what the source's tables are."""
+def _description(source: DemoSource) -> str:
+    """Return a description of the source's tables."""
     kinds = {kind.name for table in source.tables.values() for kind in table.columns.values()}
     (rows,) = {len(table) for table in source.tables.values()}
     return f"{len(source.tables)} tables of {rows:,} rows, all {len(kinds)} column types"
 
 
 def _stopped(receiver: ReceiverProcess) -> str | None:
-    """Stop the receiver; return what was wrong with its end, None if nothing was."""
+    """Stop the receiver; return an error message if it did not end properly, else None."""
     code = receiver.stop()
     if code == 0:
         return None
@@ -116,7 +116,7 @@ def _stopped(receiver: ReceiverProcess) -> str | None:
 
 
 def _show(spark: SparkSession, places: Places, console: Console) -> None:
-    """Print a query's answer and the last cuts."""
+    """Print the result of a query, and the last cuts."""
     views = register_views(spark, places, {FEED: list(TABLES)})
     console.print(Text(f"\nA query over silver:\n{QUERY.strip()}", "bold"))
     write(ask(spark, QUERY, limit=100, views=views), Format.TABLE, sys.stdout)
@@ -126,7 +126,7 @@ def _show(spark: SparkSession, places: Places, console: Console) -> None:
 
 
 def _compare(places: Places, source: DemoSource, console: Console) -> bool:
-    """Compare every table with the source's rows and print what was found; return whether all are equal."""
+    """Compare every table with the source's rows and print the result; return whether all are equal."""
     console.print(Text("\nSilver, read without Spark, against the source's own rows, cell by cell:", "bold"))
     equal = True
     for name, table in source.tables.items():
@@ -137,6 +137,8 @@ def _compare(places: Places, source: DemoSource, console: Console) -> bool:
             console.print(differences_table(name, found))
         else:
             console.print(f"{name}: {found.rows:,} rows, {found.cells:,} cells, equal")
-    told = Text("Silver is the source, cell for cell.", "green") if equal else Text("Silver is not the source.", "red")
-    console.print(told)
+    verdict = (
+        Text("Silver is the source, cell for cell.", "green") if equal else Text("Silver is not the source.", "red")
+    )
+    console.print(verdict)
     return equal

@@ -1,8 +1,8 @@
-"""The two tables of the demo: between them every column type of the transport, each with nulls and its extremes.
+"""The two tables of the demo: together they have every column type of the transport, with nulls and extreme values.
 
-``trades`` has all scalar types and is named by the source's row keys. ``baskets`` has all array types, a decimal of
-fixed scale, and a column that names its rows; of modified rows it sends only the columns that were written to.
-Moments are whole microseconds, which is what a timestamp of Spark keeps.
+``trades`` has all scalar types and is keyed by the source's row keys. ``baskets`` has all array types, a decimal of
+fixed scale, and a key column; for modified rows it sends only the columns written to. Moments are whole microseconds,
+the precision of Spark's timestamps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WORDS = ("alpha", "beta", "gamma", "delta", "straße", "日本", "🙂", "")
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its type, a maker of usual values, and values at the edges of the type."""
+    """One column: its type, a generator of usual values, and edge values of the type."""
 
     type: str
     usual: Value
@@ -37,12 +37,12 @@ class Column:
 
 @dataclass(frozen=True)
 class DemoTable:
-    """What one table of the demo is made of.
+    """Definition of one table of the demo.
 
     Args:
-        source: Its name at the source.
-        numbered: The column that names a row; None where the source's row key does.
-        settings: What its feed says of it, besides source, mode and keys: lines of TOML.
+        source: Name at the source.
+        numbered: The key column; None if the source's row key identifies rows.
+        settings: Lines of TOML for the table's settings besides source, mode and keys.
     """
 
     source: str
@@ -53,11 +53,11 @@ class DemoTable:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that are configured as keys."""
+        """The key columns for the settings."""
         return () if self.numbered is None else (self.numbered,)
 
     def filled(self, rows: int, rng: Random) -> LiveTable:
-        """Return a live table of so many rows; the first ones hold the edges of the types."""
+        """Return a live table with ``rows`` rows; the first ones hold the edge values of the types."""
         kinds = {name: column.type for name, column in self.columns.items()}
         table = LiveTable(kinds, partial_columns=self.partial_columns)
         with table.update() as update:
@@ -74,12 +74,12 @@ class DemoTable:
 
 def _integer(bits: int, usual: int) -> Column:
     names = {8: "Byte", 16: "Short", 32: "Int", 64: "Long"}
-    largest = 2 ** (bits - 1) - 1  # one below the smallest lies the null
+    largest = 2 ** (bits - 1) - 1  # -largest - 1 is the null value
     return Column(names[bits], lambda rng: rng.randint(-usual, usual), (largest, -largest, None, 0))
 
 
 def _list_of(element: Column) -> Column:
-    """Return an array column: up to five elements, nulls among them."""
+    """Return an array column: up to five elements, some of them null."""
 
     def usual(rng: Random) -> list[Any]:
         made = (None if rng.random() < NULL_CHANCE else element.usual(rng) for _ in range(rng.randint(0, 5)))

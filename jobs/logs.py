@@ -1,4 +1,4 @@
-"""Logs of a process: structured, one event a line, on stderr. Bodies and secrets never go in."""
+"""Structured logging of a process: one event per line, on stderr. Message bodies and secrets are never logged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jobs.streams import Unfailing
 
 
 def start_logs(level: str, stream: TextIO | None = None) -> None:
-    """Set what this process logs. JSON lines, or readable text where a person is watching.
+    """Configure the logging of this process: readable text on a terminal, else JSON lines.
 
     Args:
-        level: ``debug``, ``info``, ``warning`` or ``error``; what is below is dropped.
-        stream: Where to; by default what stderr is at the time of each line.
+        level: ``debug``, ``info``, ``warning`` or ``error``; events below it are dropped.
+        stream: Output stream; by default ``sys.stderr`` at the time of each line.
     """
 
     def logger(*_name: str) -> structlog.PrintLogger:
@@ -43,6 +43,6 @@ def _rendering(watched: bool) -> list[structlog.typing.Processor]:
 def _what_happened_first(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Order a line as it is read: when, how grave, what, and then the rest."""
+    """Put timestamp, level and event first in a line."""
     first = {key: event.pop(key) for key in ("timestamp", "level", "event")}
     return {**first, **event}

@@ -1,7 +1,7 @@
 """Checks that silverfold's five packages are its own.
 
-They are called after the layers of a data project, and so are those of others: a distribution with a package
-``transforms`` would overwrite ours without a word, or a folder ``conf`` further up the import path would hide it.
+Their names are common in data projects. Another distribution with a package ``transforms`` would silently overwrite
+ours, and a folder ``conf`` earlier on the import path would shadow it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HOME = Path(__file__).parent.parent
 
 
 def folder_of(package: str) -> Path | None:
-    """Return where Python finds a package; None if nowhere."""
+    """Return the folder where Python finds a package; None if there is none."""
     spec = find_spec(package)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
@@ -29,17 +29,17 @@ def check_packages(
     folder: Callable[[str], Path | None] = folder_of,
     owners: Callable[[], Mapping[str, list[str]]] = packages_distributions,
 ) -> None:
-    """Pass if all five packages are found in ``home`` and no other distribution installed files into one.
+    """Check that all five packages are in ``home`` and that no other distribution installed files into one.
 
     Raises:
-        ConfigError: Names the package, and the distribution or folder that is in the way.
+        ConfigError: The check failed; the error names the package, and the distribution or folder in its way.
     """
     for package in PACKAGES:
         found = folder(package)
         if found is None or found.parent.resolve() != home.resolve():
             raise _in_the_way(home, package, str(found))
     if not any(home.glob("silverfold-*.dist-info")):
-        return  # run from a source folder, where no installer writes
+        return  # run from a source folder: installers do not write there
     for package, distributions in owners().items():
         others = sorted(set(distributions) - {"silverfold"})
         if package in PACKAGES and others:

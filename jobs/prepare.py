@@ -1,4 +1,4 @@
-"""``silverfold prepare``: make a machine, or an image, ready for jobs that start Spark."""
+"""``silverfold prepare``: prepare a machine or an image for jobs that start Spark."""
 
 from __future__ import annotations
 

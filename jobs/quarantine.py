@@ -1,8 +1,8 @@
-"""``silverfold quarantine``: what silver tables could not take, and what to do about it.
+"""``silverfold quarantine``: list, retry or skip frames that silver tables could not apply.
 
 ``list --json`` prints one array; each object has ``table``, ``position``, ``update_position``, ``state``,
-``error_class``, ``reason``, ``found_at``, ``resolved_at`` and ``resolution``, as `pipelines.quarantine_log.Hold` says; names and
-meanings stay.
+``error_class``, ``reason``, ``found_at``, ``resolved_at`` and ``resolution``, documented in
+`pipelines.quarantine_log.Hold`. Names and meanings are stable.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Name of the sil
 
 
 class Outcome(NamedTuple):
-    """What trying again did for one table."""
+    """Result of a retry for one table."""
 
     table: str
     passed: Sequence[int]
-    """Positions it has gone beyond."""
+    """Positions that the table has passed."""
     holds: str | None
-    """What holds it now; None when nothing does."""
+    """What holds the table now; None if nothing does."""
 
 
 @app.callback()
@@ -97,16 +97,16 @@ def retry(
     run = invocation(ctx)
     settings = run.settings()
     connector, opened = run.feed(feed, settings)
-    places, asked = places_of(settings), only(opened, [table] if table else list(opened.tables))
-    before = read_quarantine(places, feed, asked.tables)
+    places, selected = places_of(settings), only(opened, [table] if table else list(opened.tables))
+    before = read_quarantine(places, feed, selected.tables)
     names = list(dict.fromkeys(row.table for row in before if row.ahead))
     if not names:
         print(f"silverfold: nothing holds {f'table {table}' if table else f'a table of feed {feed}'}")
         return
     faults = _build(settings, connector, only(opened, names))
-    outcomes = compared(before, read_quarantine(places, feed, names), faults)
+    outcomes = outcomes_of(before, read_quarantine(places, feed, names), faults)
     for outcome in outcomes:
-        print(f"silverfold: {told(outcome)}")
+        print(f"silverfold: {outcome_text(outcome)}")
     if any(outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -150,7 +150,7 @@ def skip(
 
 
 def only(feed: Feed, tables: Sequence[str]) -> Feed:
-    """Return the feed with some of its tables. Raises ConfigError when it lacks one."""
+    """Return the feed with some of its tables only. Raises ConfigError if it lacks one."""
     for table in tables:
         if table not in feed.tables:
             raise _refused("TABLE", table, ", ".join(feed.tables))
@@ -158,7 +158,7 @@ def only(feed: Feed, tables: Sequence[str]) -> Feed:
 
 
 def skippable(found: Sequence[Quarantined], table: str, position: int) -> Hold:
-    """Return what is noted of a frame that holds the table. Raises ConfigError when it does not, or is no frame."""
+    """Return the record of a frame that holds the table. Raises ConfigError if no frame at the position holds it."""
     holding = {row.hold.position: row.hold for row in found if row.holds}
     if position not in holding:
         held = ", ".join(map(str, holding))
@@ -170,7 +170,7 @@ def skippable(found: Sequence[Quarantined], table: str, position: int) -> Hold:
 
 
 def undoable(found: Sequence[Quarantined], table: str, position: int) -> Hold:
-    """Return what is noted of a skipped frame the table has not passed. Raises ConfigError when there is none."""
+    """Return the record of a skipped frame the table has not passed. Raises ConfigError if there is none."""
     skipped = {row.hold.position: row.hold for row in found if row.ahead and not row.holds}
     if position not in skipped:
         ahead = ", ".join(map(str, skipped)) or "none"
@@ -178,13 +178,13 @@ def undoable(found: Sequence[Quarantined], table: str, position: int) -> Hold:
     return skipped[position]
 
 
-def compared(
+def outcomes_of(
     before: Sequence[Quarantined], after: Sequence[Quarantined], faults: Mapping[str, SilverfoldError]
 ) -> list[Outcome]:
-    """Return what became of every table that held or was to skip.
+    """Return the outcome for every table that held or had frames to skip.
 
     Args:
-        faults: What the build says holds which table.
+        faults: The errors by which the build says tables hold, by table.
     """
     outcomes = []
     for table in dict.fromkeys(row.table for row in before if row.ahead):
@@ -196,8 +196,8 @@ def compared(
     return outcomes
 
 
-def told(outcome: Outcome) -> str:
-    """Return the outcome as people say it."""
+def outcome_text(outcome: Outcome) -> str:
+    """Return the outcome as a message for users."""
     passed = f"went beyond {positions(outcome.passed)}" if outcome.passed else ""
     holds = "" if outcome.holds is None else f"holds: {outcome.holds}"
     return f"{outcome.table} {' and '.join(filter(None, (passed, holds))) or 'stands where it stood'}"
@@ -206,7 +206,7 @@ def told(outcome: Outcome) -> str:
 def show(found: Sequence[Quarantined], out: TextIO, *, as_json: bool) -> None:
     """Print quarantined positions."""
     if as_json:
-        print(json.dumps([_plain(row) for row in found], indent=2), file=out)
+        print(json.dumps([_as_object(row) for row in found], indent=2), file=out)
         return
     table = Table("table", "position", "update", "state", "class", "since", "reason", header_style="bold")
     for row in found:
@@ -218,7 +218,7 @@ def show(found: Sequence[Quarantined], out: TextIO, *, as_json: bool) -> None:
     console_on(out).print(table if found else "nothing is quarantined", markup=False)
 
 
-def _plain(row: Quarantined) -> dict[str, Any]:
+def _as_object(row: Quarantined) -> dict[str, Any]:
     known = {name: getattr(row.hold, name) for name in ("position", "update_position", "error_class", "reason")}
     ended = row.hold.resolved_at
     return {
@@ -232,7 +232,7 @@ def _plain(row: Quarantined) -> dict[str, Any]:
 
 
 def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str, SilverfoldError]:
-    """Build the feed's tables up to what has landed; return what holds which."""
+    """Apply all landed frames to the feed's tables; return the errors that hold them, by table."""
     from jobs.build import run as build  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above

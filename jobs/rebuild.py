@@ -1,4 +1,4 @@
-"""``silverfold rebuild``: make a silver table anew from bronze, and swap it in at once."""
+"""``silverfold rebuild``: rebuild a silver table from bronze, and swap it in atomically."""
 
 from __future__ import annotations
 
@@ -50,23 +50,25 @@ def rebuild(
     from pipelines.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark import start_spark  # noqa: PLC0415 - as above
 
-    aside: list[str] = []
+    damaged_logs: list[str] = []
 
     def set_aside(log: str) -> None:
-        aside.append(log)
+        damaged_logs.append(log)
         print(f"{table}: a log could not be read, and is now {log}, which may be removed once all is well")
 
-    def tell(reached: int, goal: int) -> None:
+    def report_progress(reached: int, goal: int) -> None:
         status.update(f"rebuilding {table}: position {reached:,} of {goal:,}")
 
     with Console(stderr=True).status("starting Spark") as status:
         spark = start_spark(settings, app=f"silverfold rebuild {feed} {table}")
         status.update(f"rebuilding {table}")
         try:
-            done = Rebuild(spark, settings, connector, opened, table, uuid.uuid4().hex, tell, set_aside).run()
+            done = Rebuild(
+                spark, settings, connector, opened, table, uuid.uuid4().hex, report_progress, set_aside
+            ).run()
         except (ApplyError, PositionGap) as error:
-            stands = "" if aside else ", it stands as it was"
-            print(f"silverfold: {table} was not rebuilt{stands}: {error}")
+            unchanged = "" if damaged_logs else ", it stands as it was"
+            print(f"silverfold: {table} was not rebuilt{unchanged}: {error}")
             if isinstance(error, UndecodableFrame):
                 print('silverfold: with on_bad_frame = "skip" in the table\'s settings it is rebuilt without the frame')
             raise typer.Exit(1) from error

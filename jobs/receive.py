@@ -1,4 +1,4 @@
-"""``silverfold receive``: the process that owns the connections of feeds and lands what comes. It loads no Spark."""
+"""``silverfold receive``: owns the connections of feeds and lands their frames. Never loads Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conf.model import Settings
 from connectors.base import Connector, Feed
 from jobs.cli import main_of
 from jobs.context import Every, Names, invocation
-from jobs.stopping import ENDING, let_the_next_end_at_once
+from jobs.stopping import ENDING, end_at_next_signal
 from pipelines.places import places_of
 from pipelines.receiving import receive as receive_feed
 
@@ -38,12 +38,12 @@ def receive(
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
-    rest_the_collector()
+    collect_rarely()
     asyncio.run(until_stopped(opened, settings, seconds))
 
 
-def rest_the_collector() -> None:
-    """Let Python look for cycles a hundred times less often than it does: frames come in masses, and are in none."""
+def collect_rarely() -> None:
+    """Make cyclic garbage collection a hundred times rarer: frames are many, and never part of cycles."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
@@ -51,9 +51,9 @@ def rest_the_collector() -> None:
 async def until_stopped(
     feeds: Sequence[tuple[Connector, Feed]], settings: Settings, seconds: float | None = None
 ) -> None:
-    """Receive until a signal comes or the time is over, or every feed has ended.
+    """Receive until a signal arrives, the time is over, or every feed has ended.
 
-    Raises what ended the first of the feeds that did, as `receive_feed` says, once none is received any more.
+    Once all feeds have ended, raise the error of the first one that failed (see `receive_feed`).
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -62,7 +62,7 @@ async def until_stopped(
         stop.set()
         for number in ENDING:
             loop.remove_signal_handler(number)
-        let_the_next_end_at_once()
+        end_at_next_signal()
 
     for number in ENDING:
         loop.add_signal_handler(number, end)
@@ -79,7 +79,7 @@ async def until_stopped(
             ended.append(error)
             if len(feeds) > 1:
                 log.error("feed ended", feed=feed.name, error_class=error.error_class, reason=str(error))
-        except Exception as bug:  # of one feed, which is to harm no other
+        except Exception as bug:  # a bug in one feed must not affect the others
             ended.append(bug)
             if len(feeds) > 1:
                 log.error("feed ended", feed=feed.name, exc_info=bug)

@@ -1,4 +1,4 @@
-"""``silverfold sbe``: what the SBE core does, for people and scripts."""
+"""``silverfold sbe``: the SBE core on the command line, for users and scripts."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""``silverfold sbe check``: whether two versions of an SBE schema can be used side by side.
+"""``silverfold sbe check``: check whether two versions of an SBE schema can be used side by side.
 
-With ``--json`` one object is printed, whose names and meanings stay:
+With ``--json`` one object is printed, with stable names and meanings:
 
 ============  ========================================================================================================
-verdict       ``compatible``, ``breaking``, or ``invalid`` when a file is no schema
-errors        with ``invalid`` only, and then alone beside it: objects of ``file``, ``line``, ``code``, ``detail``
-old, new      ``file``, ``package``, ``id``, ``version``, ``date`` (of a version that counts days, else null)
+verdict       ``compatible``, ``breaking``, or ``invalid`` if a file is not a valid schema
+errors        only with ``invalid``, and then the only other key: objects of ``file``, ``line``, ``code``, ``detail``
+old, new      ``file``, ``package``, ``id``, ``version``, ``date`` (for a version that counts days, else null)
 profile       ``classic`` or ``counted``
-directions    those that count for the verdict: ``backward``, ``forward``
-backward      ``verdict``, and how many findings are ``breaking``, ``warning``, ``information``; likewise ``forward``
+directions    directions considered for the verdict: ``backward``, ``forward``
+backward      ``verdict``, and the number of findings: ``breaking``, ``warning``, ``information``; likewise ``forward``
 findings      ``rule``, ``title``, ``kind`` (``L`` misread, ``M`` other meaning, ``R`` against the rules, ``-``),
               ``backward`` and ``forward`` (``breaking``, ``warning``, ``information``, ``none``), ``message``,
-              ``path``, ``used_by``, ``old``, ``new``, ``sentence``; by message id, place and rule
-advice        objects of ``message`` and ``text``, for what breaks ``directions``
+              ``path``, ``used_by``, ``old``, ``new``, ``sentence``; ordered by message id, position and rule
+advice        objects of ``message`` and ``text``, for findings that break ``directions``
 ============  ========================================================================================================
 """
 
@@ -84,7 +84,7 @@ def check(
 
 
 def _loaded(files: Sequence[Path], accept: Sequence[str]) -> tuple[list[Schema], list[SchemaError]]:
-    """Return the schemas, and all that is wrong with any of them."""
+    """Return the schemas, and the errors of all files."""
     from connectors.wire.sbe.schema import load_schema  # noqa: PLC0415 - --help must not load what jobs run on
 
     schemas: list[Schema] = []
@@ -98,10 +98,10 @@ def _loaded(files: Sequence[Path], accept: Sequence[str]) -> tuple[list[Schema],
 
 
 def _refuse(errors: Sequence[SchemaError], *, as_json: bool) -> None:
-    """Print what is wrong with the files and end."""
+    """Print the errors of the files and exit."""
     if as_json:
-        told = [{"file": e.file, "line": e.line, "code": e.code, "detail": e.detail} for e in errors]
-        print(json.dumps({"verdict": "invalid", "errors": told}, indent=2, ensure_ascii=False))
+        objects = [{"file": e.file, "line": e.line, "code": e.code, "detail": e.detail} for e in errors]
+        print(json.dumps({"verdict": "invalid", "errors": objects}, indent=2, ensure_ascii=False))
     else:
         for each in errors:
             place = each.file if each.line is None else f"{each.file}:{each.line}"
@@ -110,7 +110,7 @@ def _refuse(errors: Sequence[SchemaError], *, as_json: bool) -> None:
 
 
 def as_object(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direction]) -> dict[str, Any]:
-    """Return a comparison as ``--json`` prints it."""
+    """Return a comparison as the object printed by ``--json``."""
     return {
         "verdict": "breaking" if found.breaks(*directions) else "compatible",
         "old": _schema(old),

@@ -1,8 +1,8 @@
-"""``silverfold sbe decode``: the messages of a file, as one line of JSON each.
+"""``silverfold sbe decode``: print the messages of a file as one line of JSON each.
 
-A message that cannot be decoded has a line too, ``{"error", "message", "offset"}``: the class as `conf.errors` names
-it, what is wrong, and where, in bytes from the start of the message; from the start of the input when that cannot be
-cut into messages.
+A message that cannot be decoded has a line too, ``{"error", "message", "offset"}``: the error class of `conf.errors`,
+its text, and the offset in bytes from the start of the message, or from the start of the input if that cannot be cut
+into messages.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class BadText(StrEnum):
 
 
 class Printer:
-    """Turns messages into lines, and keeps in mind what was told and whether one failed.
+    """Formats messages as lines, and records which findings were reported and whether a message failed.
 
     Args:
-        review: Also tell of values that the schema does not expect.
-        dated: Versions in what is told get their dates.
+        review: Also report values that the schema does not expect.
+        dated: Add dates to versions in reports.
     """
 
     def __init__(self, reader: MessageReader, *, review: bool, dated: bool) -> None:
         self._reader = reader
         self._review = review
         self._dated = dated
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._messages = 0
         self.failed = False
 
     def lines(self, messages: Iterable[Message]) -> Iterator[bytes]:
-        """Yield a line for each message. What is odd about it is told on stderr, once for each kind and element."""
+        """Yield a line for each message. Report findings on stderr, once per reason and element."""
         from connectors.wire.sbe.jsonform import json_text  # noqa: PLC0415 - --help must not load what jobs run on
 
         for message in messages:
@@ -62,8 +62,8 @@ class Printer:
                 text = json.dumps({"error": error.error_class, "message": str(error), "offset": error.offset})
             else:
                 text = json_text(decoded)
-                self._tell(self._findings(decoded))
-            yield text.encode("utf-8", "backslashreplace") + b"\n"  # half a surrogate is escaped, as JSON has it too
+                self._report(self._findings(decoded))
+            yield text.encode("utf-8", "backslashreplace") + b"\n"  # a lone surrogate is escaped, as JSON allows
 
     def _decoded(self, message: Message) -> Decoded:
         if isinstance(message, WireError):
@@ -73,16 +73,16 @@ class Printer:
     def _findings(self, decoded: Decoded) -> tuple[Finding, ...]:
         if not self._review:
             return decoded.warnings
-        from connectors.wire.sbe.value_checks import review_values  # noqa: PLC0415 - only where it is asked for
+        from connectors.wire.sbe.value_checks import review_values  # noqa: PLC0415 - only on request
 
         return decoded.warnings + review_values(decoded.message, decoded.values)
 
-    def _tell(self, findings: Iterable[Finding]) -> None:
+    def _report(self, findings: Iterable[Finding]) -> None:
         from jobs.sbe_findings import with_dates  # noqa: PLC0415 - --help must not load what jobs run on
 
         for finding in findings:
-            if (finding.reason, finding.element) not in self._told:
-                self._told.add((finding.reason, finding.element))
+            if (finding.reason, finding.element) not in self._reported:
+                self._reported.add((finding.reason, finding.element))
                 where = f"message {self._messages}: {finding.reason} in {finding.element}"
                 detail = with_dates(finding.detail, dated=self._dated)
                 print(f"silverfold: {where}: {detail}", file=sys.stderr)

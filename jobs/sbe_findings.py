@@ -1,4 +1,4 @@
-"""Prints what differs between two SBE schemas for people: by message, worst words in colour, the verdict last."""
+"""Prints the differences between two SBE schemas for users: by message, severities in colour, the verdict last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READERS: dict[Direction, str] = {
     "forward": "old readers of new messages",
 }
 _COLUMN = 13
-"""Where what is said about a severity begins."""
+"""Column at which the text after the severity begins."""
 _MARGIN = "  "
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY = (datetime(2000, 1, 1, tzinfo=UTC) - _EPOCH).days
@@ -34,19 +34,19 @@ _VERSIONS = re.compile(r"\b(since|sinceVersion|deprecated|version) ([0-9]+)\b")
 
 
 def date_of(version: int) -> str | None:
-    """Return the UTC date of a version that plausibly counts days since 1970: from 2000 up to 2100. Else None."""
+    """Return the UTC date of a version that plausibly counts days since 1970, from 2000 up to 2100; else None."""
     if not _FIRST_DAY <= version < _LAST_DAY:
         return None
     return f"{_EPOCH + timedelta(days=version):%Y-%m-%d}"
 
 
 def has_dates(schema: Schema) -> bool:
-    """Tell whether a schema's versions plausibly count days."""
+    """Return whether a schema's versions plausibly count days."""
     return date_of(schema.version) is not None
 
 
 def with_dates(text: str, *, dated: bool) -> str:
-    """Return a text with the date behind each version in it, where versions count days."""
+    """Return a text with the date added after each version, if versions count days."""
     return _VERSIONS.sub(_with_date, text) if dated else text
 
 
@@ -56,15 +56,15 @@ def _with_date(match: re.Match[str]) -> str:
 
 
 def count(found: Comparison, direction: Direction) -> dict[str, int]:
-    """Return how many findings of each severity there are in one direction, worst first."""
+    """Return the number of findings of each severity in one direction, worst first."""
     severities = [finding.severity(direction) for finding in found.findings]
     return {word: severities.count(severity) for severity, (word, _) in _WORDS.items() if severity}
 
 
 def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direction], out: Console) -> None:
-    """Print the findings that concern the directions, what to do about each message, and a verdict for each direction.
+    """Print the findings that concern the directions, advice for each message, and a verdict for each direction.
 
-    A message comes behind the others when an encoding breaks it that was told with another message.
+    A message comes last if it is broken only by an encoding whose finding is listed under another message.
     """
     dated = has_dates(old) and has_dates(new)
     out.print(Text(f"{old.file} → {new.file}", style="bold"), soft_wrap=True)
@@ -72,8 +72,8 @@ def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direc
     concerned = [finding for finding in found.findings if _concerns(finding, directions)]
     advice = found.advice(*directions)
     groups = [(name, list(findings)) for name, findings in groupby(concerned, key=lambda finding: finding.message)]
-    told = {name for name, _ in groups}
-    for message, findings in [*groups, *((name, list[Finding]()) for name in advice if name not in told)]:
+    listed = {name for name, _ in groups}
+    for message, findings in [*groups, *((name, list[Finding]()) for name in advice if name not in listed)]:
         out.print()
         out.print(Text(_title(message, new, old), style="bold"))
         for finding in findings:
@@ -99,7 +99,7 @@ def _title(message: str | None, new: Schema, old: Schema) -> str:
 
 
 def _concerns(finding: Finding, directions: Sequence[Direction]) -> bool:
-    """Tell whether a finding is to be shown: what does no harm at all is, as the change that it is."""
+    """Return whether to show a finding: one that affects the directions, or a change that is harmless throughout."""
     return finding.worst is Severity.NONE or _worst(finding, directions) is not Severity.NONE
 
 
@@ -117,7 +117,7 @@ def _show_finding(finding: Finding, directions: Sequence[Direction], out: Consol
 
 
 def _where(finding: Finding, directions: Sequence[Direction]) -> str:
-    """Return in which direction a finding is how bad, where that differs."""
+    """Return the severity in each direction, if they differ."""
     words = [(direction, _WORDS[finding.severity(direction)][0]) for direction in directions]
     if len({word for _, word in words}) == 1:
         return ""
@@ -133,7 +133,7 @@ def _details(finding: Finding) -> Iterator[str]:
 
 
 def _print(out: Console, text: str, *, indent: int, style: str = "", styled: int = 0) -> None:
-    """Print a text folded to the terminal, its further lines indented, its first ``styled`` columns in a style."""
+    """Print a text wrapped to the terminal, further lines indented, its first ``styled`` columns in a style."""
     blanks, width = " " * indent, max(out.width, 2 * indent)
     lines = wrap(text, width, subsequent_indent=blanks, break_long_words=False, break_on_hyphens=False)
     for number, line in enumerate(lines):
@@ -145,5 +145,5 @@ def _print(out: Console, text: str, *, indent: int, style: str = "", styled: int
 def _show_verdict(found: Comparison, direction: Direction, out: Console) -> None:
     word, style = ("breaking", "bold red") if found.breaks(direction) else ("compatible", "bold green")
     counted = ", ".join(f"{number} {name}" for name, number in count(found, direction).items() if number)
-    told = f"{direction}, {_READERS[direction]}{f': {counted}' if counted else ''}"
-    _print(out, f"{word:<{_COLUMN}}{told}", indent=_COLUMN, style=style, styled=_COLUMN)
+    summary = f"{direction}, {_READERS[direction]}{f': {counted}' if counted else ''}"
+    _print(out, f"{word:<{_COLUMN}}{summary}", indent=_COLUMN, style=style, styled=_COLUMN)

@@ -1,6 +1,6 @@
 """Reads messages from a file for ``silverfold sbe decode``: lines of hex, or framed bytes, a chunk at a time.
 
-What cannot be read as a message comes as a `WireError` in its place, so that those around it are not lost.
+A `WireError` takes the place of an unreadable message, so that the others are not lost.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from connectors.wire.sbe.model import Schema
 CHUNK = 1 << 18
 """Bytes read at once."""
 LONGEST_LINE = 4 * LARGEST
-"""Bytes of a line of hex: the longest message, with room for a space behind each digit."""
+"""Maximum bytes of a line of hex: the longest message, with room for a space after each digit."""
 
 Message: TypeAlias = "bytes | WireError"
-"""The bytes of one message, or what is wrong where one should be."""
+"""The bytes of one message, or the error in its place."""
 
 _SPACES = b" \t\r\f\v"
 _NOT_HEX = re.compile(rb"[^0-9a-fA-F]|$")
 _MARK = b"\xef\xbb\xbf"
-"""What some editors put before the first line of a text in UTF-8."""
+"""Byte order mark that some editors put at the start of UTF-8 text."""
 
 
 def framing_called(name: str) -> Framing:
-    """Return a framing by its name; BadParameter, naming the known ones, when there is none."""
+    """Return the framing with the given name. Raises BadParameter, which lists the known names."""
     if name in FRAMINGS:
         return FRAMINGS[name]
     near = get_close_matches(name, FRAMINGS, 1)
@@ -48,7 +48,7 @@ def framing_called(name: str) -> Framing:
 
 @contextmanager
 def opened(file: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading, ``-`` being standard input; BadParameter when it cannot be."""
+    """Open a file for reading; ``-`` is standard input. Raises BadParameter if it cannot be opened."""
     if str(file) == "-":
         yield sys.stdin.buffer
         return
@@ -61,17 +61,17 @@ def opened(file: Path) -> Iterator[BinaryIO]:
 
 
 def chunks(source: BinaryIO, before_waiting: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the bytes of an input as they come. ``before_waiting`` is called before each read, which may wait."""
+    """Yield the bytes of an input as they arrive. ``before_waiting`` is called before each read, which may block."""
     while True:
         before_waiting()
-        chunk = source.read1(CHUNK)  # type: ignore[attr-defined]  # all binary inputs here are buffered, and have it
+        chunk = source.read1(CHUNK)  # type: ignore[attr-defined]  # all binary inputs here are buffered
         if not chunk:
             return
         yield chunk
 
 
 def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -> Iterator[Message]:
-    """Yield the messages of a stream; what is wrong with its framing is the last."""
+    """Yield the messages of a stream; a framing error comes last."""
     try:
         for frame in frames_of(cutter_for(schema, framing), stream):
             yield frame.body
@@ -80,7 +80,7 @@ def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -
 
 
 def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes]) -> Iterator[Message]:
-    """Yield the messages of lines of hex. With a framing each line is a packet, and may hold several or none."""
+    """Yield the messages of lines of hex. With a framing each line is a packet of any number of messages."""
     for line in _lines(stream):
         body = line if isinstance(line, WireError) else _unhexed(line)
         if framing is None or isinstance(body, WireError):
@@ -90,7 +90,7 @@ def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes
 
 
 def _lines(stream: Iterable[bytes]) -> Iterator[Message]:
-    """Yield lines as they are complete; one that is too long is told once and passed over up to its end."""
+    """Yield lines once complete; a line that is too long yields one error and is skipped to its end."""
     rest, passing = b"", False
     for number, chunk in enumerate(stream):
         *whole, rest = (rest + (chunk if number else chunk.removeprefix(_MARK))).split(b"\n")
@@ -107,7 +107,7 @@ def _lines(stream: Iterable[bytes]) -> Iterator[Message]:
 
 
 def _unhexed(line: bytes) -> Message:
-    """Return the bytes of a line without its spaces and comment."""
+    """Return the bytes of a hex line, ignoring spaces and a comment, or the error."""
     digits = line.partition(b"#")[0].translate(None, _SPACES)
     try:
         return unhexlify(digits)

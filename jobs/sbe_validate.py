@@ -1,6 +1,6 @@
-"""``silverfold sbe validate``: what is wrong with a schema, and what is odd about it.
+"""``silverfold sbe validate``: print the errors and warnings of a schema.
 
-One line each, ``file:line: code: reason``; codes are Exx for errors and Wxx for warnings, and stay.
+One line each, ``file:line: code: reason``; codes are Exx for errors and Wxx for warnings, and are stable.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def validate(
 
 
 def accepted(codes: Sequence[str] | None) -> Sequence[str]:
-    """Return the codes of errors to take as warnings; BadParameter for those that cannot be."""
+    """Return the codes of errors to take as warnings. Raises BadParameter for a code that cannot be accepted."""
     from connectors.wire.sbe.schema import ACCEPTABLE  # noqa: PLC0415 - --help must not load what jobs run on
 
     for code in codes or ():
@@ -82,7 +82,7 @@ def show(findings: Sequence[str], out: TextIO) -> None:
 
 
 def described(schema: Schema) -> str:
-    """Return a schema in one line, as people say it."""
+    """Return a one-line description of a schema."""
     package = f" {schema.package}" if schema.package else ""
     order = "little" if schema.byte_order == "<" else "big"
     messages = f"{len(schema.messages)} {'message' if len(schema.messages) == 1 else 'messages'}"
@@ -101,5 +101,5 @@ def _order(finding: str) -> tuple[str, int, str]:
 
 def _counted(file: Path, errors: int, warnings: int) -> str:
     numbers = [(errors, "error"), (warnings, "warning")]
-    told = ", ".join(f"{number} {what}{'' if number == 1 else 's'}" for number, what in numbers if number)
-    return f"{file}: {told if errors else f'valid, {told}' if warnings else 'valid'}"
+    counts = ", ".join(f"{number} {what}{'' if number == 1 else 's'}" for number, what in numbers if number)
+    return f"{file}: {counts if errors else f'valid, {counts}' if warnings else 'valid'}"

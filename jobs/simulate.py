@@ -1,7 +1,7 @@
-"""``silverfold simulate``: runs a connector's own source, so that feeds can be tried without the foreign system.
+"""``silverfold simulate``: run a connector's simulated source, to try feeds without the foreign system.
 
-A simulator says where it listens, keeps its tables changing for as long as asked, is quiet afterwards, and serves until
-it is interrupted or terminated; then it ends with exit code 0.
+A simulator prints its address, changes its tables for the given time, and then serves them unchanged until it is
+interrupted or terminated; it ends with exit code 0.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def sqlitecloud(
 
 
 def _credentials(apikey_env: str | None, user: str | None, password_env: str | None) -> Credentials | None:
-    """Return who is let in, with the secrets read; None for everybody. Raises ConfigError for a variable not set."""
+    """Return the credentials clients need, with secrets read; None accepts anybody. Raises ConfigError."""
     from connectors.sqlitecloud.server_state import Credentials  # noqa: PLC0415 - other simulators load no such server
 
     if (user is None) != (password_env is None) or (user is not None and apikey_env is not None):
@@ -273,7 +273,7 @@ def _named_files(given: list[str]) -> Mapping[str, Path]:
 
 
 def _later(argument: str, option: str) -> tuple[float, str]:
-    """Return the seconds, and what stands behind them."""
+    """Return the seconds, and the rest of the argument."""
     seconds, _, rest = argument.partition(":")
     try:
         after = float(seconds)
@@ -285,7 +285,7 @@ def _later(argument: str, option: str) -> tuple[float, str]:
 
 
 def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Sequence[str]) -> Mapping[str, LiveTable]:
-    """Return the views that were asked for, by name; one may be of another."""
+    """Return the requested views, by name; a view may be based on an earlier one."""
     from connectors.deephaven import views  # noqa: PLC0415 - a simulator loads no other's server
 
     found: dict[str, LiveTable] = {}
@@ -300,8 +300,8 @@ def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Seque
             known = {**tables, **found}
             table = known.get(of)
             if not name or table is None or not text or name in known:
-                told = f"{argument!r} is not NAME=TABLE:TEXT with a new name and a table that is exported"
-                raise typer.BadParameter(told, param_hint=option)
+                detail = f"{argument!r} is not NAME=TABLE:TEXT with a new name and a table that is exported"
+                raise typer.BadParameter(detail, param_hint=option)
             try:
                 found[name] = make(table, text)
             except (InvalidValue, LocalProtocolError) as error:
@@ -320,13 +320,13 @@ def _files_later(given: list[str]) -> list[tuple[float, str, Path]]:
     return found
 
 
-def _do_after(seconds: float, stop: threading.Event, work: Callable[[], None], told: str) -> None:
-    """Do something once so many seconds are over, and say so; not after a stop."""
+def _do_after(seconds: float, stop: threading.Event, work: Callable[[], None], message: str) -> None:
+    """Call ``work`` after some seconds and print a message, unless stopped before."""
 
     def wait() -> None:
         if not stop.wait(seconds):
             work()
-            typer.echo(told)
+            typer.echo(message)
 
     threading.Thread(target=wait, daemon=True).start()
 

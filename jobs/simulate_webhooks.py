@@ -1,4 +1,4 @@
-"""``silverfold simulate sqlitecloud-webhooks``: posts a made-up table's changes to a feed, as the vendor would."""
+"""``silverfold simulate sqlitecloud-webhooks``: post changes of a simulated table to a feed, as the vendor would."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def webhooks(
 def _has_place(url: str) -> bool:
     try:
         return bool(urlsplit(url).hostname) and urlsplit(url).port != 0
-    except ValueError:  # the port is none
+    except ValueError:  # invalid port
         return False

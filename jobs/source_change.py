@@ -1,4 +1,4 @@
-"""What became of a source since its frames landed: what its connector says of a schema that is another one now."""
+"""Changes of a source's schema since its frames landed, as described by the connector."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 def change_since_landed(settings: Settings, connector: Connector, feed: Feed) -> SourceChange | None:
-    """Return what is said otherwise now than by the newest control frame of the feed; None where nothing is.
+    """Return how the source's schema differs from the feed's newest control frame; None if it does not.
 
     Raises:
-        StoreUnavailable: What landed cannot be looked at.
-        SchemaError: What is said now cannot be read.
+        StoreUnavailable: Bronze cannot be read.
+        SchemaError: The current schema cannot be read.
     """
     if connector.continuity != "resume":
         return None
-    from pipelines.bronze import last_control  # noqa: PLC0415 - few feeds have anything to be asked of the store
+    from pipelines.bronze import last_control  # noqa: PLC0415 - few feeds need to read the store
 
-    told = last_control(places_of(settings).bronze(feed.name))
-    return None if told is None else connector.schema_change(feed, told)
+    landed = last_control(places_of(settings).bronze(feed.name))
+    return None if landed is None else connector.schema_change(feed, landed)
 
 
 def misread_since_landed(settings: Settings, connector: Connector, feed: Feed) -> SourceChange | None:
-    """Return a change by which what landed is misread; None where there is none, or nobody can tell now."""
-    with suppress(SilverfoldError):  # what comes next says so
+    """Return a change that makes landed frames misread; None if there is none, or if it cannot be determined now."""
+    with suppress(SilverfoldError):  # the next step reports the error
         change = change_since_landed(settings, connector, feed)
         return change if change is not None and change.breaks else None
     return None

@@ -1,6 +1,6 @@
-"""``silverfold sql``: a query over the silver tables, by table name.
+"""``silverfold sql``: run a query over the silver tables, by table name.
 
-Only queries are taken: silver tables are written by ``build`` alone.
+Only queries are accepted: ``build`` alone writes silver tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """Output format of rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     more: bool
-    """There were more rows than the limit."""
+    """The query has more rows than the limit."""
 
 
 def sql(
@@ -98,10 +98,10 @@ def sql(
     from pipelines.views import register_views  # noqa: PLC0415 - as above
 
     as_of = [] if then is None else [_as_of(places, *each, then) for each in opened]
-    _say(as_of, told=isinstance(then, datetime))
+    _print_notes(as_of, with_positions=isinstance(then, datetime))
     with Console(stderr=True).status("starting Spark"):
         session = start_spark(settings, app="silverfold sql")
-    tables = {name: list(queried(places, name, settings.feeds[name].tables)) for name in chosen}
+    tables = {name: list(queryable_names(places, name, settings.feeds[name].tables)) for name in chosen}
     views = register_views(session, places, tables, as_of)
     session.conf.set(_READS_FILES, str(unsafe).lower())
     answer = ask(session, query, limit, views, unsafe=unsafe)
@@ -111,10 +111,10 @@ def sql(
 
 
 def moment_or_position(text: str, now: datetime) -> int | datetime:
-    """Read what ``--at`` says: digits alone are a position, all else is a time, in UTC unless it says otherwise.
+    """Parse ``--at``: digits alone are a position, anything else is a time, in UTC unless it has a zone.
 
     Raises:
-        ConfigError: It is neither, or has yet to come.
+        ConfigError: The text is neither, or a time in the future.
     """
     if text.isdecimal():
         return int(text)
@@ -129,7 +129,7 @@ def moment_or_position(text: str, now: datetime) -> int | datetime:
 
 
 def chosen_feeds(configured: Sequence[str], feed: str | None, then: int | datetime | None) -> Sequence[str]:
-    """Return the feeds whose tables can be queried. Raises ConfigError when a position could be of several."""
+    """Return the feeds whose tables can be queried. Raises ConfigError if a position could belong to several."""
     if feed is not None:
         return [feed]
     if isinstance(then, int) and len(configured) > 1:
@@ -139,8 +139,8 @@ def chosen_feeds(configured: Sequence[str], feed: str | None, then: int | dateti
     return configured
 
 
-def queried(places: Places, feed: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names of a feed's tables, of their histories and of the rows that are kept aside or may be.
+def queryable_names(places: Places, feed: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the names of a feed's tables, of their histories, and of side tables that exist or may exist.
 
     Raises StoreUnavailable.
     """
@@ -159,24 +159,24 @@ def ask(session: SparkSession, query: str, limit: int, views: Views, *, unsafe: 
     """Run a query and return its first rows. Runs Spark jobs.
 
     Args:
-        unsafe: It may run programs, such as TRANSFORM … USING does.
+        unsafe: Allow the query to run programs, as TRANSFORM … USING does.
 
     Raises:
-        QueryFailed: The text is not a query, names what is not there, would run a program, or fails while it runs.
+        QueryFailed: The text is not a query, refers to something missing, would run a program, or fails while running.
     """
     with _one_line(views):
         frame = _frame(session, query.strip().rstrip(";"), unsafe=unsafe)
-        # not collect: that turns timestamps into the machine's own zone
+        # not collect(): it converts timestamps to the machine's time zone
         found = _readable(frame).limit(limit + 1).toArrow()
         columns = [column.to_pylist() for column in found.slice(0, limit).columns]
         return Answer(tuple(frame.columns), list(zip(*columns, strict=True)), found.num_rows > limit)
 
 
 def _readable(frame: DataFrame) -> DataFrame:
-    """Return the rows with the columns as text, in Spark's words, that Arrow or Python have no values for."""
+    """Return the rows with columns that Arrow or Python cannot represent cast to strings by Spark."""
     from pyspark.sql import functions as F  # noqa: PLC0415 - --help must not load Spark
 
-    numbered = frame.toDF(*map(str, range(len(frame.columns))))  # a query may give two columns one name
+    numbered = frame.toDF(*map(str, range(len(frame.columns))))  # a query may have two columns of the same name
     return numbered.select(
         *(
             F.col(field.name).cast("string") if _is_text(field.dataType) else F.col(field.name)
@@ -209,11 +209,12 @@ def write(answer: Answer, output: Format, out: TextIO) -> None:
     else:
         _refuse_doubles(answer.columns)
         for row in answer.rows:
-            print(json.dumps(dict(zip(answer.columns, map(plain, row), strict=True)), ensure_ascii=False), file=out)
+            cells = dict(zip(answer.columns, map(json_value, row), strict=True))
+            print(json.dumps(cells, ensure_ascii=False), file=out)
 
 
 def _refuse_doubles(columns: Sequence[str]) -> None:
-    """Refuse two columns of one name, of which an object could have but one."""
+    """Refuse duplicate column names, which a JSON object cannot have."""
     twice = [name for name, count in Counter(columns).items() if count > 1]
     if twice:
         raise QueryFailed(
@@ -221,8 +222,8 @@ def _refuse_doubles(columns: Sequence[str]) -> None:
         )
 
 
-def plain(value: Any) -> Any:
-    """Return a value of Spark as one of JSON."""
+def json_value(value: Any) -> Any:
+    """Return a Spark value as a JSON value."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes | bytearray):
@@ -232,8 +233,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+        return {str(name): json_value(part) for name, part in value.items()}
+    return [json_value(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _as_of(places: Places, connector: Connector, feed: Feed, then: int | datetime) -> AsOf:
@@ -244,10 +245,10 @@ def _as_of(places: Places, connector: Connector, feed: Feed, then: int | datetim
     return as_of_moment(places, connector, feed, then)
 
 
-def _say(as_of: Sequence[AsOf], *, told: bool) -> None:
-    """Say at which position each feed is read, unless it was told, and what to know about its tables."""
+def _print_notes(as_of: Sequence[AsOf], *, with_positions: bool) -> None:
+    """Print notes on each feed's tables and, if ``with_positions``, the position at which the feed is read."""
     for found in as_of:
-        position = [f"feed {found.feed} as of position {found.position}"] if told and found.versions else []
+        position = [f"feed {found.feed} as of position {found.position}"] if with_positions and found.versions else []
         for line in [*position, *found.notes]:
             print(f"silverfold: {line}", file=sys.stderr)
 
@@ -268,18 +269,18 @@ def _write_table(answer: Answer, out: TextIO) -> None:
 def _text(value: Any, null: str) -> str:
     if value is None:
         return null
-    simple = plain(value)
+    simple = json_value(value)
     return json.dumps(simple, ensure_ascii=False) if isinstance(simple, dict | list | bool) else str(simple)
 
 
 _READS_FILES = "spark.sql.runSQLOnFiles"
-"""Setting of a session: a query may name files, as in ``csv.`/etc/passwd```."""
+"""Session setting: a query may name files, as in ``csv.`/etc/passwd```."""
 
 _PROGRAMS = {
     "org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation": "TRANSFORM",
     "org.apache.spark.sql.catalyst.expressions.CallMethodViaReflection": "reflect",
 }
-"""What of a query runs programs, as Spark's own plan calls it."""
+"""Classes in Spark's plan of a query that run programs, and their names in SQL."""
 
 _QUERY = re.compile(r"(select|with|from|values|table)\b|\(", re.IGNORECASE)
 _QUESTION = re.compile(r"(show|describe|desc|explain)\b", re.IGNORECASE)
@@ -288,7 +289,7 @@ _BRACKET = re.compile(r"/\*|\*/")
 
 
 def _frame(session: SparkSession, query: str, *, unsafe: bool) -> DataFrame:
-    """Return what the query yields. Nothing but a query can stand in brackets, whatever it begins with."""
+    """Return the rows of the query. It is put into parentheses, where Spark accepts nothing but a query."""
     start = _without_comments(query)
     if _QUESTION.match(start):
         return session.sql(start)
@@ -303,7 +304,7 @@ def _frame(session: SparkSession, query: str, *, unsafe: bool) -> DataFrame:
 
 
 def _without_comments(query: str) -> str:
-    """Return a query from its first word on, as Spark reads it: bracketed comments nest, a backslash joins lines."""
+    """Return a query without leading comments, by Spark's rules: block comments nest, a backslash joins lines."""
     at = 0
     while found := _COMMENT.match(query, at):
         at = found.end()
@@ -314,7 +315,7 @@ def _without_comments(query: str) -> str:
 
 
 def _check(found: DataFrame) -> None:
-    """Refuse a query that would run a program. What a Spark Connect server lets anybody do is its own matter."""
+    """Refuse a query that would run a program. A Spark Connect server enforces its own restrictions."""
     from pyspark.sql import is_remote  # noqa: PLC0415 - --help must not load Spark
 
     if is_remote():
@@ -327,7 +328,7 @@ def _check(found: DataFrame) -> None:
 
 @contextmanager
 def _one_line(views: Views) -> Iterator[None]:
-    """Turn Spark's errors into one line, without the JVM's stack."""
+    """Turn Spark's errors into one-line errors without the JVM's stack."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - --help must not load Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
@@ -338,13 +339,13 @@ def _one_line(views: Views) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         if was_interrupted(error):
             raise KeyboardInterrupt from error
-        if isinstance(error, Py4JJavaError):  # of a task, when rows come as Arrow
-            raise explained(*task_failure(str(error)), views) from error
-        raise explained(error.getCondition(), error.getMessageParameters() or {}, str(error), views) from error
+        if isinstance(error, Py4JJavaError):  # from a task, if rows are fetched as Arrow
+            raise query_error(*task_failure(str(error)), views) from error
+        raise query_error(error.getCondition(), error.getMessageParameters() or {}, str(error), views) from error
 
 
 def task_failure(text: str) -> tuple[str | None, dict[str, str], str]:
-    """Find Spark's own words in what the JVM says of a failed task: condition, parameters and message."""
+    """Extract Spark's condition, parameters and message from the JVM's text for a failed task."""
     found = _CONDITION.search(text)
     return (found[1], {}, found[0]) if found else (None, {}, text)
 
@@ -352,8 +353,8 @@ def task_failure(text: str) -> tuple[str | None, dict[str, str], str]:
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] .*")
 
 
-def explained(condition: str | None, parameters: dict[str, str], text: str, views: Views) -> QueryFailed:
-    """Return the error to show for one of Spark's."""
+def query_error(condition: str | None, parameters: dict[str, str], text: str, views: Views) -> QueryFailed:
+    """Return the error to show for an error of Spark's."""
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         missing = parameters.get("relationName", "").replace("`", "")
         why = views.why_missing(missing)
@@ -369,7 +370,7 @@ _LINE = re.compile(r"\bline (\d+)(?=,? pos)")
 
 
 def _line_before(found: re.Match[str]) -> str:
-    """Count lines as the user wrote them: the query stands one line below its bracket."""
+    """Return the line number in the user's query, which begins one line after our parenthesis."""
     return f"line {max(1, int(found[1]) - 1)}"
 
 

@@ -1,8 +1,8 @@
-"""``silverfold status``: how feeds and their silver tables stand. Reads the store alone, never loads Spark.
+"""``silverfold status``: show the status of feeds and their silver tables. Reads only the store, never loads Spark.
 
-With ``--json`` one object is printed, whose names and meanings stay: ``at``, ``warehouse`` and ``feeds``, each feed
-with its ``tables``. What every key means is said beside it in `pipelines.status`: `Status`, `FeedStatus`,
-`ReceiverStatus`, `TableStatus`, `Fault`, `LastCut`.
+With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse`` and ``feeds``, each feed
+with its ``tables``. The keys are documented in `pipelines.status`: `Status`, `FeedStatus`, `ReceiverStatus`,
+`TableStatus`, `Fault`, `LastCut`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conf.errors import StoreUnavailable
 from jobs.cli import main_of
 from jobs.console import console_on, counted
 from jobs.context import invocation
-from jobs.ways_on import way_on
+from jobs.ways_on import advice_for
 from pipelines.places import places_of
 from pipelines.ranges import named
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _COLOURS = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
 
 _NAMED = 10
-"""Skipped positions that are named to people; scripts get them all."""
+"""Maximum number of skipped positions printed for users; scripts get all of them."""
 
 
 def status(
@@ -79,10 +79,10 @@ def status(
 def _readable(
     places: Places, connector: Connector, feed: Feed, now: datetime, failed: dict[str, StoreUnavailable]
 ) -> FeedStatus | None:
-    """Return how a feed stands, with those of its tables that can be read; None where none can.
+    """Return the status of a feed, with its readable tables; None if none is readable.
 
     Args:
-        failed: Takes in why the others cannot, by what is said of it.
+        failed: Collects the errors of the others, by message.
     """
     from pipelines.status import read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
@@ -102,7 +102,7 @@ def _readable(
 
 
 def show(status: Status, out: TextIO) -> None:
-    """Print the status for people: per feed two lines, a table, and what is wrong."""
+    """Print the status for users: per feed two lines, a table, and the problems."""
     console = console_on(out)
     if not status.feeds:
         none = f"no feeds are configured for warehouse {status.warehouse}: see `silverfold config check`"
@@ -118,9 +118,9 @@ def show(status: Status, out: TextIO) -> None:
                 fault = table.fault
                 where = f"{table.table}: {table.state.value} at position {fault.position}: "
                 console.print(Text(f"{where}{fault.error_class}: {fault.reason}", "red"))
-                way = way_on(fault.error_class, feed=feed.feed, table=table.table, position=fault.position)
-                if way:
-                    console.print(Text(f"{table.table}: {way}"))
+                advice = advice_for(fault.error_class, feed=feed.feed, table=table.table, position=fault.position)
+                if advice:
+                    console.print(Text(f"{table.table}: {advice}"))
             if table.warning is not None:
                 console.print(Text(f"{table.table}: the receiver says: {table.warning}", "yellow"))
             if table.begins_at_position is not None:
@@ -141,14 +141,14 @@ def show(status: Status, out: TextIO) -> None:
 
 
 def positions(found: Sequence[int]) -> str:
-    """Name the first few positions, and how many more there are."""
+    """Return a text with the first few positions and the number of further ones."""
     named = ", ".join(map(str, found[:_NAMED]))
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return f"position{'s' if len(found) > 1 else ''} {named}{more}"
 
 
 def duration(seconds: float) -> str:
-    """Return a span of time as people say it, in its two largest units."""
+    """Return a readable duration, in its two largest units."""
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"
     for size, unit, part, smaller in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):

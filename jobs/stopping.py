@@ -1,4 +1,4 @@
-"""Lets a job that runs for good end in order when it is told to."""
+"""Graceful shutdown of long-running jobs by signals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Final
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 _TWICE: Final = 0.5
-"""Seconds in which a second signal is the first one again: ``timeout`` sends one to a process, and one to its group."""
+"""Seconds within which a second signal counts as a repeat: ``timeout`` signals a process, then its process group."""
 
 
-def let_the_next_end_at_once() -> None:
-    """Let the next signal end the process by itself, not by an exception, which could leave a lock held for good."""
+def end_at_next_signal() -> None:
+    """Make the next signal kill the process by its default action; an exception could leave a lock held forever."""
     until = time.monotonic() + _TWICE
 
     def end(number: int, _frame: object) -> None:
@@ -33,26 +33,26 @@ def let_the_next_end_at_once() -> None:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set; a second signal, `_TWICE` later or more, ends the process at once.
+    """Yield an event that SIGINT and SIGTERM set; a second signal, `_TWICE` later or more, ends the process at once.
 
-    Only in the main thread. Whoever presses Ctrl-C is told so, for what is at work may take its time to end. After the
-    block, signals do what they did before, unless one came: then what goes on behind it ends the process as well.
+    Only in the main thread. On a terminal a message says so, because work in progress may take a while to end. After
+    the block the previous signal handlers are restored, unless a signal came: then the next one still ends the process.
     """
     stop = threading.Event()
-    heard = SimpleQueue[bool]()
+    signals = SimpleQueue[bool]()
 
     def end(*_: object) -> None:
-        heard.put(True)  # not `stop.set`: whom the signal interrupts may hold the event's lock
-        let_the_next_end_at_once()
+        signals.put(True)  # not `stop.set`: the interrupted code may hold the event's lock
+        end_at_next_signal()
 
-    def heed() -> None:
-        if heard.get():
+    def wait_for_signal() -> None:
+        if signals.get():
             stop.set()
             if sys.stderr.isatty():
                 print("silverfold: ending what is at work; once more ends it at once", file=sys.stderr)
 
-    heeding = threading.Thread(target=heed, name="heed signals", daemon=True)
-    heeding.start()
+    waiter = threading.Thread(target=wait_for_signal, name="heed signals", daemon=True)
+    waiter.start()
     before = {number: signal.signal(number, end) for number in ENDING}
     try:
         yield stop
@@ -60,5 +60,5 @@ def stopped_by_signals() -> Iterator[threading.Event]:
         if all(signal.getsignal(number) is end for number in ENDING):
             for number, handler in before.items():
                 signal.signal(number, handler)
-        heard.put(False)
-        heeding.join()
+        signals.put(False)
+        waiter.join()

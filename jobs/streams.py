@@ -1,4 +1,4 @@
-"""What a command writes to, where nobody may be there to read it."""
+"""Output streams of a command that tolerate a missing reader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TextIO, cast
 
 
 class Unfailing:
-    """A stream whose lines are lost where it takes none: a full disk or a reader that is gone ends no receiver."""
+    """A stream that drops output on errors, so that a full disk or a closed pipe does not end a receiver."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -19,20 +19,20 @@ class Unfailing:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write what the stream takes."""
+        """Write the text, ignoring errors."""
         with suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush it, if that can be done."""
+        """Flush the stream, ignoring errors."""
         with suppress(OSError):
             self._stream.flush()
 
 
 def open_streams() -> None:
-    """Let there be both of the process's streams, and nothing fail for what it says on stderr."""
-    if sys.stdout is None:  # it was closed before the process began
+    """Ensure that stdout and stderr exist, and that writing to stderr never fails."""
+    if sys.stdout is None:  # closed before the process started
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as the process runs
     if not isinstance(sys.stderr, Unfailing):
         stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as above

@@ -1,8 +1,8 @@
-"""``silverfold verify``: whether silver holds what the landed frames say, or what the source says now.
+"""``silverfold verify``: compare silver with the landed frames, or with the source's current rows.
 
-With ``--json`` one object is printed, whose names and meanings stay: ``at``, ``warehouse``, ``feed``, ``against``,
-``equal`` and ``tables``. What every key means is said beside it in `pipelines.verify`: `Verification`,
-`TableVerification`, `DifferingRange`, `Difference`.
+With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse``, ``feed``, ``against``,
+``equal`` and ``tables``. The keys are documented in `pipelines.verify`: `Verification`, `TableVerification`,
+`DifferingRange`, `Difference`.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ def verify(
     connector, opened = run.feed(feed, settings)
     tables = _chosen(opened, table or ())
     places = places_of(settings)
-    _tell_misread(settings, connector, opened)
+    _warn_if_misread(settings, connector, opened)
     verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
     try:
         stopped = _stopped(places, connector, opened, tables, now)
     except StoreUnavailable as error:
         stopped = {}
-        if not unread:  # else it is said beside a verdict
+        if not unread:  # else a verdict already says so
             print(f"silverfold: {error}", file=sys.stderr)
         unread = True
     found = summed_up(places, feed, "source" if against_source else "bronze", verified, now, stopped=stopped)
@@ -100,8 +100,8 @@ def verify(
         raise typer.Exit(1)
 
 
-def _tell_misread(settings: Settings, connector: Connector, feed: Feed) -> None:
-    """Say that what is expected is read by another schema than what landed, where that matters."""
+def _warn_if_misread(settings: Settings, connector: Connector, feed: Feed) -> None:
+    """Warn if expected rows are decoded by another schema than the frames landed with, and that misreads them."""
     change = misread_since_landed(settings, connector, feed)
     if change is not None:
         expected = "what is expected of frames that landed before is read by the schema of today"
@@ -112,7 +112,7 @@ _OF_ONE_TABLE = (SourceRefused, RemoteProtocolError, WireError)
 
 
 def show(found: Verification, out: TextIO) -> None:
-    """Print what was found for people: a line a table, and the first differences."""
+    """Print the result for users: a line per table, and the first differences."""
     console = console_on(out)
     for table in found.tables:
         console.print(_line(table, found.against))
@@ -131,20 +131,20 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
 
 
 def _stopped(places: Places, connector: Connector, feed: Feed, tables: Sequence[str], now: datetime) -> dict[str, str]:
-    """Return, of some tables, why bronze lets no build of them go on. Raises StoreUnavailable."""
+    """Return, by table, why bronze prevents further builds. Raises StoreUnavailable."""
     from pipelines.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
     chosen = replace(feed, tables={name: feed.tables[name] for name in tables})
-    told = read_status(places, connector, chosen, now=now).tables
-    return {each.table: each.fault.reason for each in told if each.fault and each.state is TableState.STOPPED}
+    found = read_status(places, connector, chosen, now=now).tables
+    return {each.table: each.fault.reason for each in found if each.fault and each.state is TableState.STOPPED}
 
 
 def _verified(
     places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
 ) -> tuple[list[TableVerification], bool]:
-    """Verify one table, or history, after the other; return the verdicts, and whether one could not be read.
+    """Verify tables and histories one by one; return the verdicts, and whether one could not be read.
 
-    A verdict that cannot be had is unknown: the others are asked all the same.
+    A table that cannot be verified gets the verdict unknown, and the others are still verified.
     """
     from pipelines.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
 
@@ -163,7 +163,7 @@ def _verified(
 def _verifications(
     places: Places, connector: Connector, feed: Feed, name: str, patience: float | None
 ) -> Iterator[tuple[str, Callable[[], TableVerification]]]:
-    """Yield what is to be compared for a table, by the name under which it is told."""
+    """Yield the verifications of a table, each with the name to report it under."""
     from pipelines.verify import verify_history, verify_table  # noqa: PLC0415 - as above
     from pipelines.verify_source import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
 
@@ -180,9 +180,9 @@ def _line(table: TableVerification, against: str) -> Text:
     if table.reason is not None:
         text.append(f": {table.reason}")
     if table.expected_rows is not None:
-        aside = f", {table.rows_aside:,} of them kept aside," if table.rows_aside else ""
+        set_aside = f", {table.rows_aside:,} of them kept aside," if table.rows_aside else ""
         rows = counted(table.found_rows or 0, "row")
-        text.append(f": {rows}{aside} at position {table.position}, version {table.delta_version}")
+        text.append(f": {rows}{set_aside} at position {table.position}, version {table.delta_version}")
         text.append(f"; {against} says {table.expected_rows:,}")
     cells = "cell differs" if table.different_cells == 1 else "cells differ"
     for name, count in (

@@ -1,4 +1,4 @@
-"""Says what can be done about a table that holds: one sentence for each error that does not name its way on itself."""
+"""Advice for tables that hold: one sentence for each error whose message does not say what to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY: Final = (
     "it goes on once the source has mended the row; with other `keys`, run `silverfold rebuild {feed} {table}`"
 )
 
-_WAYS_ON: Final = {
+_ADVICE: Final = {
     "UNDECODABLE_FRAME": _FRAME,
     "DUPLICATE_KEY": _KEY,
     "NULL_KEY": _KEY,
@@ -31,10 +31,10 @@ _WAYS_ON: Final = {
 }
 
 
-def way_on(error_class: str, *, feed: str, table: str, position: int) -> str:
-    """Return what can be done, with the commands to run; empty where the error says it, or nothing is to be done.
+def advice_for(error_class: str, *, feed: str, table: str, position: int) -> str:
+    """Return advice with the commands to run; empty if the error itself says it, or nothing can be done.
 
     Args:
         position: Position of the bad frame.
     """
-    return _WAYS_ON.get(error_class, "").format(feed=feed, table=table, position=position)
+    return _ADVICE.get(error_class, "").format(feed=feed, table=table, position=position)

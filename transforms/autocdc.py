@@ -1,24 +1,24 @@
-"""Applies any DataFrame of changes to a Delta table, with the parameters and meanings of Spark's AUTO CDC.
+"""Applies any DataFrame of changes to a Delta table, with the parameters and semantics of Spark's AUTO CDC.
 
-For users of the library who have changes of their own, decoded or not by us: a file, a table, a micro-batch. Parameters
-are named and typed as in ``pyspark.pipelines.create_auto_cdc_flow`` (Spark 4.2, Declarative Pipelines programming
-guide; those Spark has not yet, as Databricks documents them). What that does in a pipeline, `apply_changes` does in one
-call, on plain Spark, and exactly once::
+For library users with changes of their own, from a file, a table or a micro-batch. Parameter names and types follow
+``pyspark.pipelines.create_auto_cdc_flow`` (Spark 4.2, Declarative Pipelines programming guide; those that Spark lacks
+follow the Databricks documentation). `apply_changes` does in one call, exactly once and on plain Spark, what that flow
+does in a pipeline::
 
     apply_changes(batch, "/tables/users", keys=["id"], sequence_by="changed_at", apply_as_deletes="op = 'D'",
                   except_column_list=["op", "changed_at"], recorded=Recorded("users", batch_number))
 
-However the same changes are split into batches, in whatever order these come, and however often: one call after the
-other, they come to the same table. What late changes need is in a table beside it:
+The result does not depend on how changes are split into batches, on the order of the batches, or on repetitions, as
+long as calls run one after another. A side table holds what late changes need:
 
 =====================  =========================================================================================
 ``<path>__tombstones``  deletes: the newest of each key for type 1, all for type 2 (`transforms.tombstones`)
 ``<path>__changes``     instead, with ``ignore_null_updates`` or tracked columns: all changes as they were sent,
-                       above ``settled``; below it what they come to (`transforms.change_log`)
+                       above ``tombstone_horizon``; below it one snapshot per key (`transforms.change_log`)
 =====================  =========================================================================================
 
-One thing differs: without tracked columns every change begins a version of type 2, also one that changes nothing.
-``track_history_except_column_list=[]`` leaves those out, as Databricks does by default.
+One difference from Spark: without tracked columns every change begins a version of type 2, even if it changes nothing.
+``track_history_except_column_list=[]`` leaves such versions out, as Databricks does by default.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from transforms.autocdc_parameters import Parameters, checked
-from transforms.change_log import LOG_OP, LOG_SEQUENCE, Making, as_stored, log_columns, remake, remember
-from transforms.changes import DELETE, INSERT, as_struct, cached, computed, few_at_hand, struct_type
+from transforms.autocdc_parameters import Parameters, check_parameters
+from transforms.change_log import LOG_OP, LOG_SEQUENCE, RowRules, append_changes, as_stored, log_columns, rebuild_rows
+from transforms.changes import DELETE, INSERT, as_struct, cached, compute_all, few_at_hand, struct_type
 from transforms.evolve import check_names, check_types, follow_columns
 from transforms.fold import check_key
 from transforms.history import END, START, Moments, keep_history
@@ -52,17 +52,20 @@ _OTHERS = (
     "columns cannot come or go"
 )
 _FEW = 1_000
-"""Changes that win, up to which a batch is part of the plans of what is done with it."""
+"""Maximum number of winning changes for which the batch is embedded in the query plans that use it."""
 
 _SMALL = 16 << 20
-"""Bytes of a table whose files are written anew rather than marked."""
+"""Maximum size, in bytes, of a table whose files are rewritten rather than marked with deletion vectors."""
 
 _PLANNING = {"spark.sql.constraintPropagation.enabled": "false"}
-"""Spark looks for conditions that follow from those there are. What says which change counts names every column, and
-each column doubles what Spark finds: of 20 columns it planned for minutes, of 30 its memory did not suffice."""
+"""Spark infers further conditions from the existing ones. The ranking of changes names every column, and each column
+doubles the number of inferred conditions: planning took minutes with 20 columns and ran out of memory with 30."""
 
 _CONSTRAINTS, _APPEND_ONLY = "delta.constraints.", "delta.appendOnly"
-"""How a property begins, and what one is, by which a table may refuse a batch when the table beside it has it."""
+"""Prefix of the constraint properties, and the append-only property.
+
+With these a table may refuse a batch that its side table already holds.
+"""
 
 
 def apply_changes(
@@ -82,58 +85,59 @@ def apply_changes(
     track_history_except_column_list: Sequence[str] | Sequence[Column] | None = None,
     tombstone_horizon: str | None = None,
 ) -> None:
-    """Apply changes to the Delta table at an absolute path or URL, which is made where there is none. Runs Spark jobs.
+    """Apply changes to the Delta table at an absolute path or URL, creating it if necessary. Runs Spark jobs.
 
-    One call at a time, whoever makes it: two at once are not always noticed, and may leave a row that one of them
-    deletes, or two versions of one.
+    Make only one call at a time for a table, across all processes. Concurrent calls are not always detected, and may
+    leave a row that one of them deletes, or two versions of one row.
 
-    Safe to repeat with the same ``recorded``: what is applied is not applied again. Changes may come late, twice and in
-    any order, within one call and over many: of each key the largest ``sequence_by`` wins. Two changes of a key should
-    not have the same; if they do, one wins as a whole: an upsert over a delete, then the row with fewer NULLs, then the
-    larger row, its columns compared in the order of their names in small letters, NULL least. An upsert with the
-    ``sequence_by`` of a truncate stands, but what the truncate deletes does not complete it.
+    Safe to repeat with the same ``recorded``: a batch that was applied is not applied again. Changes may come late,
+    twice and in any order, within one call and across calls: for each key the largest ``sequence_by`` wins. Two changes
+    of a key should not have the same ``sequence_by``. If they do, one wins as a whole: an upsert over a delete, then
+    the row with fewer NULLs, then the larger row. Rows compare column by column, in the order of the lower-case names,
+    NULL least. An upsert with the ``sequence_by`` of a truncate survives it, but is not completed from the rows that
+    the truncate deletes.
 
-    Parameters other than ``source``, ``recorded`` and ``settled`` are the same from batch to batch: with other keys or
-    tracked columns the table would have rows of both, and not every such change is noticed. New columns are added, and
-    fields of structs that are in no array or map and whose other fields stay in their order; a batch that lacks one is
-    refused: let it have NULL there. A column's type may become wider, not that
-    of a field inside. What is beside the table is part of it. It may get properties of its own, clustering and
-    partitions, which a column's wider type takes away again, but no constraints or generated columns.
+    Parameters other than ``source``, ``recorded`` and ``tombstone_horizon`` must be the same for every batch: with
+    other keys or tracked columns the table would mix rows of both, and not every such change is detected. New columns
+    are added. New struct fields are added too, if the struct is in no array or map and its other fields stay in order.
+    A batch that lacks a column or field is refused: send NULL there. A column's type may become wider, but not the type
+    of a field inside it. The side table is part of the table. The table may get properties, clustering and partitions,
+    which widening a column removes again, but no constraints or generated columns.
 
     Args:
-        source: One row per change, with the key, the columns sent and whatever tells deletes and order. Meanwhile no
-            other thread writes with its session, which carries what is recorded, and has no ``txnAppId``,
-            ``txnVersion`` or ``userMetadata`` of the caller's afterwards.
-        keys: Columns that name a row. Never NULL but in truncates, never a float.
-        sequence_by: Column, or expression, that orders the changes of a key; of a type that sorts, such as a struct of
-            several columns. Neither it nor a field of it is ever NULL.
-        recorded: Whose batch this is, and its number, which must grow from batch to batch. Delta's ``RESTORE`` leaves
-            the number as it was: after one, of the table and of what is beside it, the batches want new numbers.
-        apply_as_deletes: Condition under which a row is a delete; all others are upserts of whole rows.
+        source: One row per change: the key, the columns sent, and the columns that identify deletes and order. No other
+            thread may write with its session during the call. The session carries what is recorded; afterwards any
+            ``txnAppId``, ``txnVersion`` and ``userMetadata`` set by the caller are unset.
+        keys: Columns that identify a row. Never NULL except in truncates, never a float.
+        sequence_by: Column, or expression, that orders the changes of a key. Its type must be sortable, such as a
+            struct of several columns. Neither it nor a field of it is ever NULL.
+        recorded: Name of the batch's writer, and the batch number, which must grow from batch to batch. Delta's
+            ``RESTORE`` does not reset the number: after restoring the table and its side table, use new numbers.
+        apply_as_deletes: Condition under which a row is a delete; all others are upserts of complete rows.
         apply_as_truncates: Condition under which a row deletes all rows with a smaller ``sequence_by``, whatever their
             keys. Only for type 1.
-        ignore_null_updates: A NULL in an upsert leaves the column as it is, and a field of a struct likewise.
-        column_list: Columns the table has; all of the source's by default. Keys are always among them.
-        except_column_list: Columns the table does not have; not together with ``column_list``.
-        stored_as_scd_type: 1 keeps rows as they are now, with ``_position``, the ``sequence_by`` of the row's last
-            change; 2 every version, from ``__START_AT`` up to, not including, ``__END_AT``.
-        track_history_column_list: Of type 2: one version lasts while these columns are equal, as -0.0 and 0.0 are not,
+        ignore_null_updates: A NULL in an upsert leaves the column unchanged, and likewise a field of a struct.
+        column_list: Columns of the table; by default all of the source's. Keys are always included.
+        except_column_list: Columns to exclude from the table; not together with ``column_list``.
+        stored_as_scd_type: 1 stores current rows, with ``_position``, the ``sequence_by`` of the row's last change;
+            2 stores every version, from ``__START_AT`` up to, not including, ``__END_AT``.
+        track_history_column_list: Type 2 only: one version lasts while these columns are equal (-0.0 and 0.0 are not),
             and has the last values of the others. None: every change begins a version.
-        track_history_except_column_list: The same, of all columns but these; not together with the other.
-        tombstone_horizon: Condition in SQL on ``t._position`` below which no change comes again, neither in this batch nor in
-            later ones: what was remembered for such changes is forgotten.
+        track_history_except_column_list: Tracks all columns except these; not together with the former.
+        tombstone_horizon: SQL condition on ``t._position``. No change that meets it comes again, in this batch or a
+            later one; tombstones and logged changes needed only for such changes are removed.
 
     Raises:
-        PySparkTypeError: A parameter is of another type.
-        ValueError: The parameters contradict each other, name columns the source lacks, or are seen not to be those
-            that the table was made with.
-        AnalysisException: An expression cannot be understood.
-        UnusableKey: A key is of a type by whose values rows cannot be told apart.
-        NullKey: A key or ``sequence_by`` is NULL. The table stands as it was.
-        SchemaDrift: A column bears a name of ours, or the source's columns do not fit the table's any more.
-        ApplyError: Spark or Delta refused. The table stands as it was.
+        PySparkTypeError: A parameter has the wrong type.
+        ValueError: The parameters contradict each other, name columns the source lacks, or visibly differ from those
+            that the table was created with.
+        AnalysisException: An expression cannot be analysed.
+        UnusableKey: The values of a key's type cannot identify rows.
+        NullKey: A key or ``sequence_by`` is NULL. The table is unchanged.
+        SchemaDrift: A column has a reserved name, or the source's columns no longer fit the table's.
+        ApplyError: Spark or Delta refused. The table is unchanged.
     """
-    parameters = checked(
+    parameters = check_parameters(
         source,
         path,
         keys=keys,
@@ -159,12 +163,12 @@ def apply_changes(
     ):
         few = few_at_hand(sent, _FEW)
         if few is None:
-            computed(sent)  # whatever refuses the batch does it here, before the table has its columns
+            compute_all(sent)  # errors in the batch surface here, before the table gets its columns
         changes = sent if few is None else few
         batch = _Batch(changes, path.rstrip("/"), parameters, recorded, tombstone_horizon, few=few is not None)
-        _check_made(batch)
+        _check_table(batch)
         if parameters.needs_all_changes:
-            _remake_rows(batch)
+            _rebuild_rows(batch)
         elif parameters.scd_type == 1:
             _update_rows(batch)
         else:
@@ -172,7 +176,7 @@ def apply_changes(
 
 
 def _changes(source: DataFrame, parameters: Parameters) -> DataFrame:
-    """Return the source as change rows (`transforms.changes`); a truncate is a delete without key."""
+    """Return the source as change rows (`transforms.changes`); a truncate is a delete without a key."""
     keys = parameters.keys
     truncates = F.lit(False) if parameters.truncates is None else parameters.truncates
     deletes = truncates | parameters.deletes
@@ -198,7 +202,7 @@ def _has_null(value: Column, kind: T.DataType) -> Column:
 
 
 def _check(changes: DataFrame, table: str, tombstone_horizon: str | None) -> None:
-    """Refuse keys, names and an order that do not work."""
+    """Refuse unusable keys, column names and orders."""
     key, moment = struct_type(changes, "key"), changes.schema["sequence"].dataType
     check_key(key, table=table)
     check_names(key, reserved=(OP, POSITION), table=table)
@@ -215,8 +219,8 @@ class _Batch:
     """One batch on its way into a table.
 
     Args:
-        changes: Those that win: where rows of type 1 are sent whole one per key, else one per key and sequence.
-        few: They are few, and part of their plan.
+        changes: The winning changes: one per key for type 1 with complete rows, else one per key and sequence.
+        few: The changes are few, and embedded in their query plan.
     """
 
     changes: DataFrame
@@ -228,17 +232,17 @@ class _Batch:
 
     @property
     def tombstones(self) -> str:
-        """Where deletes are remembered."""
+        """Path of the side table of deletes."""
         return f"{self.path}__tombstones"
 
     @property
     def log(self) -> str:
-        """Where changes are remembered as they were sent."""
+        """Path of the side table of changes as they were sent."""
         return f"{self.path}__changes"
 
     @property
     def side(self) -> str:
-        """Which of both there is."""
+        """Path of the side table in use."""
         return self.log if self.parameters.needs_all_changes else self.tombstones
 
     @property
@@ -247,7 +251,7 @@ class _Batch:
         return (START, END) if self.parameters.scd_type == 2 else (POSITION,)
 
     def beside(self, name: str) -> Recorded:
-        """Return what is recorded in a table beside the main one."""
+        """Return what a commit to a side table records."""
         return Recorded(f"{self.recorded.app_id}/{name}", self.recorded.version, self.recorded.metadata)
 
     def read(self) -> DataFrame:
@@ -255,10 +259,10 @@ class _Batch:
         return self.changes.sparkSession.read.format("delta").load(self.path)
 
 
-def _check_made(batch: _Batch) -> None:
-    """Refuse a table that was made by others, or with parameters that have other columns or other tables beside it.
+def _check_table(batch: _Batch) -> None:
+    """Refuse a table made by others, or with parameters that imply other columns or another side table.
 
-    And one that may refuse rows: the table beside it has them by then.
+    Also refuse a table that may reject rows: its side table would already hold them.
     """
     session = batch.changes.sparkSession
     other = batch.tombstones if batch.side == batch.log else batch.log
@@ -277,11 +281,11 @@ def _check_made(batch: _Batch) -> None:
         raise ValueError(f"the table has a constraint, {strict[0]}: leave rows it would refuse out of the source")
 
 
-def _fitted(batch: _Batch) -> _Batch:
-    """Return the batch with the types of the table, which is there then, and has its columns.
+def _prepare_tables(batch: _Batch) -> _Batch:
+    """Create the table and its side table, or add their missing columns; return the batch with the table's types.
 
-    To be asked for before anything of the batch is written: one that is refused is to leave nothing behind. The table
-    beside it is made first: where that is not, the table is somebody else's.
+    Call it before writing anything of the batch, so that a refused batch leaves nothing behind. The side table is
+    created first: a table without one was made by somebody else.
     """
     key, row = struct_type(batch.changes, "key"), struct_type(batch.changes, "row")
     session, moment = batch.changes.sparkSession, batch.changes.schema["sequence"].dataType
@@ -294,17 +298,17 @@ def _fitted(batch: _Batch) -> _Batch:
 
 
 def _update_rows(batch: _Batch) -> None:
-    """Write rows of type 1 that are sent whole."""
-    batch = _fitted(batch)
-    tombstones = _buried(batch, every=False)
+    """Write rows of type 1 from changes that carry complete rows."""
+    batch = _prepare_tables(batch)
+    tombstones = _write_deletes(batch, every=False)
     row = struct_type(batch.changes, "row")
     truncates = batch.parameters.truncates is not None
     newest = not_buried(batch.changes, tombstones, truncates=truncates)
     if truncates:
         newest = newest.unionByName(_truncated(batch, newest, tombstones))
     newer, same = (f"s.`row`.{POSITION} {sign} t.{POSITION}" for sign in (">", "="))
-    rows = newest.select("op", _line(newest))
-    held = few_at_hand(rows, _FEW) if batch.few and not truncates else None  # those that a truncate ends MERGE finds
+    rows = newest.select("op", _table_row(newest))
+    held = few_at_hand(rows, _FEW) if batch.few and not truncates else None  # a truncate may end any number of rows
     merge_rows(
         rows if held is None else held,
         batch.path,
@@ -326,22 +330,25 @@ def _truncated(batch: _Batch, newest: DataFrame, tombstones: DataFrame) -> DataF
 
 
 def _add_versions(batch: _Batch) -> None:
-    """Write versions of type 2 of rows that are sent whole, where every change begins one."""
-    batch = _fitted(batch)
+    """Write versions of type 2 from changes that carry complete rows, where every change begins a version."""
+    batch = _prepare_tables(batch)
     keep_history(
         batch.changes.withColumns({"frame_seq": F.lit(0).cast("long"), "ordinal": F.lit(0)}),
         batch.path,
         recorded=batch.recorded,
         moments=Moments(by_sequence=True),
         upsert=True,
-        tombstones=_buried(batch, every=True),
+        tombstones=_write_deletes(batch, every=True),
         few=batch.few,
         options=_options(batch) if batch.few else {},
     )
 
 
-def _buried(batch: _Batch, *, every: bool) -> DataFrame:
-    """Remember the deletes; return the tombstones. A batch without any spares the commit: a third of a small one."""
+def _write_deletes(batch: _Batch, *, every: bool) -> DataFrame:
+    """Write the tombstones of the batch's deletes; return all tombstones.
+
+    A batch without deletes saves the commit, which is a third of the time of a small batch.
+    """
     changes, keys = batch.changes, batch.parameters.keys
     key = (F.col("key").getField(name).alias(name) for name in keys)
     net = changes.select(F.col("op").alias(OP), F.col("sequence").alias(POSITION), *key)
@@ -358,34 +365,34 @@ def _buried(batch: _Batch, *, every: bool) -> DataFrame:
     return read_tombstones(changes.sparkSession, batch.tombstones)
 
 
-def _remake_rows(batch: _Batch) -> None:
-    """Remember the changes, and make anew the rows of their keys."""
+def _rebuild_rows(batch: _Batch) -> None:
+    """Append the changes to the change log, and rebuild the rows of their keys."""
     parameters = batch.parameters
-    making = Making(
+    rules = RowRules(
         parameters.partial,
         parameters.tracked,
         history=parameters.scd_type == 2,
         truncates=parameters.truncates is not None,
     )
-    batch = _fitted(batch)
-    remember(
+    batch = _prepare_tables(batch)
+    append_changes(
         batch.changes,
         batch.log,
-        making=making,
+        rules=rules,
         recorded=batch.beside("changes"),
         tombstone_horizon=batch.tombstone_horizon,
     )
-    remake(batch.changes, batch.log, batch.path, making=making, recorded=batch.recorded)
+    rebuild_rows(batch.changes, batch.log, batch.path, rules=rules, recorded=batch.recorded)
 
 
 def _detail(batch: _Batch) -> Row:
-    """Return what Delta tells of the table."""
-    (told,) = batch.changes.sparkSession.sql(f"DESCRIBE DETAIL {path_table(batch.path)}").collect()
-    return told
+    """Return the row of ``DESCRIBE DETAIL``."""
+    (detail,) = batch.changes.sparkSession.sql(f"DESCRIBE DETAIL {path_table(batch.path)}").collect()
+    return detail
 
 
 def _options(batch: _Batch) -> Mapping[str, str]:
-    """Return with which options few rows are merged."""
+    """Return the session options for a MERGE of few rows."""
     return {**AT_HAND, **(WHOLE_FILES if _detail(batch)["sizeInBytes"] <= _SMALL else {})}
 
 
@@ -396,8 +403,8 @@ def _exists(session: SparkSession, path: str) -> bool:
         return False
 
 
-def _line(changes: DataFrame) -> Column:
-    """Return a change as a row of the table; of a delete all but key and position is NULL."""
+def _table_row(changes: DataFrame) -> Column:
+    """Return a change as a row of the table; for a delete all columns except key and position are NULL."""
     key, row = struct_type(changes, "key").names, struct_type(changes, "row").names
     cells = (F.col("key" if name in key else "row").getField(name).alias(name) for name in row)
     return F.struct(*cells, F.col("sequence").alias(POSITION)).alias("row")

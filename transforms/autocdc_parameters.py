@@ -1,4 +1,4 @@
-"""Checks the parameters of AUTO CDC, as ``pyspark.pipelines.create_auto_cdc_flow`` does, and names the columns."""
+"""Checks the parameters of AUTO CDC, as ``pyspark.pipelines.create_auto_cdc_flow`` does, and resolves column names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
 
 @dataclass(frozen=True)
 class Parameters:
-    """What `transforms.autocdc.apply_changes` is to do, its columns by the names the source has for them."""
+    """Checked parameters of `transforms.autocdc.apply_changes`; columns have the names the source uses."""
 
     keys: Sequence[str]
     columns: Sequence[str]
@@ -33,11 +33,11 @@ class Parameters:
 
     @property
     def needs_all_changes(self) -> bool:
-        """Rows do not tell what they were made of."""
+        """Whether a row cannot be rebuilt from the stored row alone: the change log is needed."""
         return self.partial or self.tracked is not None
 
 
-def checked(
+def check_parameters(
     source: Any,
     path: Any,
     *,
@@ -54,7 +54,7 @@ def checked(
     track_history_except_column_list: Any,
     tombstone_horizon: Any,
 ) -> Parameters:
-    """Return the parameters of `transforms.autocdc.apply_changes`; its errors."""
+    """Check the parameters of `transforms.autocdc.apply_changes`, and raise the errors documented there."""
     if not isinstance(source, DataFrame):
         raise _wrong_type("source", "DataFrame", source)
     if not isinstance(path, str):
@@ -103,7 +103,7 @@ def _scd_type(given: Any) -> Literal[1, 2]:
 def _selected(
     source: DataFrame, columns: Sequence[str], argument: str, include: Any, exclude: Any, *, always: Sequence[str] = ()
 ) -> list[str]:
-    """Return those of some columns that a list, or the list of the others, chooses."""
+    """Return the columns chosen by a list of included or of excluded columns."""
     other = f"{argument.removesuffix('column_list')}except_column_list"
     if include is not None and exclude is not None:
         raise ValueError(f"{argument} and {other} are both given")
@@ -116,7 +116,7 @@ def _selected(
 
 
 def _names(source: DataFrame, argument: str, columns: Any) -> list[str]:
-    """Return the source's names of listed columns."""
+    """Return the source's names of the listed columns."""
     expected = "list[str] or list[Column]"
     if not isinstance(columns, (list, tuple)):
         raise _wrong_type(argument, expected, columns)
@@ -131,16 +131,16 @@ def _names(source: DataFrame, argument: str, columns: Any) -> list[str]:
 
 
 def _name(source: DataFrame, column: str | Column) -> str | None:
-    """Return the source's name of a column, which any case and backticks may spell; None if it has no such column.
+    """Return the source's name of a column, given in any case and with or without backticks; None if it has none.
 
-    An expression is none, though Spark calls some by the name of a column: a cast, or a field.
+    An expression is not a column, although Spark names some after one: a cast, or a field.
     """
     if column in source.columns if isinstance(column, str) else False:
         return str(column)
-    spelt = {folded(each): each for each in source.columns}
+    names = {folded(each): each for each in source.columns}
     try:
         chosen = source.select(F.col(column) if isinstance(column, str) else column)
-        name = spelt.get(folded(chosen.columns[0]))
+        name = names.get(folded(chosen.columns[0]))
         return name if name is not None and chosen.sameSemantics(source.select(quoted(name))) else None
     except AnalysisException:
         return None
@@ -155,7 +155,7 @@ def _expression(argument: str, given: Any) -> Column:
 
 
 def _condition(source: DataFrame, argument: str, given: Any) -> Column:
-    """Return a condition that is never NULL; of none given, one that is false."""
+    """Return a condition that is never NULL; false if none is given."""
     if given is None:
         return F.lit(False)
     condition = _expression(argument, given)

@@ -1,21 +1,21 @@
-"""Change rows: the one form in which every decoder hands row-level changes to the engine.
+"""Change rows: the one format in which decoders pass row-level changes to the engine.
 
-Columns, those marked * may be left out by a decoder and are then NULL for every row:
+A decoder may omit the columns marked *; they are then NULL for every row:
 
 =================  ===============================================================================
-``frame_seq``      position of the last frame that took part in the change
+``frame_seq``      position of the last frame that contributed to the change
 ``ordinal`` *      order inside the frame, from 0
 ``op``             ``insert``, ``update``, ``delete`` or ``snapshot`` (a row of a snapshot)
 ``key``            struct of the key columns
 ``old_key`` *      the same struct, only where an update moved the key
 ``row``            struct of the table's columns, typed; NULL for a delete
-``present`` *      names of the columns of ``row`` that were sent; NULL means all. Absent is not NULL
+``present`` *      names of the columns of ``row`` that were sent; NULL means all. Absent differs from NULL
 ``sequence`` *     only for sources whose order is not the landing order
 ``source_time`` *  when the source made the change
 ``error`` *        struct<error_class, reason>; such a row is not a change, its other columns may be NULL
 =================  ===============================================================================
 
-Stream and epoch are those of the cut being applied, so they are not repeated on every row.
+Stream and epoch are those of the cut, so rows do not repeat them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
 ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructField("reason", T.StringType())])
 
 FEW_BYTES = 16 << 20
-"""Up to which rows may be part of a plan. Four times as many may come to this process to be measured."""
+"""Maximum size of rows embedded in a query plan. Up to four times as much is collected here to be measured."""
 
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED")
-"""What an error says of a job that somebody ended."""
+"""Error conditions of a cancelled job."""
 
 
 def change_type(key: T.StructType, row: T.StructType) -> T.StructType:
-    """Return the schema of change rows for a table: every column of the contract, in its order."""
+    """Return the schema of change rows for a table: every column of the contract, in order."""
     return (
         T.StructType()
         .add("frame_seq", T.LongType())
@@ -63,22 +63,22 @@ def change_type(key: T.StructType, row: T.StructType) -> T.StructType:
 
 
 def struct_type(frame: DataFrame, name: str) -> T.StructType:
-    """Return the type of a struct column: of ``key`` or ``row``, by contract."""
+    """Return the type of a column that is a struct by contract, such as ``key`` or ``row``."""
     kind = frame.schema[name].dataType
     assert isinstance(kind, T.StructType), f"{name} is a struct by contract"
     return kind
 
 
 def as_struct(kind: T.StructType) -> Column:
-    """Return columns of a silver table as the struct they are in change rows."""
+    """Return columns of a silver table as a struct, as in change rows."""
     return F.struct(*(F.col(quoted(name)) for name in kind.names)).cast(kind)
 
 
 def complete(changes: DataFrame, *others: str) -> DataFrame:
-    """Return the change rows with the columns a decoder left out added as typed NULLs. Lazy.
+    """Return the change rows with omitted columns added as typed NULLs. Lazy.
 
     Args:
-        others: Columns to keep beside those of the contract.
+        others: Columns to retain besides those of the contract.
     """
     have = changes.schema
     key, row = struct_type(changes, "key"), struct_type(changes, "row")
@@ -92,7 +92,7 @@ def complete(changes: DataFrame, *others: str) -> DataFrame:
 
 
 def typed_as(changes: DataFrame, columns: T.StructType) -> DataFrame:
-    """Return the change rows with keys and rows of a table's types, which may be wider than the source's are. Lazy."""
+    """Return the change rows with keys and rows cast to a table's types, which may be wider than the source's. Lazy."""
     kinds = {folded(field.name): field.dataType for field in columns}
 
     def typed(name: str) -> T.StructType:
@@ -107,20 +107,20 @@ _STRUCTS = ("key", "old_key", "row")
 
 
 def at_hand(rows: DataFrame) -> DataFrame:
-    """Return a few rows, computed now, as part of the plan of what is made of them. Runs one Spark job."""
+    """Compute a few rows now and return them as a DataFrame with its data in the query plan. Runs one Spark job."""
     return from_arrow(rows.sparkSession, rows.toArrow(), rows.schema)
 
 
 def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
-    """Return the rows as `at_hand` does if they are so many at most, and none is large; else None. Runs Spark jobs.
+    """Return the rows as `at_hand` does if there are at most ``most`` and none is large; else None. Runs Spark jobs.
 
-    None too where they cannot be had so: what is wrong with them is met again by whoever computes them.
+    Also return None if collecting them fails: whoever computes the rows later meets the same error.
     """
     sizes = _sizes_sql(rows.schema, "")
     if sizes is None:
         return None
     is_small = F.expr(f"{_sum_sql(sizes)} <= {4 * FEW_BYTES // most if most else 0}")
-    small = F.when(is_small, F.struct("*")).alias("row")  # no large one comes here, not even to be seen
+    small = F.when(is_small, F.struct("*")).alias("row")  # large rows are never collected, not even to be measured
     try:
         found = rows.select(small).limit(most + 1).toArrow()["row"].combine_chunks()
         is_few = len(found) <= most and not found.null_count and found.nbytes <= FEW_BYTES
@@ -132,10 +132,10 @@ def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
 
 
 def _sizes_sql(kind: T.DataType, value: str, depth: int = 0) -> list[str] | None:
-    """Return about how many bytes the parts of a value take, as SQL; None of what has no size, or cannot go by Arrow.
+    """Return SQL for the approximate size in bytes of each part of a value; None if unknown, or unsupported by Arrow.
 
     Args:
-        value: In SQL; empty for columns by themselves.
+        value: SQL of the value; empty for top-level columns.
     """
     match kind:
         case T.StringType() | T.BinaryType():
@@ -157,33 +157,33 @@ def _sizes_sql(kind: T.DataType, value: str, depth: int = 0) -> list[str] | None
 
 
 def _sum_sql(sizes: Sequence[str] | str) -> str:
-    """Return the sum of sizes, or of an array of them, as SQL; NULL counts for nothing.
+    """Return SQL for the sum of sizes, or of an array of sizes; NULL counts as 0.
 
-    Not by ``+``: of a thousand columns, Spark's stack would not hold the sum.
+    Not a chain of ``+``: with a thousand columns it would overflow Spark's stack.
     """
     array = sizes if isinstance(sizes, str) else f"array({', '.join(['0', *sizes])})"
     return f"coalesce(aggregate({array}, 0L, (sum, size) -> sum + coalesce(size, 0)), 0L)"
 
 
-def computed(rows: DataFrame) -> None:
-    """Compute every row and keep none: what fails, fails. Runs a Spark job."""
+def compute_all(rows: DataFrame) -> None:
+    """Compute every row and discard it, so that any error is raised here. Runs a Spark job."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 def from_arrow(session: SparkSession, rows: pa.Table, kind: T.StructType) -> DataFrame:
-    """Return Arrow rows, which are few, as a DataFrame that holds them. Runs no job."""
-    if not rows.num_rows:  # of which pyspark cannot make any
+    """Return a few Arrow rows as a DataFrame that holds them. Runs no job."""
+    if not rows.num_rows:  # pyspark cannot convert an empty table
         return session.createDataFrame([], kind)
-    # Spark 4.2 takes an empty batch for the end: the rows of those behind it would be lost.
+    # Spark 4.2 takes an empty batch for the end of the data: rows of later batches would be lost.
     full = [batch for batch in rows.to_batches() if batch.num_rows]
     return session.createDataFrame(pa.Table.from_batches(full), kind)
 
 
 @contextmanager
 def cached(frame: DataFrame) -> Iterator[DataFrame]:
-    """Give a DataFrame that is computed once however often it is used, inside the block. Lazy."""
-    kept = frame.persist()
+    """Cache a DataFrame inside the block: it is computed at most once. Lazy."""
+    persisted = frame.persist()
     try:
-        yield kept
+        yield persisted
     finally:
-        kept.unpersist()
+        persisted.unpersist()

@@ -1,4 +1,4 @@
-"""Completes net changes from the rows before the cut: what a partial update does not carry stays."""
+"""Completes net changes from the rows before the cut: a partial update leaves the columns it lacks unchanged."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from transforms.sql import quoted
 
 
 def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
-    """Return what each key comes to: its row before the cut, and its row after it. Lazy; one shuffle.
+    """Return each key's row before and after the cut. Lazy; one shuffle.
 
     Args:
-        folds: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present`` as in change rows.
-        before: The rows at their keys before the cut: ``key``, ``position``, ``row`` with the key's own columns first,
-            and ``outside``: the row is at the source, but not in the table. Rows that are outside and of whose key the
-            net changes have nothing are returned too, as they are: they may be let in now.
-        upsert: An update of a row that does not exist begins one; without, it is left out.
+        net: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present`` as in change rows.
+        before: The rows at these keys before the cut: ``key``, ``position``, ``row`` with the key's own columns first,
+            and ``outside``: the row exists at the source, but not in the table. Outside rows without a net change are
+            returned too, unchanged: they may be admitted now.
+        upsert: An update of a row that does not exist inserts it; without, it is left out.
 
     Returns:
         ``key``, ``op`` (``insert`` or ``delete``), ``position``, ``before`` (NULL where the table has none) and
@@ -45,13 +45,13 @@ def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
 
 
 def row_after(net: DataFrame, row: T.StructType, *, completes: bool = False) -> Column:
-    """Return the row of a given type that a net change makes, as a struct; one that begins is blank before.
+    """Return the row that a net change produces, as a struct of the given type; a new row starts with NULLs.
 
     Args:
-        completes: What an update does not carry is that of the struct column ``before``.
+        completes: Columns that an update does not carry come from the struct column ``before``.
     """
     key = {folded(name): name for name in struct_type(net, "key").names}
-    source = {folded(name): name for name in struct_type(net, "row").names}  # as ``present`` spells them
+    source = {folded(name): name for name in struct_type(net, "row").names}  # in the case that ``present`` uses
     patches = (F.col("op") == UPDATE) & F.col("present").isNotNull()
 
     def cell(name: str) -> Column:

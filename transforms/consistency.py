@@ -1,14 +1,14 @@
-"""Counts the changes that what stands does not explain: updates and deletes of nothing, inserts over a row.
+"""Counts changes that are inconsistent with existing rows: updates and deletes of no row, inserts over a row.
 
-A change is a letter::
+Each change has a one-letter code::
 
     i  insert      u  update      d  delete
-    I  U  D        the same, not judged: rows of a snapshot, and changes that landed while it was taken
-    x  y  z        found unexplained already: an update of nothing, an insert over a row, a delete of nothing
+    I  U  D        the same, not checked: rows of a snapshot, and changes that landed while it was taken
+    x  y  z        already known to be inconsistent: an update of no row, an insert over a row, a delete of no row
 
-Whether a change is explained is told by the last letter of its key before it that begins or ends a row; where there is
-none, by whether a row stood there before the cut. So what is counted does not depend on where cuts end, but where a
-source has an order of its own: a change that comes later than one that follows it is not counted.
+Whether a change is consistent follows from its key's last preceding code that begins or ends a row. If there is none,
+it follows from whether a row existed at the key before the cut. So the counts do not depend on where cuts end. The
+exception is a source with an order of its own: a change that arrives after one that follows it is not counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 OP_HISTORY = "said"
-"""Column of folded change rows: how many of their key's changes nothing explains, a struct of `_COUNTS`."""
+"""Column of folded change rows: counts of their key's inconsistent changes, a struct of `_COUNTS`."""
 
 UPDATES_WITHOUT_ROW, INSERTS_OVER_ROW, DELETES_OF_NOTHING = (
     "updates_without_row",
@@ -30,39 +30,39 @@ UPDATES_WITHOUT_ROW, INSERTS_OVER_ROW, DELETES_OF_NOTHING = (
 )
 
 OF_NOTHING = {UPDATE: "x", INSERT: "y", DELETE: "z"}
-"""Letter of an unexplained change, by its ``op``."""
+"""Code of an inconsistent change, by its ``op``."""
 
 
 def op_code(*, snapshot_end: int | None = None) -> Column:
-    """Return a change row's letter.
+    """Return a change row's code.
 
     Args:
-        snapshot_end: Position up to which changes overlay a snapshot, which may have them already: they are not judged.
+        snapshot_end: Position up to which changes overlay a snapshot that may already contain them; not checked.
     """
     judged = F.lit(True) if snapshot_end is None else F.col("frame_seq") > snapshot_end
     op = F.col("op")
-    plain = F.when(op == INSERT, F.lit("i")).when(op == UPDATE, F.lit("u")).when(op == DELETE, F.lit("d"))
-    return F.when(op == SNAPSHOT, F.lit("I")).when(judged, plain).otherwise(F.upper(plain))
+    code = F.when(op == INSERT, F.lit("i")).when(op == UPDATE, F.lit("u")).when(op == DELETE, F.lit("d"))
+    return F.when(op == SNAPSHOT, F.lit("I")).when(judged, code).otherwise(F.upper(code))
 
 
-def is_judged(letters: Column) -> Column:
-    """Tell whether a letter is that of a change to be explained."""
-    return F.lower(letters) == letters
+def is_judged(op_code: Column) -> Column:
+    """Return whether a code is that of a change to be checked."""
+    return F.lower(op_code) == op_code
 
 
 _COUNTS = ("x", "y", "z", "x_if_none", "y_if_stood", "z_if_none")
-"""Updates of nothing, inserts over a row, deletes of nothing: first those that are, then those that hang on whether a
-row stood there before the cut."""
+"""Updates of no row, inserts over a row, deletes of no row: first the certain ones, then those that depend on whether a
+row existed before the cut."""
 
 _BEGINS, _ENDS = ("i", "I"), ("d", "D")
 
 
-def last_letter(op_code: Column, order: Sequence[Column], *, upsert: bool) -> Column:
-    """Return the last letter of its ``key`` before a change row that begins or ends a row; NULL where there is none.
+def last_op_code(op_code: Column, order: Sequence[Column], *, upsert: bool) -> Column:
+    """Return the key's last code before a change row that begins or ends a row; NULL if there is none.
 
     Args:
-        op_code: A change row's letter.
-        order: What change rows of a key are ordered by.
+        op_code: A change row's code.
+        order: Columns that order the change rows of a key.
         upsert: An update begins a row where there is none.
     """
     is_update = F.lower(op_code) == "u"
@@ -71,13 +71,13 @@ def last_letter(op_code: Column, order: Sequence[Column], *, upsert: bool) -> Co
     return F.last(resets, ignorenulls=True).over(before)
 
 
-def said(op_code: Column, last: Column, *, upsert: bool) -> Column:
-    """Aggregate how many of a key's changes nothing explains.
+def count_inconsistent(op_code: Column, last: Column, *, upsert: bool) -> Column:
+    """Aggregate the counts of a key's inconsistent changes.
 
     Args:
-        op_code: A change row's letter; NULL for one that is not to be told.
-        last: As `last_letter` returns it.
-        upsert: As there: an update is right then.
+        op_code: A change row's code; NULL for one that is not to be counted.
+        last: As `last_op_code` returns it.
+        upsert: As for `last_op_code`: an update is then always consistent.
     """
     updates, inserts, deletes = ((op_code == each) & F.lit(each != "u" or not upsert) for each in "uid")
     counts = (
@@ -91,24 +91,28 @@ def said(op_code: Column, last: Column, *, upsert: bool) -> Column:
     return F.struct(*(F.count_if(count).alias(name) for name, count in zip(_COUNTS, counts, strict=True)))
 
 
-def said_already(word: Column) -> Column:
-    """Return the same of a key whose changes were judged already: a letter for each that nothing explains."""
-    found = (F.regexp_count(word, F.lit(each)).cast("long") for each in _COUNTS[:3])
+def parse_counts(op_codes: Column) -> Column:
+    """Return the same counts for a key whose changes are already checked.
+
+    Args:
+        op_codes: One code for each inconsistent change.
+    """
+    found = (F.regexp_count(op_codes, F.lit(each)).cast("long") for each in _COUNTS[:3])
     return F.struct(
         *(count.alias(name) for name, count in zip(_COUNTS[:3], found, strict=True)),
         *(F.lit(0).cast("long").alias(name) for name in _COUNTS[3:]),
     )
 
 
-def unexplained(told: Column, stood: Column) -> dict[str, Column]:
-    """Return, by name, how many of a key's changes nothing explains.
+def unexplained(history: Column, existed: Column) -> dict[str, Column]:
+    """Return, by name, the counts of a key's inconsistent changes.
 
     Args:
-        told: The key's `OP_HISTORY`.
-        stood: Whether a row stood there before the cut.
+        history: The key's `OP_HISTORY`.
+        existed: Whether a row existed at the key before the cut.
     """
     return {
-        UPDATES_WITHOUT_ROW: told["x"] + F.when(stood, 0).otherwise(told["x_if_none"]),
-        INSERTS_OVER_ROW: told["y"] + F.when(stood, told["y_if_stood"]).otherwise(0),
-        DELETES_OF_NOTHING: told["z"] + F.when(stood, 0).otherwise(told["z_if_none"]),
+        UPDATES_WITHOUT_ROW: history["x"] + F.when(existed, 0).otherwise(history["x_if_none"]),
+        INSERTS_OVER_ROW: history["y"] + F.when(existed, history["y_if_stood"]).otherwise(0),
+        DELETES_OF_NOTHING: history["z"] + F.when(existed, 0).otherwise(history["z_if_none"]),
     }

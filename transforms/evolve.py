@@ -1,15 +1,15 @@
-"""Lets a Delta table follow the source's columns.
+"""Schema evolution: lets a Delta table follow the source's columns.
 
 ==================  =================================================================================
-a new column        is added; rows that were there have NULL
-new fields inside   of a struct, or of the structs of an array, whose other fields are as they were: are added in place
-a wider type        the table is written anew with it, in one commit, without clustering: any reader goes on reading it
-a narrower type     the column stays as wide as it is
-anything else       stops the table: a column that is gone, or of a type that loses values
+new column          is added; existing rows have NULL
+new nested fields   are added in place, in a struct or the structs of an array, if the other fields are unchanged
+wider type          the table is rewritten with it, in one commit, without clustering; every reader can still read it
+narrower type       the column retains its wider type
+anything else       stops the table: a column is missing, or has a type that would lose values
 ==================  =================================================================================
 
-Delta's own type widening is not used: readers that do not know it could not read the table any more. Which types are
-wider is as there (Delta protocol, "Type Widening"). Names compare without regard to case, as Spark and Delta do.
+Delta's own type widening is not used: readers that do not support it could no longer read the table. Which types are
+wider follows the Delta protocol ("Type Widening"). Names compare case-insensitively, as in Spark and Delta.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from transforms.sql import path_table, quoted, type_text
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
-"""Decimal digits a whole number may have, as Delta counts them; a long needs 20."""
+"""Maximum decimal digits of each integer type, as Delta counts them; a long needs 20."""
 
 
 _NOT_STORED = (T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType, T.TimeType)
-"""Types that Delta refuses: only once a table is made, when that beside it is made already."""
+"""Types that Delta refuses. Delta checks them only on creating a table, when the side table already exists."""
 
 
 class Inside(NamedTuple):
-    """A field that is to be added inside a column."""
+    """A nested field to add inside a column."""
 
     path: tuple[str, ...]
-    """From the column down to the field; ``element`` stands for the elements of an array."""
+    """Names from the column down to the field; ``element`` denotes the elements of an array."""
     type: T.DataType
     after: str | None
     """The field before it; None for the first."""
 
 
 class Drift(NamedTuple):
-    """How the columns of a table are to change."""
+    """Pending changes to the columns of a table."""
 
     added: Sequence[T.StructField]
     widened: Sequence[T.StructField]
     """With their new types."""
     inside: Sequence[Inside]
     columns: T.StructType
-    """What they are then."""
+    """The columns after the change."""
 
 
 def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collection[str] = (), table: str) -> None:
-    """Refuse columns of the source that Delta could not tell apart, or that bear a reserved name, and missing keys.
+    """Refuse missing keys, reserved column names, and column names that Delta cannot distinguish.
 
     Raises:
-        SchemaDrift: Leave the column out at the source, or in the table's settings; or name other ``keys``.
+        SchemaDrift: Remedy: omit the column at the source or in the table's settings, or set other ``keys``.
     """
     taken = sorted({folded(name) for name in row.names} & {*map(folded, reserved), *TAKEN})
     if taken:
@@ -78,26 +78,26 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
 
 
 def check_types(row: T.StructType, *, table: str) -> None:
-    """Refuse columns of types that Delta does not store, which it does only once a table is made. Raises ApplyError."""
+    """Raise ApplyError for a column type that Delta does not store; Delta itself refuses it only on table creation."""
     for field in row:
         if not _is_storable(field.dataType):
-            told = f"column {field.name} is {field.dataType.simpleString()}, which Delta does not store"
-            raise ApplyError(told, table=table)
+            detail = f"column {field.name} is {field.dataType.simpleString()}, which Delta does not store"
+            raise ApplyError(detail, table=table)
 
 
 def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: str = "") -> Drift:
-    """Return how a table's columns are to change.
+    """Return the changes that a table's columns need.
 
     Args:
-        remedy: What the message of the error is to end with.
+        remedy: Ending of the error message.
 
     Raises:
-        SchemaDrift: A column is gone or has a type that cannot be followed.
+        SchemaDrift: A column is missing or has a type that cannot be followed.
     """
     have = {folded(field.name): field for field in current}
-    gone = [field.name for field in current if folded(field.name) not in {folded(each.name) for each in wanted}]
-    if gone:
-        raise SchemaDrift(f"the source lacks column {gone[0]} now{remedy}", table=table)
+    missing = [field.name for field in current if folded(field.name) not in {folded(each.name) for each in wanted}]
+    if missing:
+        raise SchemaDrift(f"the source lacks column {missing[0]} now{remedy}", table=table)
     wanted_types = {folded(field.name): field.dataType for field in wanted}
     added, widened, inside = [], [], list[Inside]()
     for field in wanted:
@@ -106,8 +106,8 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
             added.append(field)
         elif _wider(known.dataType, field.dataType):
             widened.append(T.StructField(known.name, field.dataType))
-        elif (grown := _grown(known.dataType, field.dataType, (known.name,))) is not None:
-            inside += grown
+        elif (new_fields := _new_fields(known.dataType, field.dataType, (known.name,))) is not None:
+            inside += new_fields
         elif not _wider(field.dataType, known.dataType):
             found, expected = field.dataType.simpleString(), known.dataType.simpleString()
             raise SchemaDrift(f"column {field.name} is {found} now, was {expected}{remedy}", table=table)
@@ -135,17 +135,17 @@ def follow(session: SparkSession, path: str, drifted: Drift) -> None:
 
 
 def follow_columns(session: SparkSession, path: str, wanted: T.StructType, *, table: str) -> None:
-    """Let the Delta table at a path or URL have the wanted columns. Safe to repeat.
+    """Give the Delta table at a path or URL the wanted columns. Safe to repeat.
 
     Raises:
-        SchemaDrift: A column is gone or has a type that cannot be followed. The table stands as it was.
+        SchemaDrift: A column is missing or has a type that cannot be followed. The table is unchanged.
     """
     remedy = ": let it be as it was, fields in their order, NULL where something is gone"
     follow(session, path, drift(session.read.format("delta").load(path).schema, wanted, table=table, remedy=remedy))
 
 
 def read_as(value: Column, have: T.DataType, want: T.DataType) -> Column:
-    """Return values of a type that a table had as values of the type that it is to have (`drift`)."""
+    """Return values of a table's old type as values of its new type (`drift`)."""
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
         fields = (
             read_as(value.getField(each.name), have[each.name].dataType, each.dataType)
@@ -161,10 +161,10 @@ def read_as(value: Column, have: T.DataType, want: T.DataType) -> Column:
 
 
 def with_columns(rows: DataFrame, columns: T.StructType, *others: str) -> DataFrame:
-    """Return rows of a table with the columns it is to have, typed; one they lack is NULL. Lazy.
+    """Return rows of a table with its new columns and types; missing columns are NULL. Lazy.
 
     Args:
-        others: Columns to keep besides.
+        others: Further columns to retain.
     """
     have = {folded(field.name): field.dataType for field in rows.schema}
 
@@ -179,10 +179,10 @@ def with_columns(rows: DataFrame, columns: T.StructType, *others: str) -> DataFr
     return rows.select(*map(typed, columns), *others)
 
 
-def _grown(have: T.DataType, want: T.DataType, path: tuple[str, ...]) -> list[Inside] | None:
-    """Return what a type has beside what it had; None when it is another."""
+def _new_fields(have: T.DataType, want: T.DataType, path: tuple[str, ...]) -> list[Inside] | None:
+    """Return the nested fields that a type has gained; None if it differs in any other way."""
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
-        return _grown(have.elementType, want.elementType, (*path, "element"))
+        return _new_fields(have.elementType, want.elementType, (*path, "element"))
     if not isinstance(have, T.StructType) or not isinstance(want, T.StructType):
         return [] if have == want else None
     if [name for name in want.names if name in have.names] != have.names:
@@ -192,15 +192,15 @@ def _grown(have: T.DataType, want: T.DataType, path: tuple[str, ...]) -> list[In
         if field.name not in have.names:
             found.append(Inside((*path, field.name), field.dataType, before))
             continue
-        grown = _grown(have[field.name].dataType, field.dataType, (*path, field.name))
-        if grown is None:
+        new_fields = _new_fields(have[field.name].dataType, field.dataType, (*path, field.name))
+        if new_fields is None:
             return None
-        found += grown
+        found += new_fields
     return found
 
 
 def _wider(narrow: T.DataType, wide: T.DataType) -> bool:
-    """Tell whether every value of one type is a value of the other, which is another."""
+    """Return whether every value of one type is a value of the other, different type."""
     match narrow, wide:
         case (T.NullType(), _):
             return not isinstance(wide, T.NullType)

@@ -1,4 +1,4 @@
-"""Looks up the rows a table has at the keys a cut concerns, before the cut: few, whatever the size of the table."""
+"""Looks up the rows that exist before a cut at the keys it touches: few, whatever the size of the table."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from transforms.merge import POSITION
 from transforms.sql import quoted
 
 FEW = 200_000
-"""Keys up to which it is cheaper to send them to every reader of the table than to shuffle the table."""
+"""Maximum number of keys for which a broadcast is cheaper than shuffling the table."""
 
 
 def by_key(table: DataFrame, key: StructType, row: StructType | None = None) -> DataFrame:
-    """Return the rows of a table as ``key``, ``position`` and, if asked for, ``row``. Lazy."""
+    """Return the rows of a table as ``key``, ``position`` and, if its type is given, ``row``. Lazy."""
     whole = [] if row is None else [as_struct(row).alias("row")]
     return table.select(as_struct(key).alias("key"), F.col(POSITION).alias("position"), *whole)
 
 
 def existing(rows: DataFrame, keys: DataFrame, *, few: bool) -> DataFrame:
-    """Return those of a table's rows (`by_key`) that are at some keys. Lazy.
+    """Return the rows of a table (`by_key`) at the given keys. Lazy.
 
     Args:
-        keys: Has the column ``key``; repetitions do not count.
+        keys: DataFrame with the column ``key``; duplicates are allowed.
         few: There are at most about `FEW` keys.
     """
     wanted = keys.select("key")
@@ -36,19 +36,19 @@ def existing(rows: DataFrame, keys: DataFrame, *, few: bool) -> DataFrame:
 
 
 def within(bounds: Mapping[str, tuple[int, int]]) -> Column:
-    """Return the condition that whole numbers of a table are within bounds, both inclusive: it skips files."""
+    """Return the condition that integer columns are within bounds, both inclusive. Delta uses it to skip files."""
     limits = (F.col(quoted(name)).between(least, most) for name, (least, most) in bounds.items())
     return reduce(and_, limits, F.lit(True))
 
 
 def newer(changes: DataFrame, rows: DataFrame, tombstones: DataFrame | None) -> DataFrame:
-    """Return the changes that come after what was applied at their key, in the order of ``sequence``. Lazy.
+    """Return the changes that follow, in the order of ``sequence``, the last applied change of their key. Lazy.
 
-    A delete that has left a tombstone already stays: its cut may be repeated.
+    A delete equal to its own tombstone is retained: its cut may be repeated.
 
     Args:
-        rows: ``key`` and ``position`` of the rows there are.
-        tombstones: The same of rows that were deleted; None for none.
+        rows: ``key`` and ``position`` of the existing rows.
+        tombstones: ``key`` and ``position`` of deleted rows; None if there are none.
     """
     known = changes.join(rows.select("key", F.col("position").alias("applied")), "key", "left")
     late = F.coalesce(F.col("sequence") <= F.col("applied"), F.lit(False))

@@ -1,10 +1,9 @@
-"""Judges rows by rules: conditions in Spark's SQL, each with a name and an action.
+"""Checks rows against rules: conditions in Spark SQL, each with a name and an action.
 
-A row meets a rule where its condition is TRUE; FALSE and NULL fail it, as in Delta's own CHECK constraints. Rules are
-of whole rows, as they are after a cut: a partial update is completed first. Deletes are not judged.
+A row meets a rule if the condition is TRUE; FALSE and NULL fail it, as in Delta's CHECK constraints. Rules apply to
+complete rows after a cut: a partial update is completed first. Deletes are not checked.
 
-A condition is parsed by Spark, once for each cut, on a DataFrame whose columns are those of the row and one of ours,
-whose name no column has.
+Spark parses a condition once per cut, on a DataFrame that has the row's columns and one of ours with a unique name.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from conf.errors import UnusableExpectation
 from transforms.changes import struct_type
 
 FAILED = "failed"
-"""Column of judged rows: names of the rules they fail, in the order of the rules."""
+"""Column of checked rows: names of the rules they fail, in the order of the rules."""
 
 _NAMES = "array<string>"
 
@@ -37,10 +36,10 @@ class Rule(NamedTuple):
 
 
 def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *, table: str) -> None:
-    """Refuse a rule that rows with these columns cannot be judged by. Runs no job.
+    """Refuse a rule that cannot be evaluated on rows with these columns. Runs no job.
 
     Raises:
-        UnusableExpectation: The condition names a column that rows lack, or is no condition.
+        UnusableExpectation: The condition names a missing column, or is not boolean.
     """
     if not rules:
         return
@@ -59,12 +58,12 @@ def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *
             raise UnusableExpectation(f"rule {rule.name}: {kind.simpleString()} is no condition", table=table)
 
 
-def judged(rows: DataFrame, rules: Sequence[Rule], later: Iterable[StructField] = ()) -> DataFrame:
-    """Return the rows with the column `FAILED`. Lazy.
+def with_failed_rules(rows: DataFrame, rules: Sequence[Rule], later: Iterable[StructField] = ()) -> DataFrame:
+    """Return the rows with the column `FAILED` added. Lazy.
 
     Args:
-        rows: With the column ``after``: the row as it is after the cut, a struct; NULL for a delete.
-        later: Columns that rows do not have yet, and rules may name: NULL.
+        rows: With the column ``after``: a struct of the row after the cut; NULL for a delete.
+        later: Columns that rows lack as yet but rules may name: NULL.
     """
     if not rules:
         return rows.withColumn(FAILED, F.array().cast(_NAMES))
@@ -78,16 +77,16 @@ def judged(rows: DataFrame, rules: Sequence[Rule], later: Iterable[StructField] 
 
 
 def failures(rules: Sequence[Rule]) -> dict[str, Column]:
-    """Return by rule an aggregate of judged rows: how many fail it."""
+    """Return, by rule, an aggregate that counts the checked rows which fail it."""
     return {rule.name: F.count_if(F.array_contains(FAILED, rule.name)) for rule in rules}
 
 
-def is_kept_out(rules: Sequence[Rule]) -> Column:
-    """Tell whether a judged row fails a rule that keeps it out of the table."""
+def is_quarantined(rules: Sequence[Rule]) -> Column:
+    """Return whether a checked row fails a rule whose action is ``quarantine``."""
     names = [rule.name for rule in rules if rule.action == "quarantine"]
     return F.arrays_overlap(FAILED, F.array(*map(F.lit, names)).cast(_NAMES))
 
 
 def _unlike(names: Iterable[str]) -> str:
-    """Return a name that is longer than all of them."""
+    """Return a name that is longer than all the given names."""
     return "_" * (1 + max(map(len, names), default=0))

@@ -1,14 +1,14 @@
-"""Folds change rows: any number per key become one, which does at once what they did one after another.
+"""Folds change rows: the changes of each key are reduced to one change with the same net effect.
 
-Order is the landing order, or the source's own where the two differ (``by_sequence``). What a key's changes come to::
+Changes are ordered by landing, or by the source's own order if it differs (``by_sequence``). Effect of each change::
 
-    insert, snapshot   the row begins from blank: a column it does not carry is NULL
-    update             patches the columns it carries; absent is not NULL
-    delete             ends the row; an update after it patches nothing (with ``upsert`` it begins a row)
+    insert, snapshot   begins a row: columns it does not carry are NULL
+    update             patches the columns it carries; absent differs from NULL
+    delete             ends the row; an update after it has no effect (with ``upsert`` it begins a row)
 
-so the last insert, snapshot or delete decides what the row is, and after it each column's last value. A row that only
-was updated stays an update, with the columns sent by any of its updates. Pure DataFrame operations: one shuffle, one
-aggregation, nothing collected. Changes that move a key are for `transforms.key_moves`.
+So the last insert, snapshot or delete determines the row, followed by each column's last value after it. A row that
+was only updated remains an update, with every column that any of its updates sent. Pure DataFrame operations: one
+shuffle, one aggregation, nothing collected. `transforms.key_moves` handles changes that move a key.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from pyspark.sql import types as T
 
 from conf.errors import UnusableKey
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
-from transforms.consistency import OP_HISTORY, last_letter, said
+from transforms.consistency import OP_HISTORY, count_inconsistent, last_op_code
 from transforms.sql import has_order, literal, quoted
 
 CHANGES, SELECTED, MOVES, COMES_FROM = "changes", "selected", "moves", "comes_from"
-"""Columns of folded change rows: how many changes of the key there were, how many of them rows of a snapshot, how many
-that move a row to another key, and the smallest and largest value of each field of the keys they move it from."""
+"""Columns of folded change rows: the number of the key's changes, how many are snapshot rows, how many move a row to
+the key, and the smallest and largest value of each field of the keys these rows come from."""
 
 _REFUSED = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType, T.NullType)
 _RESETS = (INSERT, SNAPSHOT, DELETE)
 
 
 def check_key(key: T.StructType, *, table: str) -> None:
-    """Refuse a key by whose values rows cannot be told apart for certain.
+    """Refuse a key whose values cannot identify rows reliably.
 
     Raises:
-        UnusableKey: A field is a float (two spellings of zero, and NaN), or not an atomic type.
+        UnusableKey: A field is a float (two representations of zero, and NaN), or not of an atomic type.
     """
     for field in key:
         if isinstance(field.dataType, _REFUSED):
@@ -54,43 +54,43 @@ def fold(
     op_code: Column | None = None,
     counts: bool = False,
 ) -> DataFrame:
-    """Return at most one change row per key (`transforms.changes`); rows with ``error`` come to one row without key.
+    """Return at most one change row per key (`transforms.changes`); rows with ``error`` fold into one without a key.
 
     Lazy; one shuffle.
 
     Args:
         changes: Change rows without key moves.
-        by_sequence: Order by ``sequence``; of equal ones, as of redeliveries, any is as good.
+        by_sequence: Order by ``sequence``; changes with equal ones, such as redeliveries, are interchangeable.
         upsert: An update after a delete begins a row.
-        whole: The caller knows that no row is partial: inserts, snapshots and deletes, or updates with every column.
-            The same result, twice as fast.
+        whole: The caller guarantees that no row is partial: inserts, snapshots and deletes, or updates with every
+            column. The same result, twice as fast.
         replaces: Snapshot rows come before all others, wherever they landed: the changes overlay them.
-        op_code: A change row's letter (`transforms.consistency`): tells what each key's changes said.
-        counts: Tell of each key `CHANGES`, `SELECTED`, `MOVES` and `COMES_FROM`. Moves are only counted, not resolved.
+        op_code: A change row's code (`transforms.consistency`), to count each key's inconsistent changes.
+        counts: Add `CHANGES`, `SELECTED`, `MOVES` and `COMES_FROM` per key. Moves are only counted, not resolved.
 
     Returns:
         Change rows. ``frame_seq`` and ``sequence`` are the largest of the key's changes, ``ordinal`` and ``old_key``
-        are NULL, ``present`` is NULL unless the row is a partial update. With ``letter`` one more column, ``said``;
-        with ``counts`` four more.
+        are NULL, ``present`` is NULL unless the row is a partial update. ``op_code`` adds the column `OP_HISTORY`,
+        ``counts`` adds four.
     """
     row = struct_type(changes, "row")
     ordered = complete(changes).withColumn("order", _order(by_sequence=by_sequence, replaces=replaces))
-    told: dict[str, Column] = {}
+    aggregates: dict[str, Column] = {}
     if op_code is not None:
-        ordered = _lettered(ordered, op_code, by_sequence=by_sequence, replaces=replaces, upsert=upsert)
-        told[OP_HISTORY] = said(F.col("letter"), F.col("last_letter"), upsert=upsert)
-    told |= _counted(struct_type(changes, "key")) if counts else {}
+        ordered = _with_codes(ordered, op_code, by_sequence=by_sequence, replaces=replaces, upsert=upsert)
+        aggregates[OP_HISTORY] = count_inconsistent(F.col("letter"), F.col("last_letter"), upsert=upsert)
+    aggregates |= _counted(struct_type(changes, "key")) if counts else {}
     grouped = ordered.groupBy("key").agg(
         F.max("frame_seq").alias("frame_seq"),
         F.max("sequence").alias("sequence"),
         F.max("source_time").alias("source_time"),
         F.min(F.when(F.col("error").isNotNull(), F.struct("frame_seq", "error"))).alias("wrong"),
         *(_last_rows() if whole else _last_cells(row)),
-        *(column.alias(name) for name, column in told.items()),
+        *(column.alias(name) for name, column in aggregates.items()),
     )
-    kept = list(told)
-    net = _of_last_rows(grouped, kept, upsert=upsert) if whole else _of_last_cells(grouped, row, kept, upsert=upsert)
-    return complete(net.withColumn("error", F.col("wrong.error")), *kept)
+    extra = list(aggregates)
+    net = _of_last_rows(grouped, extra, upsert=upsert) if whole else _of_last_cells(grouped, row, extra, upsert=upsert)
+    return complete(net.withColumn("error", F.col("wrong.error")), *extra)
 
 
 def _counted(key: T.StructType) -> dict[str, Column]:
@@ -103,12 +103,12 @@ def _counted(key: T.StructType) -> dict[str, Column]:
     }
 
 
-def _lettered(ordered: DataFrame, op_code: Column, *, by_sequence: bool, replaces: bool, upsert: bool) -> DataFrame:
-    """Add ``letter`` and ``last_letter``. A change that came twice in the source's order is told once."""
+def _with_codes(ordered: DataFrame, op_code: Column, *, by_sequence: bool, replaces: bool, upsert: bool) -> DataFrame:
+    """Add ``letter`` and ``last_letter``. A change that came twice in the source's order is counted once."""
     overlay = [F.col("op") != SNAPSHOT] if replaces else []
     given = ordered.withColumn("letter", op_code)
     order = [F.col("sequence"), F.col("letter")] if by_sequence else [*overlay, F.col("frame_seq"), F.col("ordinal")]
-    found = given.withColumn("last_letter", last_letter(F.col("letter"), order, upsert=upsert))
+    found = given.withColumn("last_letter", last_op_code(F.col("letter"), order, upsert=upsert))
     if not by_sequence:
         return found
     one = F.struct("sequence", "letter")
@@ -130,28 +130,28 @@ def _last_rows() -> list[Column]:
     ]
 
 
-def _of_last_rows(grouped: DataFrame, kept: Sequence[str], *, upsert: bool) -> DataFrame:
+def _of_last_rows(grouped: DataFrame, extra: Sequence[str], *, upsert: bool) -> DataFrame:
     op = _net_op(F.col("last.op") == UPDATE, upsert=upsert)
     row = F.when(op != DELETE, F.col("last.row"))
     named = (op.alias("op"), row.alias("row"))
-    return grouped.select("frame_seq", "key", "sequence", "source_time", "wrong", *named, *kept)
+    return grouped.select("frame_seq", "key", "sequence", "source_time", "wrong", *named, *extra)
 
 
 def _last_cells(row: T.StructType) -> list[Column]:
-    """Aggregate, for each column, its last value beside its order: a row that begins or ends speaks of every column.
+    """Aggregate the last value of each column, with its order. A change that begins or ends a row sets every column.
 
-    As SQL text: a table may have hundreds of columns, and each call of a function is a call of the JVM.
+    As SQL text: a table may have hundreds of columns, and each function call is a call into the JVM.
     """
     resets = f"op IN ({', '.join(map(repr, _RESETS))})"
 
     def last(at: int, field: T.StructField) -> Column:
         named = f"array_contains(present, {literal(field.name)})"
-        unsaid = f"{resets} AND present IS NOT NULL AND NOT {named}"
-        value = f"struct(`order`, IF({unsaid}, NULL, row.{quoted(field.name)}) AS value)"
-        told = f"{resets} OR present IS NULL OR {named}"
-        if has_order(field.dataType):  # takes 0.73 of the time of what follows
-            return F.expr(f"max(IF({told}, {value}, NULL)) AS cell_{at}")
-        return F.expr(f"max_by({value}, IF({told}, `order`, NULL)) AS cell_{at}")
+        is_absent = f"{resets} AND present IS NOT NULL AND NOT {named}"
+        value = f"struct(`order`, IF({is_absent}, NULL, row.{quoted(field.name)}) AS value)"
+        is_set = f"{resets} OR present IS NULL OR {named}"
+        if has_order(field.dataType):  # takes 0.73 of the time of the max_by below
+            return F.expr(f"max(IF({is_set}, {value}, NULL)) AS cell_{at}")
+        return F.expr(f"max_by({value}, IF({is_set}, `order`, NULL)) AS cell_{at}")
 
     return [
         F.max("order").alias("last"),
@@ -160,12 +160,12 @@ def _last_cells(row: T.StructType) -> list[Column]:
     ]
 
 
-def _of_last_cells(grouped: DataFrame, row: T.StructType, kept: Sequence[str], *, upsert: bool) -> DataFrame:
+def _of_last_cells(grouped: DataFrame, row: T.StructType, extra: Sequence[str], *, upsert: bool) -> DataFrame:
     after = F.col("reset").isNull() | (F.col("last") > F.col("reset.order"))
     op = _net_op(after, upsert=upsert)
     values = F.expr(f"struct({', '.join(f'cell_{at}.value AS {quoted(name)}' for at, name in enumerate(row.names))})")
-    told = (f"IF(cell_{at} IS NULL, NULL, {literal(name)})" for at, name in enumerate(row.names))
-    sent = F.expr(f"array_compact(array({', '.join(told)}))")
+    sent_names = (f"IF(cell_{at} IS NULL, NULL, {literal(name)})" for at, name in enumerate(row.names))
+    sent = F.expr(f"array_compact(array({', '.join(sent_names)}))")
     partial = (op == UPDATE) & (F.size(sent) < len(row))
     return grouped.select(
         "frame_seq",
@@ -176,11 +176,11 @@ def _of_last_cells(grouped: DataFrame, row: T.StructType, kept: Sequence[str], *
         op.alias("op"),
         F.when(op != DELETE, values).alias("row"),
         F.when(partial, sent).alias("present"),
-        *kept,
+        *extra,
     )
 
 
 def _net_op(updated_last: Column, *, upsert: bool) -> Column:
-    """Return what the key's changes come to: the last reset, unless there is none or, for an upsert, updates follow."""
+    """Return the net operation: the last reset, unless there is none or, for an upsert, updates follow a delete."""
     begins_again = (F.col("reset.op") == DELETE) & updated_last & F.lit(upsert)
     return F.when(F.col("reset").isNull(), F.lit(UPDATE)).when(begins_again, F.lit(INSERT)).otherwise(F.col("reset.op"))

@@ -1,15 +1,15 @@
-"""Keeps every version of every row: slowly changing dimension type 2, as Spark's AUTO CDC stores it.
+"""Stores every version of every row: slowly changing dimension type 2, as in Spark's AUTO CDC.
 
-A history table has the table's columns, then ``__START_AT`` and ``__END_AT``: the version is of the moments from the
-one up to, not including, the other; ``__END_AT`` is NULL for the version that stands. Moments are positions: of landed
-frames, or ``sequence`` where the source has an order of its own. All changes of a key in one moment make one version.
+A history table has the table's columns, then ``__START_AT`` and ``__END_AT``: a version is valid from the first up to,
+not including, the second; ``__END_AT`` is NULL for the current version. Moments are positions of landed frames, or
+``sequence`` where the source has an order of its own. All changes of a key in one moment make one version.
 
-A cut is one MERGE. The versions it may touch (those that stand, or in the source's order all that a late change may
-fall between) become changes again, take their place among the new ones, and the versions are drawn from all of them;
-so the table does not depend on where cuts end. Partial updates are completed from the version before, through key moves
-too. In the source's order rows come whole, or again from an earlier one on: a partial update that nobody knew of does
-not complete the versions after it (`transforms.change_log` does). Of two rows with one key and moment one wins as a
-whole (`transforms.ties`).
+A cut is one MERGE. The versions it may touch are the current ones, or in the source's order all that a late change may
+fall between. They are turned back into changes and merged with the new ones, and versions are rebuilt from all of them.
+So the table does not depend on where cuts end. Partial updates are completed from the previous version, also through
+key moves. In the source's order rows must be complete, or be resent from an earlier one on: a late partial update
+does not complete the versions after it (`transforms.change_log` does). Of two rows with one key and moment one wins as
+a whole (`transforms.ties`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from transforms.changes import (
 )
 from transforms.evolve import check_names, drift, follow, with_columns
 from transforms.fold import fold
-from transforms.key_moves import follow as follow_moves
-from transforms.key_moves import resolve
+from transforms.key_moves import resolve, track_moves
 from transforms.merge import (
     POSITION,
     SOURCE,
@@ -57,7 +56,7 @@ from transforms.ties import comparable_sql, rank
 START, END = "__START_AT", "__END_AT"
 
 _FEW = 20_000
-"""Events, and versions, that a MERGE is given with its plan: two for each change of a small cut."""
+"""Maximum number of events, and of versions, embedded in the plan of a MERGE: two for each change of a small cut."""
 
 _RESETS = (INSERT, SNAPSHOT, DELETE)
 _EVENT = ("line", "key", "moment", "op", "row", "present")
@@ -65,12 +64,12 @@ _EVENT = ("line", "key", "moment", "op", "row", "present")
 
 @dataclass(frozen=True)
 class Moments:
-    """How a cut's changes are told apart in time.
+    """How the changes of a cut are assigned to moments.
 
     Args:
         by_sequence: By ``sequence``, not by ``frame_seq``.
-        snapshot_end: In landing order: position up to which all changes, snapshot rows first, are one moment; the table then
-            is what they leave, and rows they do not name end at it. None where the cut replaces nothing.
+        snapshot_end: In landing order: position up to which all changes, snapshot rows first, are one moment. They
+            replace the table's rows: rows they do not contain end at it. None if the cut replaces nothing.
     """
 
     by_sequence: bool = False
@@ -78,7 +77,7 @@ class Moments:
 
     @property
     def column(self) -> str:
-        """The change rows' column that tells the moment."""
+        """The change rows' column that holds the moment."""
         return "sequence" if self.by_sequence else "frame_seq"
 
 
@@ -101,19 +100,19 @@ def keep_history(
     Args:
         changes: Change rows (`transforms.changes`), any number per key; those with ``error`` are left out. Their
             session carries the commit's settings.
-        before: The history table as it is, at a version; without, that is looked up.
-        upsert: An update of a row that is not there begins one.
+        before: The current history table, at a fixed version; without, it is looked up.
+        upsert: An update of a row that does not exist begins one.
         moves: Some changes may move keys. Only in landing order.
-        ranges: Of a positional key without moves: rows from ``first_key`` to ``last_key``, inclusive, end at position
-            ``moment``, before what the changes say of that moment. None at or before ``settled``.
+        ranges: Only for a positional key without moves: rows from ``first_key`` to ``last_key``, inclusive, end at
+            position ``moment``, before the changes of that moment. None at or before ``snapshot_end``.
         tombstones: In the source's order: keys and ``_position`` of every delete after which a late change may come
             (`transforms.tombstones.write_tombstones`, ``every``).
-        few: The changes are few, and part of their plan.
-        options: Of the session while MERGE runs (`transforms.merge`), if the versions it writes are few then.
+        few: The changes are few, and embedded in their query plan.
+        options: Session options for the MERGE (`transforms.merge`), used if it writes few versions.
 
     Raises:
-        SchemaDrift: A column is gone, has another type or bears a name of ours. The table stands as it was.
-        ApplyError: Spark or Delta refused. The table stands as it was.
+        SchemaDrift: A column is missing, has another type or a reserved name. The table is unchanged.
+        ApplyError: Spark or Delta refused. The table is unchanged.
     """
     listed = complete(changes).where("error IS NULL").withColumn("ordinal", F.coalesce("ordinal", F.lit(0)))
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
@@ -121,23 +120,23 @@ def keep_history(
     schema = _schema(key, row, listed.schema[moments.column].dataType)
     new: Sequence[str] = ()
     if before is None or not _has(before.schema, schema):
-        before, new = _opened(changes.sparkSession, path, schema, recorded.app_id, evolves=not moments.by_sequence)
+        before, new = _open_table(changes.sparkSession, path, schema, recorded.app_id, evolves=not moments.by_sequence)
     listed = typed_as(listed, before.schema)
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
-    with ExitStack() as kept:
-        standing = before.where(F.col(END).isNull())
+    with ExitStack() as caches:
+        current = before.where(F.col(END).isNull())
         if ranges is not None:
-            listed = listed.unionByName(_removed(listed, standing, ranges), allowMissingColumns=True)
+            listed = listed.unionByName(_deletes_in_ranges(listed, current, ranges), allowMissingColumns=True)
         if moments.snapshot_end is None:
-            told = _events(listed, standing, moments.column, kept, upsert=upsert, moves=moves)
+            lazy_events = _events(listed, current, moments.column, caches, upsert=upsert, moves=moves)
         else:
-            told = _after_snapshot(listed, standing, moments.snapshot_end, kept, upsert=upsert, moves=moves)
+            lazy_events = _after_snapshot(listed, current, moments.snapshot_end, caches, upsert=upsert, moves=moves)
         few = few and moments.snapshot_end is None  # a snapshot may write many versions
-        held = few_at_hand(told, _FEW) if few else None
-        events = kept.enter_context(cached(told)) if held is None else held
+        held = few_at_hand(lazy_events, _FEW) if few else None
+        events = caches.enter_context(cached(lazy_events)) if held is None else held
         known = _known(before, events, by_sequence=moments.by_sequence)
-        buried = [] if tombstones is None else [_buried(tombstones, events)]
-        everything = reduce(DataFrame.unionByName, [events, known, *buried])
+        deleted = [] if tombstones is None else [_tombstone_events(tombstones, events)]
+        everything = reduce(DataFrame.unionByName, [events, known, *deleted])
         one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
         versions = _versions(one_each, row, upsert=upsert, moves=moves).select(*_flat(key, row), START, END)
         held = None if held is None else few_at_hand(versions, _FEW)
@@ -146,16 +145,16 @@ def keep_history(
         _merge(versions, path, keys=key.names, replaces=by_sequence, new=new, recorded=recorded, options=options)
 
 
-def _opened(
+def _open_table(
     session: SparkSession, path: str, schema: T.StructType, table: str, *, evolves: bool
 ) -> tuple[DataFrame, list[str]]:
-    """Return the history table, with every column of the schema, and which it lacks; it is made where there is none.
+    """Return the history table with every column of the schema, and the columns it lacks. Create it if necessary.
 
-    It is read at a version: what the cut writes to it ends no cache of it. One without rows takes any columns: whoever
-    made it may have died of a cut that went further.
+    The table is read at a fixed version, so that the cut's own write does not invalidate a cache of it. A table without
+    rows takes any columns: the process that created it may have died in a cut that had more columns.
 
     Args:
-        evolves: It gets the columns it lacks by the cut's own commit, so that none is left behind by one that dies.
+        evolves: The cut's own commit adds missing columns, so that a cut that dies leaves none behind.
     """
     create_empty(session, schema, path)
     stored = session.read.format("delta").load(path)
@@ -177,12 +176,12 @@ def _has(have: T.StructType, want: T.StructType) -> bool:
     return {(field.name, field.dataType) for field in want} <= {(field.name, field.dataType) for field in have}
 
 
-def _removed(changes: DataFrame, standing: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Return deletes of the rows in the ranges: of those that stand, and of those that may begin in the cut."""
+def _deletes_in_ranges(changes: DataFrame, current: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return deletes of the rows in the ranges: of current rows, and of rows that may begin in the cut."""
     key = struct_type(changes, "key")
     (name,) = key.names
     begun = changes.where(F.col("op") != DELETE).select("key").distinct()
-    keys = standing.select(as_struct(key).alias("key")).unionByName(begun)
+    keys = current.select(as_struct(key).alias("key")).unionByName(begun)
     inside = F.col(f"key.{quoted(name)}").between(F.col("first_key"), F.col("last_key"))
     return keys.join(F.broadcast(ranges), inside).select(
         F.col("moment").alias("frame_seq"), F.lit(-1).alias("ordinal"), F.lit(DELETE).alias("op"), "key"
@@ -200,35 +199,35 @@ def _flat(key: T.StructType, row: T.StructType) -> list[Column]:
 
 
 def _events(
-    changes: DataFrame, current: DataFrame, moment: str, kept: ExitStack, *, upsert: bool, moves: bool
+    changes: DataFrame, current: DataFrame, moment: str, caches: ExitStack, *, upsert: bool, moves: bool
 ) -> DataFrame:
-    """Return what happens to each row in each moment.
+    """Return one event per row and moment.
 
-    Columns: ``line`` names the row (`_line`), ``key`` where it is at the moment's end, ``moment``, ``op``, ``row``,
-    ``present``, and ``known``: the version is in the table already.
+    Columns: ``line`` identifies the row (`_line`), ``key`` is its key at the moment's end, then ``moment``, ``op``,
+    ``row``, ``present``, and ``known``: the version is already in the table.
     """
     if not moves:
         lined = changes.withColumn("line", _line(F.lit(None), F.col("key")))
         return _folded(lined, moment, upsert=upsert).withColumn("key", F.col("line.key")).transform(_event)
-    found = follow_moves(changes, current, kept, upsert=upsert, notes_moments=True)
+    found = track_moves(changes, current, caches, upsert=upsert, record_moments=True)
     number = F.when(F.col("root").isNull(), F.col("number"))
     line = _line(number, F.col("root")).alias("line")
     others = _folded(found.others.withColumn("line", _line(F.lit(None), F.col("key"))), moment, upsert=upsert)
     mine = _folded(found.numbered.where("number IS NOT NULL").withColumn("line", line), moment, upsert=upsert)
-    stands = found.moments.where("number IS NOT NULL").select(line, "key", F.col("frame_seq").alias("moment"))
+    at_end = found.moments.where("number IS NOT NULL").select(line, "key", F.col("frame_seq").alias("moment"))
     empty = found.moments.where("number IS NULL").select("key", F.col("frame_seq").alias("moment"))
     return reduce(
         DataFrame.unionByName,
         [
             others.withColumn("key", F.col("line.key")).transform(_event),
-            mine.join(stands, ["line", "moment"]).transform(_event),
+            mine.join(at_end, ["line", "moment"]).transform(_event),
             _ends(empty.withColumn("line", _line(F.lit(-1), F.col("key"))), changes.schema["row"].dataType),
         ],
     )
 
 
 def _ends(at: DataFrame, row: T.DataType) -> DataFrame:
-    """Return the end of whatever row stood at each ``key``, at each ``moment``."""
+    """Return an end event for each ``key`` and ``moment``."""
     return at.select(
         "line",
         "key",
@@ -240,7 +239,7 @@ def _ends(at: DataFrame, row: T.DataType) -> DataFrame:
 
 
 def _line(number: Column, key: Column) -> Column:
-    """Name a row: by its key before the cut, or where it began, or by a number where moves make that unclear."""
+    """Return a row's identity: its key before the cut or at its beginning, or a number if moves make that ambiguous."""
     return F.struct(number.cast("long").alias("number"), key.alias("key"))
 
 
@@ -255,16 +254,16 @@ def _event(events: DataFrame) -> DataFrame:
 
 
 def _after_snapshot(
-    listed: DataFrame, standing: DataFrame, snapshot_end: int, kept: ExitStack, *, upsert: bool, moves: bool
+    listed: DataFrame, current: DataFrame, snapshot_end: int, caches: ExitStack, *, upsert: bool, moves: bool
 ) -> DataFrame:
-    """Return what a snapshot and what overlays it make of the versions that stood then, and what happens later."""
+    """Return the events of a snapshot with its overlay, compared with the current versions, and all later events."""
     early = (F.col("frame_seq") <= snapshot_end) | (F.col("op") == SNAPSHOT)
     first = listed.where(early)
-    net = resolve(first, None, kept, replaces=True) if moves else fold(first, replaces=True)
-    stands = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
+    net = resolve(first, None, caches, replaces=True) if moves else fold(first, replaces=True)
+    snapshot = net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", "row", F.col("frame_seq").alias("moment"))
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
-    before = standing.select(as_struct(key).alias("key"), as_struct(row).alias("old"))
-    both = stands.join(before, "key", "full_outer")
+    before = current.select(as_struct(key).alias("key"), as_struct(row).alias("old"))
+    both = snapshot.join(before, "key", "full_outer")
     same = F.col("row").isNotNull() & F.col("old").isNotNull() & F.col("row").eqNullSafe(F.col("old"))
     differing = both.where(~same).select(
         _line(F.lit(None), F.col("key")).alias("line"),
@@ -275,18 +274,18 @@ def _after_snapshot(
         F.lit(None).cast("array<string>").alias("present"),
     )
     later = _events(
-        listed.where(~early), stands.select(*_flat(key, row)), "frame_seq", kept, upsert=upsert, moves=moves
+        listed.where(~early), snapshot.select(*_flat(key, row)), "frame_seq", caches, upsert=upsert, moves=moves
     )
     return differing.transform(_event).unionByName(later)
 
 
 def _known(history: DataFrame, events: DataFrame, *, by_sequence: bool) -> DataFrame:
-    """Return the versions that the events may touch, as events, and in the source's order their ends."""
+    """Return the versions that the events may touch, as events; in the source's order with their ends."""
     key, row = struct_type(events, "key"), struct_type(events, "row")
     touched = events.groupBy("key").agg(F.min("moment").alias("since"))
     versions = history.select(as_struct(key).alias("key"), as_struct(row).alias("row"), START, END).join(touched, "key")
-    stands = F.col(END).isNull()
-    wanted = versions.where(stands | (F.col(END) >= F.col("since")) if by_sequence else stands)
+    is_open = F.col(END).isNull()
+    wanted = versions.where(is_open | (F.col(END) >= F.col("since")) if by_sequence else is_open)
     begun = wanted.select(
         _line(F.lit(None), F.col("key")).alias("line"),
         "key",
@@ -297,23 +296,23 @@ def _known(history: DataFrame, events: DataFrame, *, by_sequence: bool) -> DataF
         F.lit(True).alias("known"),
     )
     if not by_sequence:
-        return begun  # nothing of what stands has ended: to look for it would read the history once more
-    ended = wanted.where(~stands).withColumn("moment", F.col(END)).withColumn("line", _line(F.lit(None), F.col("key")))
+        return begun  # current versions have no end: looking for one would read the history once more
+    ended = wanted.where(~is_open).withColumn("moment", F.col(END)).withColumn("line", _line(F.lit(None), F.col("key")))
     return begun.unionByName(_ends(ended, row))
 
 
-def _buried(tombstones: DataFrame, events: DataFrame) -> DataFrame:
+def _tombstone_events(tombstones: DataFrame, events: DataFrame) -> DataFrame:
     """Return the tombstones of touched keys as deletes."""
     key, row = struct_type(events, "key"), events.schema["row"].dataType
-    buried = tombstones.select(as_struct(key).alias("key"), F.col(POSITION).alias("moment"))
-    touched = buried.join(events.select("key").distinct(), "key", "left_semi")
+    deleted = tombstones.select(as_struct(key).alias("key"), F.col(POSITION).alias("moment"))
+    touched = deleted.join(events.select("key").distinct(), "key", "left_semi")
     return _ends(touched.withColumn("line", _line(F.lit(None), F.col("key"))), row)
 
 
 def _one_per_moment(events: DataFrame, row: T.StructType, *, by_sequence: bool) -> DataFrame:
-    """Return one event per key and moment: a row rather than an end, and one that is known already.
+    """Return one event per key and moment, preferring a row over an end, then a known version.
 
-    In the source's order different rows may come for one moment: of two whole ones that which wins (`transforms.ties`).
+    In the source's order different rows may come for one moment: of two complete rows, `transforms.ties` decides.
     """
     contest = [F.col("present").isNull(), rank(row, "row")] if by_sequence else []
     best = F.struct(F.col("op") != DELETE, *contest, "known")
@@ -322,7 +321,7 @@ def _one_per_moment(events: DataFrame, row: T.StructType, *, by_sequence: bool) 
 
 
 def _versions(events: DataFrame, row: T.StructType, *, upsert: bool, moves: bool) -> DataFrame:
-    """Complete each row from its past, and end each version where the next event of its key begins."""
+    """Complete each row from its earlier events, and end each version where the next event of its key begins."""
     key = struct_type(events, "key")
     line = Window.partitionBy("line" if moves else "key").orderBy("moment")
     past = line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -331,8 +330,8 @@ def _versions(events: DataFrame, row: T.StructType, *, upsert: bool, moves: bool
 
     def cell(name: str) -> Column:
         sent = reset | present.isNull() | F.array_contains(present, name)
-        said = F.when(sent, F.struct(F.col(f"row.{quoted(name)}").alias("value")))
-        return F.last(said, ignorenulls=True).over(past)["value"]
+        sent_value = F.when(sent, F.struct(F.col(f"row.{quoted(name)}").alias("value")))
+        return F.last(sent_value, ignorenulls=True).over(past)["value"]
 
     cells = [F.col(f"key.{quoted(name)}") if name in key.names else cell(name) for name in row.names]
     filled = events.select(
@@ -342,9 +341,9 @@ def _versions(events: DataFrame, row: T.StructType, *, upsert: bool, moves: bool
         F.struct(*(value.alias(name) for value, name in zip(cells, row.names, strict=True))).alias("row"),
         F.coalesce(last_reset.isin(INSERT, SNAPSHOT), F.lit(False)).alias("stands"),
     )
-    told = filled.where((F.col("op") == DELETE) | F.col("stands") | F.lit(upsert))
+    valid = filled.where((F.col("op") == DELETE) | F.col("stands") | F.lit(upsert))
     ends = F.lead("moment").over(Window.partitionBy("key").orderBy("moment"))
-    return told.withColumn(END, ends).where(F.col("op") != DELETE).withColumnRenamed("moment", START)
+    return valid.withColumn(END, ends).where(F.col("op") != DELETE).withColumnRenamed("moment", START)
 
 
 def _merge(
@@ -360,8 +359,8 @@ def _merge(
     """Write the versions.
 
     Args:
-        replaces: A version that is there may have another row now; then none is new.
-        new: Columns that the history gets by this commit.
+        replaces: An existing version may get another row; ``new`` is then empty.
+        new: Columns that this commit adds to the history table.
     """
     names = ", ".join(quoted(name) for name in versions.columns)
     values = ", ".join(f"s.{quoted(name)}" for name in versions.columns)

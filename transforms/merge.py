@@ -1,11 +1,11 @@
-"""Applies net rows to a Delta table: one MERGE, one commit, with the position reached inside that commit.
+"""Applies net rows to a Delta table: one MERGE, one commit, with the position reached in the same commit.
 
 *Net rows* are change rows after folding: at most one per key, flat. Columns: ``_op`` (`transforms.changes`),
 ``_position``, ``_present`` (names of the columns sent; NULL, or no such column, means all), then the table's columns.
 
-The position is Delta's own transaction identifier (``txnAppId`` / ``txnVersion``): a commit at or below the recorded
-version does nothing, so applying twice is applying once. A row is only written by a higher ``_position``.
-MERGE is written as SQL text, which also works where the Python ``DeltaTable`` class does not (Spark Connect).
+The position is Delta's transaction identifier (``txnAppId`` / ``txnVersion``): a commit at or below the recorded
+version does nothing, so applying is idempotent. Only a higher ``_position`` overwrites a row. MERGE is written as SQL
+text, which also works where the Python ``DeltaTable`` class does not (Spark Connect).
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ OP, POSITION, PRESENT = "_op", "_position", "_present"
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-"""Setting of a session: text that its commits carry."""
+"""Session setting: text that the session's commits carry."""
 _SUBSTITUTE = "spark.sql.variable.substitute"
 
 SOURCE = "silverfold_net_rows"
-"""How a statement for `run_once` names its rows."""
+"""Name of the rows in a statement for `run_once`."""
 
 AT_HAND = {"spark.databricks.delta.merge.materializeSource": "none"}
-"""For a statement whose rows are part of its plan: each use of them is the same without keeping them somewhere."""
+"""For a statement with its rows embedded in the plan: each use sees the same rows without materialising them."""
 
 WHOLE_FILES = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
-"""For a statement that writes the files it touches anew: of a small table that is cheaper than to mark rows in them,
-and leaves one file where marks leave one more each time."""
+"""For a statement that rewrites the files it touches. For a small table this is cheaper than deletion vectors, and
+leaves one file, where deletion vectors leave one more each time."""
 
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
-"""How the settings of a session begin that say with which properties Delta makes tables."""
+"""Prefix of the session settings for default properties of new Delta tables."""
 
 _DELETION_VECTORS = f"{_DEFAULTS}enableDeletionVectors"
 
 _PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "100"}
-"""Deletion vectors make a MERGE cost by its rows, not by the files they are in.
+"""With deletion vectors the cost of a MERGE depends on its rows, not on the files that contain them.
 
-A checkpoint every tenth commit, Delta's own choice, makes each tenth small cut take half as long again (9.7 s for 6.3).
-Without, delta-rs opens the log in 29 ms instead of 9 at 58 commits, and Spark's first MERGE takes no longer.
+A checkpoint every tenth commit, Delta's default, makes every tenth small cut half as slow again (9.7 s instead of 6.3).
+Without it, delta-rs opens the log in 29 ms instead of 9 at 58 commits, and Spark's first MERGE is no slower.
 """
 
 _MAPPED = {"delta.columnMapping.mode": "name"}
-"""Columns have other names in files than in the table, which lets the table's have any character."""
+"""Columns have other names in files than in the table, so table column names may contain any character."""
 
 _NTZ = {"delta.feature.timestampNtz": "supported"}
-"""What a table needs that was made without timestamps without a zone, and is to have some."""
+"""Property needed to add a timestamp without time zone to a table created without one."""
 
 _REFUSED = frozenset(" ,;{}()\n\t=")
-"""What Delta lets no column's name have without."""
+"""Characters that Delta allows in a column name only with column mapping."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What goes into the commit beside the rows.
+    """What a commit carries besides the rows.
 
     Args:
-        app_id: Whose position it is, such as ``apply/market/quotes``.
+        app_id: Owner of the position, such as ``apply/market/quotes``.
         version: The position reached. A commit not above the recorded one does nothing.
         metadata: Text for the commit's ``userMetadata``.
     """
@@ -82,10 +82,10 @@ class Recorded:
 def net_rows(changes: DataFrame, *others: Column, position: str = "frame_seq") -> DataFrame:
     """Flatten change rows that are already one per key. Key columns that are not in ``row`` come first. Lazy.
 
-    A key column that is in ``row`` too comes from the key: a delete has no row. ``position`` becomes `POSITION`.
+    A key column that is also in ``row`` is taken from the key: a delete has no row. ``position`` becomes `POSITION`.
 
     Args:
-        others: Columns of the change rows to keep, named.
+        others: Named columns of the change rows to retain.
     """
     key, row = struct_type(changes, "key").names, struct_type(changes, "row").names
     return changes.select(
@@ -112,16 +112,16 @@ def merge(
     """Apply net rows to the target in one commit. Runs Spark jobs; safe to repeat.
 
     Args:
-        folds: Net rows. Their session carries the commit's settings and must not be shared with other writers.
-        target: The table as SQL names it (`path_table`), with ``_position`` and the net rows' columns but the new ones.
-        keys: Columns that name a row. Never NULL, or the row would never be found again.
-        new: Columns that the target gets by this commit; rows that were there have NULL. `allow_columns` comes first.
+        net: Net rows. Their session carries the commit's settings and must not be shared with other writers.
+        target: SQL name of the table (`path_table`), which has ``_position`` and the net rows' columns except ``new``.
+        keys: Columns that identify a row. Never NULL, or the row would never be found again.
+        new: Columns that this commit adds to the target; existing rows have NULL. Call `allow_columns` first.
         upsert: An update of a row that does not exist inserts it. Without, it does nothing.
-        bounds: Smallest and largest value of key columns that are whole numbers, both inclusive: Delta skips files.
-        options: Of the session while the statement runs, such as `AT_HAND` and `WHOLE_FILES`.
+        bounds: Smallest and largest value of integer key columns, both inclusive, by which Delta skips files.
+        options: Session options while the statement runs, such as `AT_HAND` and `WHOLE_FILES`.
 
     Raises:
-        ApplyError: Spark or Delta refused. The target stands as it was.
+        ApplyError: Spark or Delta refused. The target is unchanged.
     """
     columns = _table_columns(net)
     values = [name for name in columns if name not in keys]
@@ -145,11 +145,11 @@ def replace(
     new: Collection[str] = (),
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Make the target hold exactly the net rows, in one commit; rows that are equal are not rewritten.
+    """Make the target hold exactly the net rows, in one commit; equal rows are not rewritten.
 
-    They are equal as SQL has it: -0.0 stays where 0.0 comes.
+    Equality is that of SQL: a stored -0.0 is not replaced by 0.0.
 
-    Net rows here are whole rows in existence: no deletes, ``_present`` is not looked at. Otherwise as `merge`.
+    The net rows must be complete existing rows: no deletes, and ``_present`` is ignored. Otherwise like `merge`.
     """
     columns = _table_columns(net)
     values = [name for name in columns if name not in keys]
@@ -170,26 +170,26 @@ def replace(
 
 
 def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
-    """Add rows to the Delta table at a path or URL, in one commit which makes the table where there is none.
+    """Append rows to the Delta table at a path or URL, in one commit, which also creates the table if necessary.
 
     For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
-    Columns that the table lacks it gets by the same commit; `allow_columns` comes first.
+    The same commit adds columns that the table lacks; call `allow_columns` first.
     """
     with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
         _append(rows, path, mergeSchema="true")
 
 
 def begun(net: DataFrame, *, upsert: bool) -> DataFrame:
-    """Return the rows that net rows come to where there are none before them: what `merge` inserts. Lazy."""
+    """Return the rows that `merge` would insert into an empty table. Lazy."""
     return net.where(F.col(OP).isin(_beginning(upsert))).drop(OP, PRESENT)
 
 
 def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, metadata: str = "") -> None:
-    """Make the Delta table at a path or URL hold just these rows, with their columns, in one commit.
+    """Replace the rows and columns of the Delta table at a path or URL with these, in one commit.
 
     Args:
-        recorded: What the commit carries, if it carries a position.
-        metadata: Text for its ``userMetadata``, if it carries none.
+        recorded: The position and metadata of the commit, if it carries a position.
+        metadata: Text for the commit's ``userMetadata``, if it carries no position.
     """
     options = {"overwriteSchema": "true", **table_properties(rows.sparkSession, rows.schema)}
     if metadata:
@@ -204,12 +204,12 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
 
 
 def make_without_vectors(session: SparkSession) -> None:
-    """Let a session make tables without deletion vectors from now on."""
+    """Make a session create tables without deletion vectors from now on."""
     session.conf.set(_DELETION_VECTORS, "false")
 
 
 def table_properties(session: SparkSession, columns: StructType) -> dict[str, str]:
-    """Return with which properties a session makes a table of such columns: ours where it has no default of its own."""
+    """Return the properties of a new table with the given columns: ours, unless the session has its own default."""
     ours = {
         name: value
         for name, value in _PROPERTIES.items()
@@ -239,7 +239,7 @@ def _fields(kind: DataType) -> Iterator[tuple[str, DataType]]:
 
 
 def allow_columns(session: SparkSession, path: str, columns: StructType) -> None:
-    """Let the Delta table at a path or URL, if there is one, take columns of such names and types. Safe to repeat."""
+    """Enable the table features that the given columns need, if there is a table at the path or URL. Safe to repeat."""
     has_ntz = any(isinstance(kind, TimestampNTZType) for _, kind in _fields(columns))
     wanted = _mapping(columns).items() | (_NTZ.items() if has_ntz else set())
     if not wanted:
@@ -247,17 +247,17 @@ def allow_columns(session: SparkSession, path: str, columns: StructType) -> None
     table = path_table(path)
     try:
         have = {line.key: line.value for line in session.sql(f"SHOW TBLPROPERTIES {table}").collect()}
-    except AnalysisException:  # there is none
+    except AnalysisException:  # no table
         return
     for name, value in wanted - have.items():
         session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{name}' = '{value}')").collect()
 
 
 def plainly_typed(rows: DataFrame) -> DataFrame:
-    """Return the rows with types as a new table is to name them. Lazy.
+    """Return the rows with types in the notation for a new table. Lazy.
 
-    Over Spark Connect a string comes as ``string collate UTF8_BINARY``. It is the same type, but delta-rs could not
-    read a table that says so.
+    Over Spark Connect a string has type ``string collate UTF8_BINARY``. It is the same type, but delta-rs cannot read a
+    table declared so.
     """
     return rows.select(
         *(F.col(quoted(field.name)).cast(type_text(field.dataType)).alias(field.name) for field in rows.schema)
@@ -265,13 +265,13 @@ def plainly_typed(rows: DataFrame) -> DataFrame:
 
 
 def create_empty(session: SparkSession, schema: StructType, path: str) -> None:
-    """Make the Delta table at a path or URL without rows or position, to merge into. Does nothing where there is one.
+    """Create the Delta table at a path or URL without rows or position, to merge into. Do nothing if it exists.
 
-    By a write and not by ``CREATE TABLE``, which takes a log without a commit for a table that is there and does
-    nothing: a process that dies while it makes the first commit leaves such a log.
+    By a write and not by ``CREATE TABLE``, which takes a log without commits for an existing table and does nothing: a
+    process that dies during the first commit leaves such a log.
     """
     try:
-        session.read.format("delta").load(path).schema  # noqa: B018 - over Spark Connect, only this asks for it
+        session.read.format("delta").load(path).schema  # noqa: B018 - over Spark Connect, loading is lazy
     except AnalysisException:
         _append(session.createDataFrame([], schema), path)
 
@@ -279,11 +279,11 @@ def create_empty(session: SparkSession, schema: StructType, path: str) -> None:
 def run_once(
     rows: DataFrame, statement: str, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Run a statement over some rows in one commit that carries the position: where it is recorded, nothing happens.
+    """Run a statement over rows in one commit that carries the position; if already recorded, nothing happens.
 
     Args:
-        statement: SQL that names the rows by `SOURCE`.
-        options: Of the session while it runs.
+        statement: SQL that refers to the rows as `SOURCE`.
+        options: Session options while the statement runs.
     """
     session = rows.sparkSession
     rows.createOrReplaceTempView(SOURCE)
@@ -296,7 +296,7 @@ def run_once(
 
 @contextmanager
 def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Let a session have some settings inside the block; afterwards it has those of before."""
+    """Apply settings to a session inside the block, and restore the previous ones afterwards."""
     before = {name: session.conf.get(name, None) for name in wanted}
     differing = {name: value for name, value in wanted.items() if before[name] != value}
     try:
@@ -316,9 +316,9 @@ def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]
 def _recording(
     session: SparkSession, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[None]:
-    """Let the session's next commit carry the position; later ones must not. Names in its text stand as they are.
+    """Make the session's commit inside the block carry the position, with variable substitution off.
 
-    Afterwards the session has no position, whoever set one: of two threads, one could put back the other's.
+    Afterwards the session has no position, even if one was set before: restoring it could restore another thread's.
     """
     carried = {_TXN_APP: recorded.app_id, _TXN_VERSION: str(recorded.version)}
     if recorded.metadata:
@@ -343,12 +343,12 @@ def _table_columns(net: DataFrame) -> list[str]:
 
 
 def _beginning(upsert: bool) -> list[str]:
-    """Return the changes that begin a row where there is none."""
+    """Return the operations that begin a row where there is none."""
     return [INSERT, SNAPSHOT, UPDATE] if upsert else [INSERT, SNAPSHOT]
 
 
 def _patched(name: str, *, partial: bool, new: bool) -> str:
-    """Return a column's value after the change; where it was not sent, that of the row before."""
+    """Return SQL for a column's value after the change; if it was not sent, that of the previous row."""
     if not partial:
         return f"s.{quoted(name)}"
     sent = f"s.{PRESENT} IS NULL OR array_contains(s.{PRESENT}, {literal(name)})"
@@ -356,7 +356,7 @@ def _patched(name: str, *, partial: bool, new: bool) -> str:
 
 
 def merge_into(target: str, new: Collection[str]) -> str:
-    """Return how a MERGE begins that gives the target ``t`` new columns, if there are any."""
+    """Return the beginning of a MERGE into target ``t``, with schema evolution if there are new columns."""
     return f"MERGE {'WITH SCHEMA EVOLUTION ' if new else ''}INTO {target} AS t"
 
 

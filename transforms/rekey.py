@@ -1,9 +1,9 @@
-"""Gives rows identified by a positional key the keys a user configured, moves and swaps included.
+"""Rekeys rows of a positional source by the keys a user configured, moves and swaps included.
 
-A positional source names its rows by row key alone. With ``keys`` configured, silver is keyed by columns of the row,
-which a change may alter: the row *moves*. All moves of a cut are resolved together: every row leaves the key it had in
-silver, then takes the key it has now; what is left empty is deleted. Two rows on one key, and a NULL in a key, are
-counted, so that they can be refused before anything is written (`claims`, `taken`).
+A positional source identifies rows by row key alone. With ``keys`` configured, silver is keyed by columns of the row,
+which a change may alter: the row *moves*. All moves of a cut are resolved together: every row leaves its old key in
+silver, then takes its new key; keys left empty are deleted. Two rows on one key, and a NULL in a key, are counted, so
+that they can be refused before anything is written (`claims`, `taken`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """Turn completed rows (`transforms.complete_rows`) into rows keyed by ``keys``. Lazy; one shuffle.
 
     Returns:
-        ``key``, ``op``, ``position``, ``after`` and ``claims``: how many rows are at the key after the cut. Of several
-        rows, ``position`` is the last.
+        ``key``, ``op``, ``position``, ``after`` and ``claims``, the number of rows at the key after the cut. If there
+        are several, ``position`` and ``after`` are those of the last.
     """
-    leaves = F.col("before").isNotNull() & (
+    is_leaving = F.col("before").isNotNull() & (
         F.col("after").isNull() | ~_key_of("before", keys).eqNullSafe(_key_of("after", keys))
     )
     nothing = F.lit(None).cast(struct_type(rows, "after"))
-    gone = F.struct(_key_of("before", keys).alias("key"), "position", nothing.alias("after"))
-    comes = F.struct(_key_of("after", keys).alias("key"), "position", F.col("after").alias("after"))
-    steps = F.array_compact(F.array(F.when(leaves, gone), F.when(F.col("after").isNotNull(), comes)))
+    removal = F.struct(_key_of("before", keys).alias("key"), "position", nothing.alias("after"))
+    arrival = F.struct(_key_of("after", keys).alias("key"), "position", F.col("after").alias("after"))
+    steps = F.array_compact(F.array(F.when(is_leaving, removal), F.when(F.col("after").isNotNull(), arrival)))
     grouped = (
         rows.select(F.explode(steps).alias("step"))
         .groupBy("step.key")
@@ -42,10 +42,10 @@ def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
 
 
 def snapshot_by_keys(net: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Return the rows of a snapshot, at most one for each of ``keys``, as `by_keys` does. Lazy; one shuffle.
+    """Return the rows of a snapshot, at most one per key, in the form of `by_keys`. Lazy; one shuffle.
 
     Args:
-        folds: ``position`` and ``after``.
+        net: Columns ``position`` and ``after``.
     """
     grouped = net.groupBy(_key_of("after", keys).alias("key")).agg(
         F.count(F.lit(1)).alias("claims"), F.max_by(F.struct("position", "after"), "position").alias("last")
@@ -54,11 +54,11 @@ def snapshot_by_keys(net: DataFrame, *, keys: Sequence[str]) -> DataFrame:
 
 
 def with_taken(rows: DataFrame, table: DataFrame, touched: DataFrame, *, few: bool) -> DataFrame:
-    """Tell by the column ``taken`` of a row (`by_keys`) that comes to a key whose row in the table stays there. Lazy.
+    """Add the column ``taken`` to rows (`by_keys`): a row already in the table stays at the row's key. Lazy.
 
     Args:
         table: The table before the cut.
-        touched: Has the column ``key``: the source's names of the rows that may leave their keys in this cut.
+        touched: DataFrame with the column ``key``: source keys of the rows that may leave their keys in this cut.
         few: As for `transforms.existing_rows.existing`.
     """
     key, name = struct_type(rows, "key"), struct_type(touched, "key")
@@ -71,7 +71,7 @@ def with_taken(rows: DataFrame, table: DataFrame, touched: DataFrame, *, few: bo
 
 
 def _last_of_those(step: str) -> Column:
-    """Return what orders steps: those that come before those that are gone, then by position."""
+    """Return a sort key of steps: rows that leave first, then rows that come, each by position."""
     return F.struct(F.col(f"{step}.after").isNotNull(), F.col(f"{step}.position"))
 
 

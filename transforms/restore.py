@@ -1,4 +1,4 @@
-"""Makes a Delta table what it was at an earlier version, in one commit that writes no rows."""
+"""Restores a Delta table to an earlier version, in one commit that writes no rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from transforms.sql import path_table
 
 
 def restore(session: SparkSession, path: str, version: int, *, metadata: str) -> None:
-    """Restore the table at a path or URL to a version. Positions in its log stay as they are. Runs Spark jobs.
+    """Restore the table at a path or URL to a version. Positions in its log are unchanged. Runs Spark jobs.
 
     Args:
         session: Not shared with other writers.
         metadata: Text for the commit's ``userMetadata``.
 
     Raises:
-        ApplyError: Spark or Delta refused, as where files of that version were removed. Nothing was committed.
+        ApplyError: Spark or Delta refused, for example if files of that version were removed. Nothing was committed.
     """
     session.conf.set(USER_METADATA, metadata)
     try:

@@ -1,7 +1,7 @@
-"""Names what goes wrong inside a Spark job: errors raised on purpose by a query, and Spark's own.
+"""Translates errors from Spark jobs into errors of `conf.errors`: those a query raises on purpose, and Spark's own.
 
-A query can only raise text, so texts raised on purpose begin with a marker; `named_errors` turns them into errors of
-`conf.errors`. Values that Spark quotes in its messages stay out: they may be anybody's data.
+A query can only raise text, so texts raised on purpose begin with a marker, which `named_errors` recognises. Values
+that Spark quotes in its messages are left out: they may be confidential.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _OVERTAKEN = (
     "FIELD_ALREADY_EXISTS",
     "ConcurrentTransactionException",
 )
-"""How what Delta says begins, or is called, when another commit came first."""
+"""Error conditions, or exception names, that Delta reports when another commit came first."""
 
 _FULL = ("No space left on device", "Disk quota exceeded")
-"""What a disk says that is full. In Spark's own words a task has failed."""
+"""Messages of a full disk; Spark itself only reports a failed task."""
 
 _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND")
-"""Conditions under which a file is damaged, or gone, or its store does not answer."""
+"""Error conditions for a damaged or missing file, or a store that does not answer."""
 
-_OF_WORKERS = re.compile(
+_WORKER_FAILURE = re.compile(
     r"ModuleNotFoundError: No module named '[\w.]+'"
     r"|ImportError: cannot import name '\w+' from '[\w.]+'"
     r"|Cannot run program \"[^\"]*\""
 )
-"""What a worker says that cannot begin: no module of ours, or no Python."""
+"""Errors of a worker that cannot start: it lacks our modules, or Python."""
 
 
 @contextmanager
 def named_errors(table: str) -> Iterator[None]:
-    """Turn what Spark raises inside the block into the ApplyError of the table that fits.
+    """Translate Spark errors inside the block into the matching ApplyError of the table.
 
     Raises:
         StoreUnavailable: The disk is full, or a file cannot be read.
@@ -55,11 +55,11 @@ def named_errors(table: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         if was_interrupted(error):
             raise KeyboardInterrupt from error
-        quotes = isinstance(error, AnalysisException)  # the statement, markers included: nothing has run
+        quotes = isinstance(error, AnalysisException)  # it quotes the statement, markers included: nothing has run
         text = "" if quotes else str(error)
         if NULL_KEY in text:
-            told = "a row of the source has a NULL in its key, or in what orders its changes"
-            raise NullKey(told, table=table) from error
+            detail = "a row of the source has a NULL in its key, or in what orders its changes"
+            raise NullKey(detail, table=table) from error
         condition = _condition(error)
         if any(full in condition for full in _FULL):
             raise StoreUnavailable(f"{table}: {condition}") from error
@@ -68,7 +68,7 @@ def named_errors(table: str) -> Iterator[None]:
         if any(name in condition for name in _OVERTAKEN):
             raise Overtaken("another process has written the table meanwhile; try again", table=table) from error
         raise ApplyError(f"Spark: {condition}", table=table) from error
-    except OSError as error:  # what is handed to the JVM goes through a file
+    except OSError as error:  # data for the JVM goes through a file
         if error.errno not in FULL:
             raise
         where = error.filename or "a temporary folder (TMPDIR, SPARK_LOCAL_DIRS)"
@@ -76,7 +76,7 @@ def named_errors(table: str) -> Iterator[None]:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Tell whether an error came up while an interrupt was on its way, as that of the job does which it has ended."""
+    """Return whether an error was raised while handling an interrupt, as when the interrupt cancels the job."""
     found = error.__context__
     while found is not None and not isinstance(found, KeyboardInterrupt):
         found = found.__context__
@@ -84,7 +84,7 @@ def was_interrupted(error: BaseException) -> bool:
 
 
 def _condition(error: PySparkException | Py4JError) -> str:
-    worker = _OF_WORKERS.search(str(error))
+    worker = _WORKER_FAILURE.search(str(error))
     if worker is not None:
         return f"its workers lack what a job needs: {worker[0]}"
     if isinstance(error, PySparkException) and (condition := error.getCondition()):
@@ -96,14 +96,14 @@ def _condition(error: PySparkException | Py4JError) -> str:
 
 
 def _unreadable(error: PySparkException | Py4JError, condition: str) -> str:
-    told = (error.getMessageParameters() or {}) if isinstance(error, PySparkException) else {}
+    parameters = (error.getMessageParameters() or {}) if isinstance(error, PySparkException) else {}
     way_on = "if it stays so, the file is damaged or gone: README says what can be done"
-    return f"Spark cannot read {told.get('path', 'a file')} ({condition}); {way_on}"
+    return f"Spark cannot read {parameters.get('path', 'a file')} ({condition}); {way_on}"
 
 
-def _raised_in_python(told: str) -> str | None:
-    """Return the type of the error below the last traceback in a text. What is said of it may have values in it."""
-    _, _, below = told.rpartition("Traceback (most recent call last):\n")
+def _raised_in_python(text: str) -> str | None:
+    """Return the type of the error below the last traceback in a text, without its message, which may contain data."""
+    _, _, below = text.rpartition("Traceback (most recent call last):\n")
     first = next((line for line in below.splitlines() if not line.startswith(" ")), "")
     named = re.match(r"[\w.]+(?=:|$)", first)
     return None if named is None else named[0].rpartition(".")[2]

@@ -1,7 +1,7 @@
-"""Spells names, texts and bounds for SQL text. No other value travels inside SQL text.
+"""Formats identifiers, strings and bounds for SQL text. No other values are embedded in SQL text.
 
-Spark substitutes ``${…}`` in whatever text it parses, backslashes mean what a setting says, and a time means another
-moment in another zone. So texts are written as the bytes they are, and bounds are whole numbers.
+Spark substitutes ``${…}`` in any text it parses, settings change the meaning of backslashes, and a time denotes another
+moment in another time zone. So strings are written as hex bytes, and bounds are integers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def quoted(name: str) -> str:
 
 
 def type_text(kind: T.DataType) -> str:
-    """Return SQL for a type. Spark's own text of one leaves the names of fields as they are, which may be any."""
+    """Return SQL for a type. Spark's own text does not quote field names, which may contain any character."""
     match kind:
         case T.StructType():
             return f"struct<{', '.join(f'{quoted(each.name)}: {type_text(each.dataType)}' for each in kind)}>"
@@ -26,13 +26,13 @@ def type_text(kind: T.DataType) -> str:
         case T.MapType():
             return f"map<{type_text(kind.keyType)}, {type_text(kind.valueType)}>"
         case T.TimestampType():
-            return "timestamp_ltz"  # what "timestamp" is, a setting says
+            return "timestamp_ltz"  # the meaning of "timestamp" depends on a setting
         case _:
             return kind.simpleString()
 
 
 def has_order(kind: T.DataType) -> bool:
-    """Return whether Spark can sort by values of a type."""
+    """Return whether Spark can sort values of a type."""
     match kind:
         case T.ArrayType():
             return has_order(kind.elementType)
@@ -42,16 +42,16 @@ def has_order(kind: T.DataType) -> bool:
 
 
 def path_table(path: str) -> str:
-    """Return how SQL names the Delta table at a path or URL."""
+    """Return the SQL name of the Delta table at a path or URL."""
     return f"delta.{quoted(path)}"
 
 
 def literal(text: str) -> str:
-    """Return SQL for a text: its UTF-8 bytes in hex, which mean the same under every setting."""
+    """Return SQL for a string: its UTF-8 bytes in hex, which no setting reinterprets."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def between(bounds: Mapping[str, tuple[int, int]], table: str) -> str:
-    """Return the condition that columns of a table, named by its alias, are within bounds, both inclusive."""
+    """Return the SQL condition that columns of a table alias are within bounds, both inclusive."""
     limits = [f"{table}.{quoted(name)} BETWEEN {least:d} AND {most:d}" for name, (least, most) in bounds.items()]
     return " AND ".join(limits) or "TRUE"

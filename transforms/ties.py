@@ -1,16 +1,16 @@
-"""Decides which of two rows wins that claim one place, in a DataFrame and inside a MERGE: always one as a whole.
+"""Breaks ties between two rows for the same key and sequence, in a DataFrame and inside a MERGE. One wins as a whole.
 
-A source should give a key one change per ``sequence``. Where it gives two, the winner depends on what they are, never
-on when they came, or splits of the same changes into batches would differ:
+A source should send one change per key and ``sequence``. If it sends two, the winner depends on their content, never on
+arrival. Otherwise different splits of the same changes into batches would give different results:
 
-1. an upsert wins over a delete, for an update is often sent as a delete and an insert;
-2. of two upserts the row with more values that are not NULL wins;
-3. of two as full as each other the larger one: columns compare one by one, in the order of their names in small
-   letters, NULL least.
+1. an upsert wins over a delete, since an update is often sent as a delete and an insert;
+2. of two upserts the row with more non-NULL values wins;
+3. of two with equally many the larger one wins: columns compare one by one, in the order of their lower-case names,
+   NULL least.
 
-Texts compare by their bytes, -0.0 is less than 0.0, NaN greater than all, a map is compared by its entries in the order
-of its keys, a variant by its JSON and schema; so do those inside arrays, structs and maps. SQL tells no more of a
-variant: of two that are the same in both (0.1 as decimal and as double, in an array of several types) either may win.
+Strings compare by their bytes, -0.0 is less than 0.0, NaN greater than all, a map compares by its entries in the order
+of its keys, a variant by its JSON and schema; likewise inside arrays, structs and maps. SQL reveals no more of a
+variant: of two that agree in both (0.1 as decimal and as double, in an array of several types) either may win.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transforms.sql import path_table, quoted
 
 
 def comparable(row: T.StructType, column: str) -> Column:
-    """Return the cells of a struct column so that they can be compared, whatever their types and order."""
+    """Return the cells of a struct column in comparable form, whatever their types and order."""
     return F.expr(comparable_sql(row, quoted(column)))
 
 
@@ -39,7 +39,7 @@ def comparable_sql(row: T.StructType, alias: str) -> str:
 
 
 def rank(row: T.StructType, column: str) -> Column:
-    """Return what the rows in a struct column win by."""
+    """Return the rank of the rows in a struct column: the highest wins."""
     return F.expr(rank_sql(row, quoted(column)))
 
 
@@ -50,16 +50,16 @@ def rank_sql(row: T.StructType, alias: str) -> str:
 
 
 def differs_sql(row: T.StructType) -> str:
-    """Return the condition that target ``t`` and the row of source ``s`` are not equal in some columns."""
+    """Return the condition that target ``t`` and the row of source ``s`` differ in any column."""
     return f"NOT ({comparable_sql(row, 't')} <=> {comparable_sql(row, 's.`row`')})"
 
 
 def winners(changes: DataFrame, *per: str) -> DataFrame:
-    """Return the winner of those changes that are the same in some columns, by ``sequence``, then as above. Lazy.
+    """Return the winner of each group of changes, by ``sequence``, then by the rules of this module. Lazy.
 
     Args:
         changes: Columns ``key``, ``sequence``, ``op`` and ``row``.
-        per: Either ``key``, or ``key`` and ``sequence``.
+        per: Grouping columns: either ``key``, or ``key`` and ``sequence``.
     """
     best = F.struct("sequence", F.col("op") != DELETE, rank(struct_type(changes, "row"), "row"))
     found = changes.groupBy(*per).agg(F.max_by(F.struct("sequence", "op", "row"), best).alias("best"))
@@ -76,16 +76,16 @@ def merge_rows(
     recorded: Recorded,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write rows to the Delta table at a path or URL where they win, in one commit. Runs Spark jobs; safe to repeat.
+    """Write the winning rows to the Delta table at a path or URL, in one commit. Runs Spark jobs; safe to repeat.
 
-    The table's columns travel in a struct, so that no name of ours can meet one of them.
+    The table's columns are passed in a struct, so that their names cannot clash with ours.
 
     Args:
-        rows: ``op`` and ``row``, a struct of the table's columns; at most one of each identity.
-        identity: Columns that name a row of the table; NULL is a value like others.
+        rows: ``op`` and ``row``, a struct of the table's columns; at most one row per identity.
+        identity: Columns that identify a row of the table; NULL equals NULL.
         wins: Condition under which row ``s.row`` replaces ``t``.
         ends: Condition under which a delete ends ``t``.
-        options: Of the session while MERGE runs (`transforms.merge`).
+        options: Session options while the MERGE runs (`transforms.merge`).
     """
     names = struct_type(rows, "row").names
     columns, values = (", ".join(prefix + quoted(name) for name in names) for prefix in ("", "s.`row`."))
@@ -108,21 +108,21 @@ def _comparable(value: str, kind: T.DataType, depth: int = 0) -> str:
     each = f"each_{depth}"
     match kind:
         case T.StringType():
-            told = f"CAST({value} AS BINARY)"
+            sql = f"CAST({value} AS BINARY)"
         case T.FloatType() | T.DoubleType():
-            told = f"struct({value}, CAST({value} AS STRING) = '0.0')"
+            sql = f"struct({value}, CAST({value} AS STRING) = '0.0')"
         case T.StructType():
             fields = (_comparable(f"{value}.{quoted(field.name)}", field.dataType, depth) for field in kind)
-            told = f"IF({value} IS NULL, NULL, struct({', '.join(fields)}))"
+            sql = f"IF({value} IS NULL, NULL, struct({', '.join(fields)}))"
         case T.ArrayType():
-            told = f"transform({value}, {each} -> {_comparable(each, kind.elementType, depth + 1)})"
+            sql = f"transform({value}, {each} -> {_comparable(each, kind.elementType, depth + 1)})"
         case T.MapType():
             parts = {"key": kind.keyType, "value": kind.valueType}
             entry = (_comparable(f"{each}.{part}", of, depth + 1) for part, of in parts.items())
-            told = f"sort_array(transform(map_entries({value}), {each} -> struct({', '.join(entry)})))"
+            sql = f"sort_array(transform(map_entries({value}), {each} -> struct({', '.join(entry)})))"
         case T.VariantType():
-            told = f"to_json(struct({value} AS value), map('timeZone', 'UTC'))"
-            told = f"IF({value} IS NULL, NULL, struct({told}, schema_of_variant({value})))"
+            sql = f"to_json(struct({value} AS value), map('timeZone', 'UTC'))"
+            sql = f"IF({value} IS NULL, NULL, struct({sql}, schema_of_variant({value})))"
         case _:
-            told = value
-    return told
+            sql = value
+    return sql

@@ -1,10 +1,10 @@
-"""Remembers deleted keys where the landing order is not the source's own: a late change must not bring a row back.
+"""Tombstones of deleted keys, for sources whose landing order is not their own: a late change must not revive a row.
 
-A row's ``_position`` tells how new it is; a deleted row has none. So each delete leaves a *tombstone* in a side table:
-the key and the delete's ``_position``. Changes below it lose. For rows the newest delete of a key is enough; a history
-needs all of them, for a late change may come between two. Tombstones go once the source vouches that nothing below a
-position comes again. The side table is written before the target, each in a commit of its own that happens
-once: dying between the two leaves tombstones that the target's commit, repeated, agrees with.
+A row's ``_position`` shows how recent it is; a deleted row has none. So each delete leaves a *tombstone* in a side
+table: the key and the delete's ``_position``. Changes below it lose. Current rows need only the newest delete of a key;
+a history needs all, because a late change may fall between two. Tombstones are removed once the source guarantees that
+nothing below a position comes again. The side table is written before the target, each in an idempotent commit of its
+own: if the process dies between them, the tombstones agree with the repeated commit of the target.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def write_tombstones(
     every: bool = False,
     if_any: bool = False,
 ) -> None:
-    """Add the deletes among net rows to the tombstones at a path or URL, made where there are none. One commit.
+    """Add the deletes among net rows to the tombstones at a path or URL, creating the table if necessary. One commit.
 
     Safe to repeat. Runs Spark jobs.
 
     Args:
-        folds: At most one row per key; with ``every`` any number.
-        tombstone_horizon: A condition in SQL on the tombstone ``t``: it can go. What it says must already hold for everything
-            the target has applied *before* this cut, or a cut that is repeated would miss tombstones it needs.
-        every: Keep a tombstone for each delete of a key, as a history needs, not for the newest only. One that comes
-            twice is there twice, until something is settled.
-        if_any: Commit no rows where there are neither deletes nor anything to forget.
+        net: At most one row per key; with ``every`` any number.
+        tombstone_horizon: SQL condition on the tombstone ``t`` under which it can be removed. It must already hold for
+            everything the target applied *before* this cut, or a repeated cut would miss tombstones it needs.
+        every: Store a tombstone for each delete of a key, as a history needs, not for the newest only. One that comes
+            twice is stored twice, until a ``tombstone_horizon`` is given.
+        if_any: Commit only if there are deletes, or a ``tombstone_horizon`` is given.
     """
     kind = StructType([net.schema[name] for name in (*keys, POSITION)])
     deletes = net.where(F.col(OP) == DELETE).select(*map(quoted, kind.names))
@@ -71,11 +71,11 @@ def write_tombstones(
 
 
 def not_buried(changes: DataFrame, tombstones: DataFrame, *, truncates: bool) -> DataFrame:
-    """Return the change rows but those older than a delete of their key. Lazy.
+    """Return the change rows except those older than a delete of their key. Lazy.
 
     Args:
-        tombstones: As `read` returns them.
-        truncates: Some may be truncates: leave out what is older than the last one, too.
+        tombstones: As returned by `read`.
+        truncates: Some may be truncates: also leave out changes older than the last one.
     """
     key = struct_type(changes, "key")
     deleted = tombstones.select(as_struct(key).alias("key"), F.col(POSITION).alias("deleted"))
@@ -88,13 +88,13 @@ def not_buried(changes: DataFrame, tombstones: DataFrame, *, truncates: bool) ->
 
 
 def last_truncate(tombstones: DataFrame, key: StructType) -> DataFrame:
-    """Return one row: ``truncated``, when all rows were deleted for the last time, or NULL. Lazy.
+    """Return one row: ``truncated``, the position of the last truncate, or NULL. Lazy.
 
-    A truncate is the delete of no key, for which all its columns are NULL.
+    A truncate is a delete whose key columns are all NULL.
     """
     return tombstones.where(F.col(quoted(key.names[0])).isNull()).agg(F.max(POSITION).alias("truncated"))
 
 
 def read(session: SparkSession, path: str) -> DataFrame:
-    """Return the tombstones: the keys and ``_position``. A key may have several."""
+    """Return the tombstones: key columns and ``_position``. A key may have several."""
     return session.read.format("delta").load(path)

@@ -1,4 +1,4 @@
-"""Where a feed's messages are: ``host:port`` for a connection, ``file:PATH`` for a file of frames."""
+"""Parses a feed's address: ``host:port`` for a connection, ``file:PATH`` for a file of frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE: Final = "file:"
 
 
 def parse_place(text: str) -> Address | Path:
-    """Return where to connect to, or the file to read. Raises ValueError that says what is wrong."""
+    """Return the address to connect to, or the file to read. Raises ValueError with the reason."""
     if text.startswith(FILE):
         path = text.removeprefix(FILE)
         if not path:

@@ -1,4 +1,4 @@
-"""Says what became of a schema since another one landed, in the words of `connectors.wire.sbe.compare`."""
+"""Describes the differences between the landed schema and the current one, as `connectors.wire.sbe.compare` does."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from connectors.wire.sbe.model import Schema
 from connectors.wire.sbe.schema import ACCEPTABLE, load_schema
 
 _MOST = 50
-"""Changes that are told one by one."""
+"""Maximum number of changes that are listed."""
 
 
 def source_change(before: bytes, now: Schema) -> SourceChange | None:
-    """Return what `what_changed` does, for people; None when nothing did but comments and the like."""
-    told = what_changed(before, now)
-    if not told["changes"]:
+    """Return the result of `what_changed` as a message for users; None if only comments and the like changed."""
+    changed = what_changed(before, now)
+    if not changed["changes"]:
         return None
-    first, last = told.get("version_before", "?"), told["version"]
-    misread = ", and misreads what landed" if told["breaks"] else ""
+    first, last = changed.get("version_before", "?"), changed["version"]
+    misread = ", and misreads what landed" if changed["breaks"] else ""
     return SourceChange(
-        f"schema changed since it landed{misread}: version {first} → {last}", told["changes"], told["breaks"]
+        f"schema changed since it landed{misread}: version {first} → {last}", changed["changes"], changed["breaks"]
     )
 
 
 def what_changed(before: bytes, now: Schema) -> dict[str, Any]:
-    """Return the versions, whether messages that landed before are misread by the new schema, and what changed.
+    """Return the versions, the changes, and whether the new schema misreads messages that landed before.
 
     Args:
-        before: The earlier one's XML. If it cannot be read, that is all that is said.
+        before: XML of the earlier schema. If it cannot be read, the only change reported is that.
     """
     try:
         old = load_schema(before, file="the last schema", accept=ACCEPTABLE)
     except SchemaError as error:
-        told = [f"the last schema cannot be compared: {error.detail}"]
-        return {"version": now.version, "breaks": False, "changes": told}
+        changes = [f"the last schema cannot be compared: {error.detail}"]
+        return {"version": now.version, "breaks": False, "changes": changes}
     found = compare(old, now)
     lines = [_line(finding) for finding in found.findings]
     more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []

@@ -1,8 +1,8 @@
-"""Turns many landed messages of one template into change rows, in Arrow: what the feed's decoder runs in Spark.
+"""Turns landed messages of one template into change rows, in Arrow batches: the feed's decoder runs it in Spark.
 
-A table with keys gets a change for each row: what its operation field says, else an update, of the columns that the
-message has: what is newer than its version, or beyond its block, is absent, and stays as it was. A table without keys
-gets every row as an insert, which is added.
+For a table with keys each row is a change: the one its operation field gives, or else an update. It covers the columns
+that the message has; fields newer than its version, or beyond its block, are absent and unchanged. For a table without
+keys every row is an insert, which is appended.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _NUMBERS = pa.schema([(POSITION, pa.int64()), (ORDINAL, pa.int32())])
 
 @dataclass(frozen=True)
 class Level:
-    """The root blocks, or the entries of one group of the path: their columns, and the table's rows they belong to.
+    """The root blocks, or the entries of one group of the path: their columns, and the table rows they belong to.
 
     Args:
-        rows: One struct for each.
-        owner: Of each row of the table, which of them it belongs to.
+        rows: One struct for each block or entry.
+        owner: For each row of the table, the index into ``rows``.
     """
 
     rows: pa.Array
     owner: Longs
 
     def of_rows(self, source: Source) -> pa.Array:
-        """Return a column, one value for each row of the table; entries inside are without their shapes."""
+        """Return a column, one value for each row of the table; nested entries are without their shapes."""
         return pc.struct_field(self.rows, source.element).take(pa.array(self.owner)).cast(source.type)
 
     def numbers(self, element: str) -> Longs:
-        """Return a column of numbers that are never null, as `of_rows`."""
+        """Return a column of non-null numbers, one for each row of the table."""
         found: Longs = np.asarray(pc.struct_field(self.rows, element))[self.owner]
         return found
 
@@ -69,7 +69,7 @@ class ChangeReader:
     table: SbeTable
     layout: Layout
     type: pa.Schema = field(init=False)
-    """Of the change rows, as far as `transforms.changes` needs them: the other columns are always NULL."""
+    """Schema of the change rows (`transforms.changes`), without the columns that are always NULL."""
 
     def __post_init__(self) -> None:
         row = pa.struct(list(self.layout.row))
@@ -78,15 +78,15 @@ class ChangeReader:
         object.__setattr__(self, "type", pa.schema([*columns, ("present", _NAMES), ("error", _ERROR)]))
 
     def read(self, positions: pa.Array, bodies: pa.Array) -> Iterator[pa.RecordBatch]:
-        """Yield the change rows of frames; one with ``error`` for each message that cannot be read."""
+        """Yield the change rows of frames, and one row with ``error`` for each unreadable message."""
         reader = column_reader(self.schema, column_options(self.table, shapes=True))
         for part in reader.parts(bodies, only={self.layout.message.name}):
             for origin, rows in part.rows.values():
                 yield from self._changes(np.asarray(positions)[origin], rows.to_struct_array())
             if len(part.unread):
-                told = reader.errors(bodies, part.unread)
+                errors = reader.errors(bodies, part.unread)
                 frames = positions.take(pa.array(part.unread))
-                yield self._errors(frames, told.column("error_class"), told.column("message"))
+                yield self._errors(frames, errors.column("error_class"), errors.column("message"))
 
     def _changes(self, positions: Longs, messages: pa.Array) -> Iterator[pa.RecordBatch]:
         levels = self._levels(messages)
@@ -94,16 +94,16 @@ class ChangeReader:
         ordinals = np.arange(len(message)) - np.searchsorted(message, message)
         columns = [levels[source.level].of_rows(source) for source in self.layout.columns]
         ops, known = self._operations(columns)
-        told = Rows(pa.array(positions[message]), pa.array(ordinals, pa.int32()), columns, ops)
-        named = {source.name: self._named(told, source) for source in self._checked}
+        rows = Rows(pa.array(positions[message]), pa.array(ordinals, pa.int32()), columns, ops)
+        named = {source.name: self._has_known_values(rows, source) for source in self._checked_columns}
         good = reduce(pc.and_, named.values(), known)
         sent = self._sent(levels, columns)
         if self.layout.lists_sent:
-            told = told._replace(columns=[*columns, self._lists(np.stack(sent, axis=1))])
-        yield self._batch(told, self._present(sent) if self.table.keys else None).filter(good)
-        yield from self._refused(told, self.table.operation, known, unlisted)
+            rows = rows._replace(columns=[*columns, self._lists(np.stack(sent, axis=1))])
+        yield self._batch(rows, self._present(sent) if self.table.keys else None).filter(good)
+        yield from self._value_errors(rows, self.table.operation, known, unlisted)
         for name, which in named.items():
-            yield from self._refused(told, name, which, unnamed if name in self.table.keys else unknown)
+            yield from self._value_errors(rows, name, which, unnamed if name in self.table.keys else unknown)
 
     def _levels(self, messages: pa.Array) -> list[Level]:
         levels = [Level(messages, np.arange(len(messages)))]
@@ -116,78 +116,78 @@ class ChangeReader:
         return levels
 
     def _operations(self, columns: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
-        """Return what each row is to do, and whether that is known."""
+        """Return the operation of each row, and whether it is known."""
         count = len(columns[0])
         if not self.table.operation:
             every = UPDATE if self.table.keys else INSERT
             return pa.array([every]).take(pa.array(np.zeros(count, np.int8))), pa.array(np.ones(count, np.bool_))
         source = self.layout.column(self.table.operation)
         assert source is not None, "settings are checked before"
-        told = operations(self.table, source.values.values())
-        ops = pa.array(told.values(), pa.string()).take(
-            pc.index_in(columns[self.layout.columns.index(source)], pa.array(told, pa.string()))
+        known = operations(self.table, source.values.values())
+        ops = pa.array(known.values(), pa.string()).take(
+            pc.index_in(columns[self.layout.columns.index(source)], pa.array(known, pa.string()))
         )
         return ops, ops.is_valid()
 
-    def _batch(self, told: Rows, present: pa.Array | None) -> pa.RecordBatch:
-        deleted = pc.equal(told.ops, DELETE).fill_null(True)
+    def _batch(self, rows: Rows, present: pa.Array | None) -> pa.RecordBatch:
+        deleted = pc.equal(rows.ops, DELETE).fill_null(True)
         kinds = self.type.field("row").type
-        row = pa.StructArray.from_arrays(told.columns, fields=list(kinds), mask=deleted)
+        row = pa.StructArray.from_arrays(rows.columns, fields=list(kinds), mask=deleted)
         if self.table.keys:
-            key = [told.columns[self.layout.row.get_field_index(name)] for name in self.table.keys]
+            key = [rows.columns[self.layout.row.get_field_index(name)] for name in self.table.keys]
             present = pc.if_else(deleted, pa.scalar(None, _NAMES), present)
         else:
-            key = [told.positions, told.ordinals]
+            key = [rows.positions, rows.ordinals]
         keys = pa.StructArray.from_arrays(key, fields=list(self.type.field("key").type))
-        absent = pa.nulls(len(told.ops), _NAMES) if present is None else present
-        errors = pa.nulls(len(told.ops), _ERROR)
+        absent = pa.nulls(len(rows.ops), _NAMES) if present is None else present
+        errors = pa.nulls(len(rows.ops), _ERROR)
         return pa.RecordBatch.from_arrays(
-            [told.positions, told.ordinals, told.ops, keys, row, absent, errors], schema=self.type
+            [rows.positions, rows.ordinals, rows.ops, keys, row, absent, errors], schema=self.type
         )
 
     def _sent(self, levels: Sequence[Level], columns: Sequence[pa.Array]) -> list[Bools]:
-        """Tell, for each column, which rows' messages have it."""
+        """Return, for each column, a mask of the rows whose message has it."""
         return [_sent(levels[s.level], s, column) for s, column in zip(self.layout.columns, columns, strict=True)]
 
     def _present(self, sent: Sequence[Bools]) -> pa.Array:
-        """Return the names of the columns that each row's message has, NULL where it has all."""
+        """Return the names of the columns that each row's message has, or NULL if it has all."""
         partial = ~np.logical_and.reduce(sent)
         if not partial.any():
             return pa.nulls(len(partial), _NAMES)
         codes = np.zeros(len(partial), np.int64)
         codes[partial] = np.arange(np.count_nonzero(partial))
-        told = self._lists(np.stack([each[partial] for each in sent], axis=1))
-        return told.take(pa.array(codes, mask=~partial))
+        lists = self._lists(np.stack([each[partial] for each in sent], axis=1))
+        return lists.take(pa.array(codes, mask=~partial))
 
     def _lists(self, chosen: Bools) -> pa.Array:
-        """Return for each row the names of the columns that are chosen in it."""
+        """Return, for each row, the names of its chosen columns."""
         distinct, which = np.unique(np.packbits(chosen, axis=1), axis=0, return_inverse=True)
         names = [source.name for source in self.layout.columns]
-        told = [[name for name, bit in zip(names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
-        return pa.array(told, _NAMES).take(pa.array(which.reshape(-1).astype(np.int64)))
+        lists = [[name for name, bit in zip(names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
+        return pa.array(lists, _NAMES).take(pa.array(which.reshape(-1).astype(np.int64)))
 
     @property
-    def _checked(self) -> list[Source]:
-        """The columns of enums of which each value must be known: those of the key, or all."""
+    def _checked_columns(self) -> list[Source]:
+        """The enum columns whose values must all be known: those of the key, or all."""
         every = self.table.unknown_values == "error"
         return [source for source in self.layout.columns if source.values and (every or source.name in self.table.keys)]
 
-    def _named(self, told: Rows, source: Source) -> pa.Array:
-        """Tell of each row whether an enum has a value that the schema knows."""
-        values = told.columns[self.layout.columns.index(source)]
+    def _has_known_values(self, rows: Rows, source: Source) -> pa.Array:
+        """Return, for each row, whether an enum's value is null or known to the schema."""
+        values = rows.columns[self.layout.columns.index(source)]
         return pc.or_(pc.is_in(values, pa.array(source.values.values(), pa.string())), values.is_null())
 
-    def _refused(
-        self, told: Rows, name: str, good: pa.Array, refusal: Callable[[str, str, Any], InvalidValue]
+    def _value_errors(
+        self, rows: Rows, name: str, good: pa.Array, refusal: Callable[[str, str, Any], InvalidValue]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the errors of the rows of which a column's value has no meaning, if there are any."""
+        """Yield errors for the rows with an invalid value in a column, if there are any."""
         if pc.all(good, min_count=0).as_py():
             return
         which = pc.invert(good)
-        values = told.columns[self.layout.row.get_field_index(name)].filter(which).to_pylist()
+        values = rows.columns[self.layout.row.get_field_index(name)].filter(which).to_pylist()
         reasons = [refusal(self.layout.message.name, name, value) for value in values]
         classes = pa.array([error.error_class for error in reasons], pa.string())
-        yield self._errors(told.positions.filter(which), classes, pa.array([str(e) for e in reasons], pa.string()))
+        yield self._errors(rows.positions.filter(which), classes, pa.array([str(e) for e in reasons], pa.string()))
 
     def _errors(self, positions: pa.Array, classes: pa.Array, reasons: pa.Array) -> pa.RecordBatch:
         errors = pa.StructArray.from_arrays([classes, reasons], fields=list(_ERROR))
@@ -196,7 +196,7 @@ class ChangeReader:
 
 
 class Rows(NamedTuple):
-    """Rows of the table, and what is done with each."""
+    """Rows of the table, and the operation of each."""
 
     positions: pa.Array
     ordinals: pa.Array

@@ -1,4 +1,4 @@
-"""Checks what a table's settings name against the schema, before anything runs on them."""
+"""Checks the names in a table's settings against the schema, before anything runs with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from connectors.wire.sbe.model import Schema
 
 
 def problems_of(schema: Schema, name: str, table: SbeTable) -> Iterator[Problem]:
-    """Yield what the schema lacks of what a table's settings name."""
+    """Yield a problem for each name in a table's settings that does not fit the schema."""
     key = f"tables.{name}"
     try:
         message = template_of(schema, name, table.source)
@@ -31,10 +31,10 @@ def problems_of(schema: Schema, name: str, table: SbeTable) -> Iterator[Problem]
         setting = "with" if error.detail.startswith("with") else "group"
         yield Problem(f"{key}.{setting}", list(table.with_ or ()) if setting == "with" else table.group, error.detail)
         return
-    yield from _of_columns(layout, key, table)
+    yield from _column_problems(layout, key, table)
 
 
-def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
+def _column_problems(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
     names = layout.row.names
     known = f"one of {', '.join(names)}"
     if not names:
@@ -45,7 +45,7 @@ def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
     for column in table.keys:
         if column not in names:
             yield Problem(f"{key}.keys", column, known)
-        elif _cannot_name_rows(layout.row.field(column).type):
+        elif _cannot_be_key(layout.row.field(column).type):
             yield Problem(f"{key}.keys", column, "a column of one value each, and no float: rows are told apart by it")
     if not table.operation:
         return
@@ -63,5 +63,5 @@ def _of_columns(layout: Layout, key: str, table: SbeTable) -> Iterator[Problem]:
         yield Problem(f"{key}.operation", table.operation, what)
 
 
-def _cannot_name_rows(kind: pa.DataType) -> bool:
+def _cannot_be_key(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(kind) or pa.types.is_floating(kind))

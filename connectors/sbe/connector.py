@@ -1,4 +1,4 @@
-"""The SBE connector, as the registry hands it out: any stream of messages of one schema, over TCP or from a file."""
+"""The SBE connector for the registry: any stream of messages of one schema, over TCP or from a file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from connectors.wire.sbe.model import Schema
 
 @dataclass(frozen=True)
 class SbeConnector:
-    """See `connectors.base.Connector`. A file is read on from where it was left; over TCP nothing is asked for."""
+    """See `connectors.base.Connector`. A file resumes at its last position; over TCP nothing is requested."""
 
     name: str = "sbe"
     Options: type[BaseModel] = SbeOptions
@@ -45,22 +45,22 @@ class SbeConnector:
     source_ordered: bool = False
 
     def has_snapshots(self, table: Table) -> bool:
-        """Tell that no message says all there is."""
+        """Return False: no message carries the state of the source."""
         return False
 
     def table_kind(self, table: Table) -> TableKind:
-        """Return whether rows of the table's keys are kept, or every row that came."""
+        """Return ``STATE`` for a table with keys, ``APPEND`` for one that stores every row."""
         return TableKind.STATE if table.keys else TableKind.APPEND
 
     def stream(self, feed: Feed, table: str) -> str:
-        """Return the id of the table's template. Raises SchemaError when the schema has none of that name."""
+        """Return the id of the table's template. Raises SchemaError if the schema has no such template."""
         return stream_of(template_of(_schema(feed), table, feed.tables[table].source))
 
     def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return those of the table's settings, and how the schema calls the values of its keys.
+        """Return the table's row settings, and the schema's names of the enum values in its keys.
 
         Raises:
-            SchemaError: The schema cannot be read, or has not the table's message or group.
+            SchemaError: The schema cannot be read, or lacks the table's message or group.
         """
         settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)
@@ -74,7 +74,7 @@ class SbeConnector:
         return {**settings.row_settings, **names}
 
     def problems(self, feed: Feed) -> Iterator[Problem]:
-        """Yield what is wrong beyond the models: the address, the schema, what tables name that it has not."""
+        """Yield problems that the models cannot find: in the address, the schema, and the names in tables."""
         yield from address_problems(feed, parse_place)
         framing = _options(feed).framing
         if framing.length is None and framing.unframed == "whole" and not feed.address.startswith(FILE):
@@ -90,15 +90,15 @@ class SbeConnector:
             yield from problems_of(schema, name, table)
 
     def listens_at(self, feed: Feed) -> None:
-        """Return nothing: it connects."""
+        """Return None: the receiver connects and does not listen."""
 
     def schema_change(self, feed: Feed, last_control: bytes) -> SourceChange | None:
-        """Return what the schema file says otherwise than the schema that landed. Raises SchemaError."""
+        """Return how the schema file differs from the schema that landed. Raises SchemaError."""
         now = read_schema(_options(feed).schema_, _options(feed).accept)
         return None if now.text == last_control else source_change(last_control, now.load())
 
     def receiver(self, feed: Feed) -> Receiver:
-        """Return a receiver for the feed. Opens nothing yet."""
+        """Return a receiver for the feed. No I/O yet, except for reading the schema."""
         from connectors.sbe.receiver import SbeReceiver  # noqa: PLC0415 - a build needs no sockets
 
         return SbeReceiver(feed)
@@ -111,14 +111,14 @@ class SbeConnector:
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's template."""
-        from connectors.sbe.reference import SbeReferenceReader  # noqa: PLC0415 - only what verifies needs it
+        from connectors.sbe.reference import SbeReferenceReader  # noqa: PLC0415 - only verify needs it
 
         settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)
         return SbeReferenceReader(schema, template_of(schema, table, settings.source), settings)
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
-        """Refuse: a stream says what happens, never what is. Raises SourceRefused."""
+        """Raise SourceRefused: a stream carries changes, never the current state."""
         raise SourceRefused(code="no-snapshot", text="a stream of messages cannot be asked for what there is")
 
 
@@ -128,9 +128,9 @@ def _options(feed: Feed) -> SbeOptions:
 
 
 def _schema(feed: Feed) -> Schema:
-    """Return the schema as it is now. Raises SchemaError."""
+    """Return the current schema. Raises SchemaError."""
     return feed_schema(_options(feed).schema_, _options(feed).accept)
 
 
 CONNECTOR: Connector = SbeConnector()
-"""The one object of this folder."""
+"""The connector object for the registry."""

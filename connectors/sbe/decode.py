@@ -1,4 +1,4 @@
-"""The feed's decoder: landed messages become change rows in Spark, each decoded by its own version."""
+"""The feed's decoder: turns landed messages into change rows in Spark, each decoded by its own version."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from connectors.sbe.schemas import feed_schema
 
 @dataclass(frozen=True)
 class SbeDecoder(UnfoldedDecoder):
-    """`connectors.base.Decoder` of one feed. The settings' schema decodes everything, also what older ones wrote."""
+    """`connectors.base.Decoder` of one feed. The settings' schema decodes all messages, including older versions."""
 
     feed: Feed
 
     def context(self, control: Iterable[ControlFrame]) -> None:
-        """Return nothing: messages say of themselves what they are. Which schema they came by is told for people."""
+        """Return None: message headers are self-describing. The landed schema is for users only."""
 
     def row_type(self, context: None, cut: Cut, table: Table) -> StructType:
-        """Return the table's columns by the settings' schema.
+        """Return the table's columns according to the settings' schema.
 
         Raises:
-            SchemaDrift: The schema cannot be used any more, or lacks what the settings name.
+            SchemaDrift: The schema is no longer usable, or lacks names in the settings.
         """
         return from_arrow_schema(self._reader(cut, table).layout.row)
 
     def changes(self, frames: ArrowRows, context: None, cut: Cut, table: Table) -> ArrowRows:
-        """Return a change for each message, or for each entry of the table's group; none is folded."""
+        """Return one change per message, or per entry of the table's group, unfolded."""
         reader = self._reader(cut, table)
         return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
 

@@ -1,4 +1,4 @@
-"""Where reading of a file goes on: a byte at which a packet begins, and how many of its messages were read before."""
+"""Positions to resume reading a file: the offset of a packet, and the number of its messages already read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 
 class FilePosition(NamedTuple):
-    """A place in a file behind a message. Later ones are greater."""
+    """A position in a file after a message. Later positions compare greater."""
 
     offset: int = 0
-    """Of the first byte to read: behind the message; or, where packets have a header, where its packet begins."""
+    """Offset of the first byte to read: the message's end or, if packets have a header, the start of its packet."""
     passed: int = 0
-    """How many messages from there on were read before."""
+    """Number of messages from there on that were already read."""
 
     def __str__(self) -> str:
         return f"{self.offset}+{self.passed}" if self.passed else str(self.offset)
@@ -22,7 +22,7 @@ BEGINNING: Final = FilePosition()
 
 
 def furthest(places: Iterable[str]) -> FilePosition:
-    """Return the last of some places, as they are written; the beginning when there is none."""
+    """Return the last of the given positions, in text form; the beginning if there is none."""
     return max(map(_parsed, places), default=BEGINNING)
 
 

@@ -1,6 +1,6 @@
-"""A file that others write to: read up to its end, and looked at there until it has more or is another one.
+"""Reads a file that others write to: up to its end, then polls it until it has grown or was replaced.
 
-A file that is replaced is read up to its end all the same, however late that is noticed: it stays open.
+The file stays open, so a replaced file is still read to its end, however late the replacement is noticed.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _CHUNK: Final = 1 << 18
 
 
 class GrowingFile(Closeable):
-    """An open file, what was read of it before being passed. For one thread at a time; close it by ``with``.
+    """An open file, read from an offset on. For one thread at a time; close it by ``with``.
 
     Args:
         begins: Offset of the first byte to read.
-        lacks: How many bytes before that the file may still lack: what pads its last message.
+        lacks: Number of bytes before ``begins`` that may still be missing: padding of the last message.
 
     Raises:
-        SourceUnavailable: It cannot be opened now.
-        SourceRefused: ``file-shorter``: it has not even what was read before. ``no-file``: it is another thing.
+        SourceUnavailable: The file cannot be opened now.
+        SourceRefused: ``file-shorter``: the file ends before ``begins``. ``no-file``: it is not a regular file.
     """
 
     def __init__(self, path: Path, begins: int, *, lacks: int = 0) -> None:
         self._path = path
         try:
-            self._file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - `close` closes it
+            self._file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 - `close` closes it
         except OSError as error:
             raise self._unavailable(error) from error
         held = os.fstat(self._file.fileno())
@@ -51,7 +51,7 @@ class GrowingFile(Closeable):
         self._file.close()
 
     def read(self) -> bytes:
-        """Return the next bytes; none at what is the end now. Raises SourceUnavailable when that fails."""
+        """Return the next bytes; empty at the current end. Raises SourceUnavailable if reading fails."""
         try:
             chunk = self._file.read(_CHUNK)
         except OSError as error:
@@ -61,13 +61,13 @@ class GrowingFile(Closeable):
         return chunk
 
     def has_more(self) -> bool:
-        """Tell whether the file has grown since it was read up to its end.
+        """Return whether the file has grown since it was read up to its end.
 
         Raises:
-            SourceUnavailable: All that was in it is read, and there will be no more: it became shorter, or its path
-                names no file or another one now.
+            SourceUnavailable: Everything is read and no more will come: the file was truncated, or its path now names
+                no file or another one.
         """
-        named = self._named()
+        named = self._stat_path()
         held, place = os.fstat(self._file.fileno()), self._read_to
         if held.st_size > self._file.tell():
             return True
@@ -79,7 +79,7 @@ class GrowingFile(Closeable):
             raise SourceUnavailable(f"{self._path} is another file now, {place} bytes were read of the one before")
         return False
 
-    def _named(self) -> os.stat_result | OSError:
+    def _stat_path(self) -> os.stat_result | OSError:
         try:
             return self._path.stat()
         except OSError as error:
@@ -89,6 +89,6 @@ class GrowingFile(Closeable):
         return SourceUnavailable(f"{self._path}: {error.strerror or error}")
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a pipe, too, at once: otherwise that waits for a writer, deaf to signals."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open without blocking: opening a pipe would otherwise wait for a writer and ignore signals."""
     return os.open(path, flags | os.O_NONBLOCK)

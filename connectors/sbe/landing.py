@@ -1,21 +1,21 @@
-"""What lands of an epoch: the schema it is received by, every message as its own update, and marks of what is odd.
+"""Frames that an epoch lands: the schema in use, every message as its own update, and marks for irregularities.
 
 ======================  ==============================================================================================
-control frame           the schema's XML, where it is not that of the last control frame: bronze tells by which schema
-                        what follows was received
-data frame              one message, header and body, without framing; ``stream`` is its template id, and
-                        ``schema <id>`` for a message of another schema; of a file with ``source_position``
-``schema changed``      what differs from the schema that landed last, and whether it misreads older messages
-``unknown template``    once for each in an epoch: its messages land, and are decoded once a schema has the template
-``newer version``       once in an epoch: messages are newer than the schema; what it knows of them is read
-``deprecated``          once for each element of a template: messages come whose version has it as deprecated, or,
-                        of an enum's values and a set's choices, that hold it
-``sequence gap``        numbers of packets do not follow each other
-``part of a message``   once for each place: the file went inside a message; what comes is read from there
-``bad bytes``           what cannot be cut into messages, its beginning in base64; the epoch is over
+control frame           the schema's XML, if it differs from the last control frame: bronze records the schema by which
+                        the following frames were received
+data frame              one message, header and body, without framing; ``stream`` is its template id, or
+                        ``schema <id>`` for a message of another schema; with ``source_position`` if read from a file
+``schema changed``      differences from the schema that landed last, and whether the new one misreads older messages
+``unknown template``    once per template and epoch: its messages land, and are decoded once a schema has the template
+``newer version``       once per epoch: messages are newer than the schema; the parts known to it are read
+``deprecated``          once per element of a template: it is deprecated in the version of a message; or, for an enum's
+                        value or a set's choice, a message contains it
+``sequence gap``        packet numbers are not consecutive
+``part of a message``   once per position: the file ended, or was lost, inside a message; reading resumes there
+``bad bytes``           bytes that cannot be cut into messages, the first of them in base64; the epoch ends
 ======================  ==============================================================================================
 
-Marks are logged when they have landed.
+Marks are logged once they have landed.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from connectors.wire.sbe.header import Header
 from connectors.wire.sbe.model import Body, Message, Schema
 
 _CUT_SHORT: Final = ("truncated", "short-frame", "count-range")
-"""What an input that ends inside a message is found to be."""
+"""Error reasons for an input that ends inside a message."""
 
-_KEPT: Final = 1 << 16
-"""Bytes that cannot be cut of which a mark keeps a copy."""
+_MAX_COPIED: Final = 1 << 16
+"""Maximum number of uncut bytes that a mark contains."""
 
 
 class Landing:
-    """The frames of one epoch.
+    """Builds the frames of one epoch.
 
     Args:
-        places: Messages have a place to go on from.
-        told: What was told of the feed and is not told again: deprecated elements, and where a file ends. Grows.
+        places: Messages have a position to resume from.
+        reported: What was already reported for the feed: deprecated elements, positions of partial messages. Updated.
     """
 
-    def __init__(self, schema: Schema, session: Session, *, places: bool, told: set[str]) -> None:
-        self._schema, self._session, self._places, self._told = schema, session, places, told
-        self._values = DeprecatedValues(schema, told)
+    def __init__(self, schema: Schema, session: Session, *, places: bool, reported: set[str]) -> None:
+        self._schema, self._session, self._places, self._reported = schema, session, places, reported
+        self._values = DeprecatedValues(schema, reported)
         self._unknown: set[str] = set()
         self._seen: set[tuple[str, int]] = set()
         self._newer = self._grows = False
         self.error: RemoteProtocolError | None = None
-        """Why the connection is to be dropped."""
+        """The error for which the connection must be dropped."""
 
     def begin(self, text: bytes, before: bytes | None) -> list[Frame]:
-        """Return the frames by which the epoch begins.
+        """Return the first frames of the epoch.
 
         Args:
             text: The schema's XML.
-            before: That of the last control frame; None when there is none.
+            before: The XML of the last control frame; None if there is none.
         """
         if text == before:
             return []
@@ -74,17 +74,17 @@ class Landing:
         return frames
 
     def receive(self, chunk: bytes) -> list[Frame]:
-        """Take bytes and return the frames that became whole. After `error` is set, there are no more."""
+        """Take bytes and return the frames that they complete. After `error` is set, there are no more."""
         self._session.receive(chunk)
         return list(self._pull())
 
     def receive_eof(self) -> list[Frame]:
-        """Take the end of the connection and return what is left to land. Part of a message is wrong there."""
+        """Take the end of the connection and return the remaining frames. A partial message is an error there."""
         self._session.receive_eof()
         return list(self._pull())
 
     def receive_end_of_file(self) -> list[Frame]:
-        """Take the end of a file that is one message, or is gone. Part of a message there is for a later epoch."""
+        """Take the end of a file that is one message, or is gone. A partial message is left to a later epoch."""
         self._grows = True
         return self.receive_eof()
 
@@ -132,15 +132,15 @@ class Landing:
         if (template.name, version) not in self._seen:
             self._seen.add((template.name, version))
             known = deprecated(template, template.name, version)
-            elements = [*(name for name in known if name not in self._told), *elements]
+            elements = [*(name for name in known if name not in self._reported), *elements]
         if elements:
-            self._told.update(elements)
+            self._reported.update(elements)
             yield mark("deprecated", template=template.name, version=version, elements=elements)
 
     def _part(self, event: BadBytes) -> Iterator[Frame]:
         what = f"part at {event.begins}"
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             yield mark("part of a message", level="warning", offset=event.begins, left=len(event.left))
 
     def _broken(self, event: BadBytes) -> Frame:
@@ -152,12 +152,12 @@ class Landing:
             reason=str(error),
             offset=event.begins,
             left=len(left),
-            body=b64encode(left[:_KEPT]).decode("ascii"),
+            body=b64encode(left[:_MAX_COPIED]).decode("ascii"),
         )
 
 
 def deprecated(body: Body, path: str, version: int) -> Iterator[str]:
-    """Yield the paths of elements that messages of a version have though they are deprecated by then."""
+    """Yield the paths of elements that are deprecated in messages of a version."""
     parts = [(path, body.deprecated)]
     parts += [(f"{path}.{field.name}", field.deprecated) for field in body.fields]
     parts += [(f"{path}.{data.name}", data.deprecated) for data in body.data]

@@ -1,7 +1,7 @@
-"""Which columns a silver table has: those of a message, or of a group's entries with what encloses them.
+"""Column layout of a silver table: the columns of a message, or of a group's entries and their enclosing levels.
 
-Columns of enclosing levels come first, from the message down. Of several that have one name, in whatever case, all but
-one are called ``<level>_<name>``, the level being the message or the group they are of.
+Columns of enclosing levels come first, from the message down. If several have the same name, ignoring case, all but one
+are renamed to ``<level>_<name>``, where the level is their message or group.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from connectors.wire.sbe.model import Body, Encoding, Enum, Message, Schema
 
 @dataclass(frozen=True)
 class Source:
-    """Where a column's values come from.
+    """Source of a column's values.
 
     Args:
-        name: Of the column.
-        level: 0 is the message; further ones are the groups of the table's path.
+        name: Name of the column.
+        level: 0 is the message; further levels are the groups of the table's path.
         element: Name of the field, group or data in its level.
-        since: Version from which the level has it.
-        ends: Bytes of the block it needs, by version (`field_ends`), for a field; none of groups and data, which are
-            absent where NULL.
-        type: Of the column.
-        values: Names of the values by what is sent for them, if it is an enum field; none of others.
+        since: Version from which the level has the element.
+        ends: For a field, the block length it needs, by version (`field_ends`); empty for groups and data, which are
+            absent if NULL.
+        type: Type of the column.
+        values: For an enum field, the names of values by their encoded form; empty for others.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Layout:
     """The columns of one silver table.
 
     Args:
-        lists_sent: There is the column `SENT` behind them.
+        lists_sent: The column `SENT` follows the others.
     """
 
     message: Message
@@ -64,12 +64,12 @@ class Layout:
         return pa.schema([*((source.name, source.type) for source in self.columns), *sent])
 
     def column(self, name: str) -> Source | None:
-        """Return the column of a name; None when there is none."""
+        """Return the column with the given name, or None."""
         return next((source for source in self.columns if source.name == name), None)
 
 
 def column_options(table: SbeTable, *, shapes: bool) -> ColumnOptions:
-    """Return how the columnar decoder is to make a table's columns."""
+    """Return the options of the columnar decoder for a table."""
     return ColumnOptions(
         types="spark",
         text=table.text,
@@ -84,7 +84,7 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
     """Return the columns of a table.
 
     Raises:
-        SchemaError: The message has no such group, or ``with`` names what does not enclose it.
+        SchemaError: The message has no such group, or ``with`` names a column that does not enclose it.
     """
     kind: Any = pa.struct(list(arrow_schema(schema, message.name, column_options(table, shapes=False))))
     levels, since = [_sources(message, 0, kind)], 0
@@ -93,8 +93,8 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
         group = next((group for group in body.groups if group.name == name), None)
         if group is None:
             known = ", ".join(group.name for group in body.groups) or "there is none"
-            told = f"{'.'.join((message.name, *table.path[:depth]))} is no group; groups there: {known}"
-            raise SchemaError(told, file=schema.file)
+            detail = f"{'.'.join((message.name, *table.path[:depth]))} is no group; groups there: {known}"
+            raise SchemaError(detail, file=schema.file)
         body, kind, since = group, kind.field(name).type.value_type, max(since, group.since_version)
         levels.append(_sources(group, depth, kind))
     levels[:-1] = [[each for each in level if not _is_list(each)] for level in levels[:-1]]
@@ -127,13 +127,13 @@ def _is_list(source: Source) -> bool:
 
 
 def _named(levels: Sequence[Sequence[Source]], names: Sequence[str], since: int) -> list[list[Source]]:
-    """Return the columns of the levels by the names they have in the table.
+    """Return the columns of the levels with their names in the table.
 
-    Where several levels have a name, the one that the schema gave it first keeps it, so that no column becomes another
-    as the schema grows; of several at once, the innermost. The others have their level's name before theirs.
+    If several levels have a name, the level that had it first in the schema retains it, so that no column changes its
+    meaning as the schema grows; of several at once, the innermost. The others are prefixed with their level's name.
 
     Args:
-        since: Version that the entries came with: what is older was there first for nobody.
+        since: Version in which the entries were added: elements that are older count as added then.
     """
     every = [source for level in levels for source in level]
     taken: dict[str, int] = {}

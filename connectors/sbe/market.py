@@ -1,6 +1,6 @@
-"""A made-up market, as messages: order books whose levels come, change and go, and trades at their best prices.
+"""A simulated market, as messages: order books whose levels are added, changed and deleted, and trades on them.
 
-The sequence of messages depends on the seed alone, but for their times, which are the clock's.
+The sequence of messages depends on the seed alone, except for times, which come from the clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Update(NamedTuple):
 
     body: bytes
     changes: int
-    """Entries of a book, or one trade."""
+    """Number of entries of a book update; 1 for a trade."""
 
 
 class _Level(NamedTuple):
@@ -49,7 +49,7 @@ class Market:
         self._trades = 0
 
     def greeting(self) -> Iterator[bytes]:
-        """Yield what a connection begins with: the securities, then the levels there are, as new."""
+        """Yield the first messages of a connection: the securities, then the current levels, as new."""
         for number, (symbol, name) in enumerate(SECURITIES.items(), start=1):
             tick = {"mantissa": _TICK}
             yield self._encoded("Security", {"securityId": number, "symbol": symbol, "tick": tick, "fullName": name})
@@ -58,7 +58,7 @@ class Market:
             yield self._encoded("BookUpdate", {"transactTime": self._clock(), "entries": entries})
 
     def change(self) -> Update:
-        """Make the next message: the book changes, or somebody trades."""
+        """Return the next message: a book update or a trade."""
         if self._book and self._rng.random() < _TRADES:
             return Update(self._trade(), 1)
         entries = self._entries()
@@ -66,7 +66,7 @@ class Market:
         return Update(body, len(entries))
 
     def _entries(self) -> list[dict[str, Any]]:
-        """Change distinct levels."""
+        """Change distinct levels and return their entries."""
         levels = [_Level(n + 1, side, at) for n in range(len(SECURITIES)) for side in _SIDES for at in range(_DEPTH)]
         return [self._changed(at) for at in self._rng.sample(levels, self._rng.randint(1, _MOST_ENTRIES))]
 
@@ -75,9 +75,9 @@ class Market:
             self._book[at] = self._quote(at)
             return self._entry(at, "New")
         if self._rng.random() < 1 / 3:
-            gone = self._entry(at, "Delete")
+            deleted = self._entry(at, "Delete")
             del self._book[at]
-            return gone
+            return deleted
         self._book[at] = self._quote(at)
         return self._entry(at, "Change")
 

@@ -1,4 +1,4 @@
-"""What a connection or a file brings, as events: messages, and what is wrong or odd about the bytes around them."""
+"""Events of a connection or a file: messages, sequence gaps, and bytes that are no messages."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from connectors.wire.sbe.model import Message
 
 
 class MessageReceived(NamedTuple):
-    """One whole message."""
+    """One complete message."""
 
     body: bytes
     header: Header
     template: Message | None
-    """None when the schema does not know it, or the message is of another schema."""
+    """None if the schema lacks the template, or the message is of another schema."""
     place: str
-    """Where to go on behind it: `connectors.sbe.filepositions`."""
+    """Position to resume from after the message (`connectors.sbe.filepositions`)."""
 
 
 class SequenceGap(NamedTuple):
-    """The numbers that packets carry do not follow each other."""
+    """Packet numbers are not consecutive."""
 
     expected: int
     found: int
 
 
 class BadBytes(NamedTuple):
-    """The bytes that follow cannot be cut into messages. Nothing comes after it."""
+    """The remaining bytes cannot be cut into messages. This is the last event."""
 
     error: WireError
     begins: int
     """Offset in the input of the first byte that was not cut."""
     left: bytes
-    """All bytes from there on that had come."""
+    """All received bytes from there on."""
 
 
 Event: TypeAlias = MessageReceived | SequenceGap | BadBytes

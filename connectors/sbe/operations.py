@@ -1,4 +1,4 @@
-"""What values of enums mean to a row: which do what to it, and which may name it."""
+"""Semantics of enum values in a row: the operation each one stands for, and errors for values without a meaning."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Meanings: TypeAlias = tuple[tuple[tuple[str, ...], Op], ...]
 
 
 def operations(table: SbeTable, values: Iterable[str]) -> Mapping[str, Op]:
-    """Return what each value does; one that is not listed does nothing that is known.
+    """Return the operation of each value; a value that is missing here has no known operation.
 
     Args:
-        values: Names of the enum's values, for settings that list none.
+        values: Names of the enum's values, used if the settings list none.
     """
     given: _Meanings = ((table.inserts, INSERT), (table.updates, UPDATE), (table.deletes, DELETE))
     if any(names for names, _ in given):
@@ -33,22 +33,22 @@ def operations(table: SbeTable, values: Iterable[str]) -> Mapping[str, Op]:
 
 
 def unnamed(message: str, key: str, value: Any) -> InvalidValue:
-    """Return the error of a key's value that the schema has no name for.
+    """Return the error for a key value without a name in the schema.
 
-    Once a newer schema names it, rows would have another key than those that came before.
+    Once a newer schema names it, later rows would have another key than earlier ones.
     """
     detail = f"{value!r} is no value of the key's enum: a schema that names it is needed"
     return InvalidValue(detail, reason="key", element=f"{message}.{key}")
 
 
 def unknown(message: str, column: str, value: Any) -> InvalidValue:
-    """Return the error of a value that the schema has no name for, where such values are not to be kept."""
+    """Return the error for a value without a name in the schema, if ``unknown_values`` is ``error``."""
     detail = f"{value!r} is no value of the enum: a schema that names it is needed"
     return InvalidValue(detail, reason="unknown-value", element=f"{message}.{column}")
 
 
 def unlisted(message: str, operation: str, value: Any) -> InvalidValue:
-    """Return the error of a value whose meaning nobody said."""
+    """Return the error for an operation value that the settings do not list."""
     shown = "NULL" if value is None else repr(value)
     detail = f"{shown} is not among inserts, updates and deletes"
     return InvalidValue(detail, reason="operation", element=f"{message}.{operation}")

@@ -1,4 +1,4 @@
-"""The connector's own settings: a feed's ``options`` and what its ``tables`` may say."""
+"""The connector's settings models: a feed's ``options`` and its ``tables``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import Framing
 
 SENT = "_sent"
-"""The column that lists what is in a message."""
+"""Column that lists the fields present in a message."""
 
 INSERTS = ("New", "Add", "Insert", "Create")
-"""Names that begin a row where ``inserts`` is not set; case does not matter, here as below."""
+"""Value names that insert a row if ``inserts`` is not set; case-insensitive, like those below."""
 UPDATES = ("Change", "Update", "Modify", "Replace")
 DELETES = ("Delete", "Remove", "Cancel")
 
@@ -24,7 +24,7 @@ _LARGEST = 1 << 30
 
 
 def _framing(given: object) -> object:
-    """Return the framing of a name, or what was given, which may describe one: its lists as tuples."""
+    """Return the framing with the given name; any other value, such as a table, with its lists as tuples."""
     if not isinstance(given, str):
         return _with_tuples(given)
     if given not in FRAMINGS:
@@ -97,7 +97,7 @@ class SbeTable(Table):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of the groups from the message down to the entries; none for the message itself."""
+        """Names of the groups from the message down to the entries; empty for the message itself."""
         return tuple(self.group.split(".")) if self.group else ()
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class SbeTable(Table):
         return self
 
     def _only_adds(self) -> None:
-        """Refuse what means nothing where every row is kept."""
+        """Refuse settings without a meaning for a table that stores every row."""
         if self.operation:
             raise ValueError("operation with keys: it is done to the row of a key")
         if self.keeps_history:

@@ -1,7 +1,7 @@
 """Cuts one connection or file into messages and reads their headers: bytes in, events out.
 
-Feed with `Session.receive`, pull with `Session.next_event` until it returns None. The two are apart, so that what is
-wrong with the bytes never costs the messages before. Bodies are not decoded here.
+Feed with `Session.receive`, pull with `Session.next_event` until it returns None. The two are separate, so that bad
+bytes never discard the messages before them. Bodies are not decoded here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from connectors.wire.sbe.header import Header, read_header
 from connectors.wire.sbe.model import Schema
 
 SEQUENCE: Final = "sequence"
-"""The number of a packet header, or else of the frame header, that counts packets or messages."""
+"""Name of the number in the packet header, or else in the frame header, that counts packets or messages."""
 
 
 class Session:
-    """One input from its first byte to its last, or from a place where an earlier session stopped.
+    """One input from its first byte to its last, or from the position where an earlier session stopped.
 
     Args:
-        begins: Where the bytes begin that will be received. Messages that were read before are passed over.
+        begins: Position of the first byte that will be received. Messages already read are skipped.
     """
 
     def __init__(self, schema: Schema, framing: Framing, *, begins: FilePosition = BEGINNING) -> None:
@@ -38,15 +38,15 @@ class Session:
         self._next: MessageReceived | None = None
 
     def receive(self, chunk: bytes) -> None:
-        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
+        """Feed received bytes, in chunks of any size."""
         self._cutter.receive(chunk)
 
     def receive_eof(self) -> None:
-        """Take note that no bytes follow: part of a message is wrong then."""
+        """Signal that no bytes follow: a partial message is then an error."""
         self._cutter.receive_eof()
 
     def next_event(self) -> Event | None:
-        """Return what comes next; None when more bytes are needed, and after `BadBytes`."""
+        """Return the next event; None if more bytes are needed, and after `BadBytes`."""
         if self._next is not None:
             event, self._next = self._next, None
             return event
@@ -61,13 +61,13 @@ class Session:
         frame = None
         try:
             frame = self._cutter.next_frame()
-            return None if frame is None else self._of(frame, read_header(self._schema, frame.body))
+            return None if frame is None else self._event_of(frame, read_header(self._schema, frame.body))
         except WireError as error:
             self._over = True
             offset, body = ((error.offset or 0), b"") if frame is None else (frame.offset, frame.body)
             return BadBytes(error, self._begins.offset + offset, body + self._cutter.left())
 
-    def _of(self, frame: Frame, header: Header) -> Event:
+    def _event_of(self, frame: Frame, header: Header) -> Event:
         ours = header.schema_id == self._schema.id
         template = self._schema.templates.get(header.template_id) if ours else None
         message = MessageReceived(frame.body, header, template, self._places.behind(frame))
@@ -79,7 +79,7 @@ class Session:
 
 
 class _Places:
-    """Says where to go on behind each frame."""
+    """Computes the position to resume from after each frame."""
 
     def __init__(self, framing: Framing, begins: int) -> None:
         self._framing, self._begins = framing, begins
@@ -98,12 +98,12 @@ class _Places:
 
 
 class _Numbers:
-    """Watches the numbers that come with frames.
+    """Checks the sequence numbers of frames.
 
-    They count packets, or messages: which of the two is learnt behind the first packet that has not just one message.
+    They count packets or messages: which of the two is inferred after the first packet with more than one message.
 
     Args:
-        framing: Tells where the numbers are, if there are any.
+        framing: Gives the location of the numbers, if there are any.
     """
 
     def __init__(self, framing: Framing) -> None:
@@ -115,7 +115,7 @@ class _Numbers:
         self._counts_messages: bool | None = None
 
     def gap(self, frame: Frame) -> SequenceGap | None:
-        """Return what is missing before a frame; None when nothing is."""
+        """Return the gap before a frame, or None."""
         if not self._watches or (self._of_packet and frame.packet is self._packet):
             self._messages += 1
             return None

@@ -1,8 +1,9 @@
-"""Lands a feed's messages, from a connection or a file: what is read around `connectors.sbe.landing`.
+"""Lands a feed's messages from a connection or a file: the I/O around `connectors.sbe.landing`.
 
-A connection is an epoch; nothing is asked of the peer. A file is read from where the last epoch left it, and on as it
-grows: its end ends nothing. Its epoch is over when it is cut, replaced or gone, and in order when the schema is another
-one, which the next epoch takes. Where a file is one message, so is an epoch: it ends in order when the file has more.
+A connection is one epoch; the receiver sends nothing. A file is read from where the last epoch stopped, and followed as
+it grows: reaching its end does not end the epoch. The epoch ends when the file is truncated, replaced or removed. It
+also ends, normally, when the schema changes; the next epoch uses the new one. If a file is one message, so is an epoch:
+it ends normally when the file grows.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from connectors.sbe.schemas import read_schema
 from connectors.transport import Address, Connection, connect
 
 _LOOKS_PER_SCHEMA: Final = 5
-"""How often a file at rest is looked at until the schema is read again, to see whether it is another one."""
+"""Number of polls of an unchanged file between checks of the schema for changes."""
 
 
 class SbeReceiver:
     """A `connectors.base.Receiver`.
 
     Args:
-        look: Seconds between looks at a file that rests.
+        look: Seconds between polls of an unchanged file.
 
     Raises:
-        SchemaError: The feed's schema file is missing or wrong.
+        SchemaError: The feed's schema file is missing or invalid.
     """
 
     def __init__(self, feed: Feed, *, look: float = 0.2) -> None:
@@ -51,15 +52,15 @@ class SbeReceiver:
         self._schema, self._text = self._read.load(), self._read.text
         self._refused = ""
         self._landed: bytes | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
         """Run one epoch; see `connectors.base.Receiver`.
 
         Raises:
-            SourceUnavailable: Nobody listens, the connection broke, or the file cannot be read, or not any further.
-            RemoteProtocolError: Bytes came that are no messages.
-            SourceRefused: The file is shorter than what was read of it before.
+            SourceUnavailable: The connection was refused or lost, or the file cannot be read (any further).
+            RemoteProtocolError: Received bytes are no messages.
+            SourceRefused: The file is shorter than the position already read.
         """
         self._refresh_schema()
         if isinstance(self._place, Address):
@@ -70,7 +71,7 @@ class SbeReceiver:
     async def _connected(self, address: Address, sink: FrameSink, resume: Resume) -> None:
         timeout = self._feed.reconnect.connect_timeout
         connection = await connect(address, timeout=timeout, silent_after=self._options.silent_after)
-        landing = Landing(self._schema, Session(self._schema, self._framing), places=False, told=self._told)
+        landing = Landing(self._schema, Session(self._schema, self._framing), places=False, reported=self._reported)
         try:
             await self._begin(landing, sink, resume)
             await _converse(connection, landing, sink)
@@ -83,7 +84,7 @@ class SbeReceiver:
     async def _from_file(self, path: Path, sink: FrameSink, resume: Resume) -> str | None:
         begins = furthest(resume.source_positions.values())
         session = Session(self._schema, self._framing, begins=begins)
-        landing = Landing(self._schema, session, places=True, told=self._told)
+        landing = Landing(self._schema, session, places=True, reported=self._reported)
         with GrowingFile(path, begins.offset, lacks=self._framing.padding - 1) as file:
             await self._begin(landing, sink, resume)
             try:
@@ -96,7 +97,7 @@ class SbeReceiver:
         return ended
 
     async def _follow(self, file: GrowingFile, landing: Landing, sink: FrameSink) -> str | None:
-        """Land what the file has and gets, until it holds no messages, or another session is to go on: return why."""
+        """Land what the file contains and gains. Return why another session must continue; None after bad bytes."""
         while landing.error is None:
             if chunk := await asyncio.to_thread(file.read):
                 await sink.land(landing.receive(chunk))
@@ -110,7 +111,7 @@ class SbeReceiver:
         return None
 
     async def _grows(self, file: GrowingFile) -> bool:
-        """Wait at the end of a file until there is more; False when the schema is another one first."""
+        """Wait at the end of a file until it grows; return False if the schema changes first."""
         now = asyncio.get_running_loop().time
         while not await asyncio.to_thread(file.has_more):
             if now() >= self._schema_due:
@@ -127,7 +128,7 @@ class SbeReceiver:
         await sink.land(frames)
 
     def _refresh_schema(self) -> None:
-        """Take the schema as it is now; one that cannot be used now is not waited for, and told once."""
+        """Reload the schema if it changed. An unusable one is logged once, and the previous schema stays in use."""
         try:
             read = read_schema(self._options.schema_, self._options.accept)
             if read == self._read:

@@ -1,7 +1,7 @@
-"""Reads landed messages into plain changes, one message after another, in pure Python: what silver is verified by.
+"""Reference reader: decodes landed messages into changes one by one, in pure Python, to verify silver.
 
-Shares the schema, the settings and what operations mean with what builds silver, and nothing else: neither the columnar
-decoder nor the layout of its columns, so that neither needs the other to be right.
+Shares only the schema, the settings and the semantics of operations with the code that builds silver. It uses neither
+the columnar decoder nor the column layout, so that an error in one is detected by the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from connectors.wire.sbe.decode import decode
 from connectors.wire.sbe.model import Body, Enum, Message, Schema
 
 NUMBERS: Final = ("_position", "_ordinal")
-"""What names a row of a table without keys."""
+"""Columns that identify a row of a table without keys."""
 
 
 class _Column(NamedTuple):
@@ -41,12 +41,12 @@ class SbeReferenceReader:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The table's keys; without them position and number of the row."""
+        """The table's keys; without keys, position and ordinal of the row."""
         return self.table.keys or NUMBERS
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The table's columns by the settings' schema, whatever has landed."""
+        """The table's columns according to the settings' schema, whatever has landed."""
         return (*(column.name for column in self._columns), *((SENT,) if self._lists_sent else ()))
 
     @property
@@ -54,7 +54,7 @@ class SbeReferenceReader:
         return self.table.absent == "listed"
 
     def control(self, frame: ControlFrame) -> None:
-        """Nothing is needed to read a frame."""
+        """Ignore control frames: no state is needed to read a data frame."""
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
@@ -65,7 +65,7 @@ class SbeReferenceReader:
     def _of_message(self, position: int, body: bytes) -> Iterator[ReferenceChange]:
         values = decode(self.schema, body, text=self.table.text).values
         if self.table.timestamps:
-            entry_value(self.message, values, self.table, self.message.name)  # a message is read whole or not at all
+            entry_value(self.message, values, self.table, self.message.name)  # a bad time anywhere fails the message
         for ordinal, levels in enumerate(_entries([values], self.table.path)):
             row = {
                 column.name: element_value(
@@ -104,7 +104,7 @@ class SbeReferenceReader:
 
     @cached_property
     def _names(self) -> dict[str, tuple[str, ...]]:
-        """Of the enums of which each value must be known, the names that values have."""
+        """Value names of each enum column whose values must all be known."""
         every = self.table.unknown_values == "error"
         checked = [column.name for column in self._columns] if every else self.table.keys
         return {name: names for name in checked if (names := self._names_of(name))}
@@ -117,7 +117,7 @@ class SbeReferenceReader:
 
     @cached_property
     def _columns(self) -> list[_Column]:
-        """Innermost level first: outer columns give way where a name is taken."""
+        """The wanted columns, outermost level first. Inner levels take names first; outer columns are renamed."""
         bodies: list[Body] = [self.message]
         for name in self.table.path:
             bodies.append(bodies[-1].group(name))
@@ -147,7 +147,7 @@ class SbeReferenceReader:
 
 
 def _entries(levels: list[dict[str, Any]], path: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """Yield for each entry at the end of the path its values and those of all that encloses it, the message first."""
+    """Yield, for each entry at the end of the path, the values of all its levels, the message first."""
     if not path:
         yield levels
         return

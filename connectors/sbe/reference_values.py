@@ -1,4 +1,4 @@
-"""Values of single messages in the form that silver's have in Python: what `connectors.sbe.reference` is made of."""
+"""Converts values of single messages to the Python form of silver's values, for `connectors.sbe.reference`."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _MOST_DIGITS = 38
 
 
 def entry_value(body: Body, values: dict[str, Any], table: SbeTable, path: str) -> dict[str, Any]:
-    """Return what an entry is inside an array of entries: all of its elements, None for what it lacks.
+    """Return an entry as it appears in an array of entries: all of its elements, None for missing ones.
 
     Args:
-        path: Of the entry, for errors.
+        path: Path of the entry, for errors.
 
     Raises:
-        InvalidValue: ``time-range``: a time is of no year from 1 to 9999.
+        InvalidValue: ``time-range``: a time is outside the years 1 to 9999.
     """
     names = [element.name for part in (body.fields, body.groups, body.data) for element in part]
     return {name: element_value(body, name, values, table, path) for name in names}
 
 
 def element_value(body: Body, name: str, values: dict[str, Any], table: SbeTable, path: str) -> Any:
-    """Return a field, a group or data of decoded values; None where it is null or absent. Raises as `entry_value`."""
+    """Return a field, group or data of decoded values; None if null or absent. Raises as `entry_value`."""
     value = values.get(name)
     field = next((field for field in body.fields if field.name == name), None)
     group = next((group for group in body.groups if group.name == name), None)
@@ -72,7 +72,7 @@ def _part(part: Field | Member, value: Any, table: SbeTable, path: str) -> Any:
 
 
 def _unit(part: Field | Member, scalar: Scalar) -> int | None:
-    """Return how many digits behind the second a number counts that is a time; None when it is just a number."""
+    """Return the number of fractional second digits of a time; None for a plain number."""
     if not isinstance(part, Field) or part.presence is Presence.CONSTANT or scalar.primitive in _NOT_WHOLE:
         return None
     is_unix = part.epoch.lower() == "unix"
@@ -80,7 +80,7 @@ def _unit(part: Field | Member, scalar: Scalar) -> int | None:
 
 
 def _composite(part: Field | Member, composite: Composite, value: dict[str, Any], table: SbeTable, path: str) -> Any:
-    exact = _two(part, composite)
+    exact = _integer_and_constant(part, composite)
     if exact is not None:
         (first, second), constant = exact, exact[1].constant
         if table.decimals and (first.name, second.name) == ("mantissa", "exponent") and isinstance(constant, int):
@@ -98,8 +98,8 @@ def _composite(part: Field | Member, composite: Composite, value: dict[str, Any]
     }
 
 
-def _two(part: Field | Member, composite: Composite) -> tuple[Member, Member] | None:
-    """Return the members of a composite of a whole number and a constant; None when it is another."""
+def _integer_and_constant(part: Field | Member, composite: Composite) -> tuple[Member, Member] | None:
+    """Return the members of a composite of an integer and a constant; None for any other composite."""
     if len(composite.members) != 2:
         return None
     first, second = composite.members
@@ -112,12 +112,12 @@ _NOT_WHOLE = (Primitive.CHAR, Primitive.FLOAT, Primitive.DOUBLE)
 
 
 def _is_time(part: Field | Member, encoding: Encoding) -> bool:
-    said = part.semantic_type if isinstance(part, Field) else encoding.remarks.semantic_type
-    return (said or encoding.name).lower() == "utctimestamp"
+    semantic_type = part.semantic_type if isinstance(part, Field) else encoding.remarks.semantic_type
+    return (semantic_type or encoding.name).lower() == "utctimestamp"
 
 
 def _moment(ticks: int, digits: int, path: str) -> datetime:
-    """Return the moment, towards the past where it is finer than microseconds."""
+    """Return the moment, rounded down to microseconds."""
     scale: int = 10 ** abs(6 - digits)
     try:
         return _EPOCH + timedelta(microseconds=ticks * scale if digits < 6 else ticks // scale)
@@ -132,5 +132,5 @@ def _number(primitive: Primitive, value: Any) -> Any:
     if primitive is Primitive.UINT64:
         return Decimal(value)
     if primitive is Primitive.FLOAT:
-        return struct.unpack("<f", struct.pack("<f", value))[0]  # a constant is written with more digits
+        return struct.unpack("<f", struct.pack("<f", value))[0]  # a constant may have more digits than a float holds
     return value

@@ -1,13 +1,13 @@
-"""Decodes a column of SBE messages in Spark: one row for each message of a template, or what could not be read.
+"""Decodes a column of SBE messages in Spark: one row for each message of a template, or for each unreadable message.
 
-Works on any table with a binary column, each value one whole message with its header first: a Delta or Parquet table,
-a stream, bronze. The schema is read once, here; executors get it resolved::
+Works on any table with a binary column, where each value is one complete message with its header first: a Delta or
+Parquet table, a stream, bronze. The schema is read once, on the driver; executors get it resolved::
 
     quotes = decode(spark.read.parquet("frames"), Path("market.xml"), template="Quote", column="body")
     lost = errors(spark.read.parquet("frames"), Path("market.xml"), column="body")
 
-Columns are those of `connectors.wire.sbe.columnar` with types that Spark has: unsigned integers one width up, uint64 as
-decimal(20, 0), enums as their name (a value without one as its raw form), sets as arrays of names, composites as
+Columns are those of `connectors.wire.sbe.columnar` with Spark types: unsigned integers widened by one size, uint64 as
+decimal(20, 0), enums as names (a value without a name in its raw form), sets as arrays of names, composites as
 structs, groups as arrays of structs. Absent and null are NULL; a null composite has a NULL in its first member.
 """
 
@@ -40,33 +40,33 @@ def decode(
     into: str | None = None,
     options: ColumnOptions | None = None,
 ) -> DataFrame:
-    """Return a row for each message of the template that can be read, in the order of its partition. Lazy.
+    """Return one row for each readable message of the template, in the order of its partition. Lazy.
 
-    Messages of other templates, and those that cannot be read, have no row: `errors` tells of the latter.
+    Messages of other templates and unreadable messages have no row; `errors` returns the latter.
 
     Args:
-        schema: As loaded, or the XML file. Its includes are read here, executors need no file.
+        schema: A loaded schema, or the XML file. Its includes are read here; executors need no file.
         template: Name of the message.
         column: The binary column that holds the messages.
-        keep: Columns to keep beside; all others by default.
-        into: Put the message into one struct column of this name, should its fields be called like columns kept.
-        options: What `ColumnOptions` offers; types are Spark's whatever it says.
+        keep: Columns to retain; all others by default.
+        into: Put the message into one struct column of this name, for fields that clash with retained columns.
+        options: Column options; ``types`` is always ``spark``.
 
     Raises:
-        SchemaError: The XML is wrong.
-        ConfigError: There is no such template or column, or two columns would have one name.
+        SchemaError: The XML is invalid.
+        ConfigError: There is no such template or column, or two columns would have the same name.
     """
     loaded = _loaded(schema)
     if template not in loaded.messages:
-        raise _refused(loaded.file, "template", template, f"one of {', '.join(loaded.messages)}")
+        raise _refusal(loaded.file, "template", template, f"one of {', '.join(loaded.messages)}")
     chosen = _for_spark(options)
     fields = from_arrow_schema(arrow_schema(loaded, template, chosen)).fields
     if into is not None:
         fields = [StructField(into, StructType(fields))]
-    kept = _kept(frames, column, keep)
-    result = _joined(frames, kept, fields)
-    step = _RowStep(loaded, template, column, tuple(kept), into is not None, chosen, tuple(result.names))
-    return frames.select(*kept, column).mapInArrow(step, result)
+    retained = _retained_columns(frames, column, keep)
+    result = _result_type(frames, retained, fields)
+    step = _RowStep(loaded, template, column, tuple(retained), into is not None, chosen, tuple(result.names))
+    return frames.select(*retained, column).mapInArrow(step, result)
 
 
 def errors(
@@ -77,17 +77,17 @@ def errors(
     keep: Sequence[str] | None = None,
     options: ColumnOptions | None = None,
 ) -> DataFrame:
-    """Return a row for each message that cannot be read, with what is wrong with it. Lazy.
+    """Return one row for each unreadable message, with its error. Lazy.
 
-    Beside the columns kept there are ``error_class``, ``reason``, ``element`` (``Quote.legs[1].blob``, empty when not
-    known), ``offset`` (from the first byte of the message) and ``message``, all in words. NULL counts as a message of
-    no bytes. A template the schema lacks is ``UNKNOWN_TEMPLATE``. See `decode` for the arguments and what is raised.
+    Besides the retained columns there are ``error_class``, ``reason``, ``element`` (``Quote.legs[1].blob``, empty if
+    unknown), ``offset`` (from the first byte of the message) and ``message``, the full text. NULL counts as an empty
+    message. A template the schema lacks is ``UNKNOWN_TEMPLATE``. Arguments and errors as for `decode`.
     """
     loaded = _loaded(schema)
-    kept = _kept(frames, column, keep)
-    result = _joined(frames, kept, from_arrow_schema(pa.schema(list(ERROR)[1:])).fields)
-    step = _ErrorStep(loaded, column, tuple(kept), _for_spark(options), tuple(result.names))
-    return frames.select(*kept, column).mapInArrow(step, result)
+    retained = _retained_columns(frames, column, keep)
+    result = _result_type(frames, retained, from_arrow_schema(pa.schema(list(ERROR)[1:])).fields)
+    step = _ErrorStep(loaded, column, tuple(retained), _for_spark(options), tuple(result.names))
+    return frames.select(*retained, column).mapInArrow(step, result)
 
 
 def _loaded(schema: Schema | Path) -> Schema:
@@ -98,29 +98,29 @@ def _for_spark(options: ColumnOptions | None) -> ColumnOptions:
     return replace(options or ColumnOptions(), types="spark")
 
 
-def _kept(frames: DataFrame, column: str, keep: Sequence[str] | None) -> list[str]:
-    """Return the columns to keep, once they and the column of messages are known to be there."""
+def _retained_columns(frames: DataFrame, column: str, keep: Sequence[str] | None) -> list[str]:
+    """Return the columns to retain, after checking that they and the column of messages exist."""
     if column not in frames.columns or not isinstance(frames.schema[column].dataType, BinaryType):
         found = frames.schema[column].simpleString() if column in frames.columns else column
-        raise _refused("frames", "column", found, "a binary column")
-    kept = [name for name in frames.columns if name != column] if keep is None else list(keep)
-    for name in kept:
+        raise _refusal("frames", "column", found, "a binary column")
+    retained = [name for name in frames.columns if name != column] if keep is None else list(keep)
+    for name in retained:
         if name not in frames.columns:
-            raise _refused("frames", "keep", name, f"some of {', '.join(frames.columns)}")
-    return kept
+            raise _refusal("frames", "keep", name, f"some of {', '.join(frames.columns)}")
+    return retained
 
 
-def _joined(frames: DataFrame, kept: Sequence[str], fields: Sequence[StructField]) -> StructType:
-    """Return the columns of the result; names that differ in case only are one to Spark."""
-    taken = {folded(name) for name in kept}
+def _result_type(frames: DataFrame, retained: Sequence[str], fields: Sequence[StructField]) -> StructType:
+    """Return the columns of the result; to Spark, names that differ only in case are equal."""
+    taken = {folded(name) for name in retained}
     for field in fields:
         if folded(field.name) in taken:
-            raise _refused("frames", "keep", field.name, "columns that the result lacks, or the result in a struct")
+            raise _refusal("frames", "keep", field.name, "columns that the result lacks, or the result in a struct")
         taken.add(folded(field.name))
-    return StructType([*(frames.schema[name] for name in kept), *fields])
+    return StructType([*(frames.schema[name] for name in retained), *fields])
 
 
-def _refused(file: str, key: str, found: str, allowed: str) -> ConfigError:
+def _refusal(file: str, key: str, found: str, allowed: str) -> ConfigError:
     return ConfigError(file=file, key=key, found=found, allowed=allowed)
 
 
@@ -129,7 +129,7 @@ class _RowStep:
     schema: Schema
     template: str
     column: str
-    kept: tuple[str, ...]
+    retained: tuple[str, ...]
     into: bool
     options: ColumnOptions
     names: tuple[str, ...]
@@ -141,7 +141,7 @@ class _RowStep:
                 if self.template in part.rows:
                     origin, rows = part.rows[self.template]
                     columns = [rows.to_struct_array()] if self.into else rows.columns
-                    beside = [batch.column(name).take(pa.array(origin)) for name in self.kept]
+                    beside = [batch.column(name).take(pa.array(origin)) for name in self.retained]
                     yield pa.RecordBatch.from_arrays([*beside, *columns], names=list(self.names))
 
 
@@ -149,7 +149,7 @@ class _RowStep:
 class _ErrorStep:
     schema: Schema
     column: str
-    kept: tuple[str, ...]
+    retained: tuple[str, ...]
     options: ColumnOptions
     names: tuple[str, ...]
 
@@ -158,6 +158,6 @@ class _ErrorStep:
         for batch in batches:
             messages = batch.column(self.column)
             for part in reader.parts(messages):
-                origin, *told = reader.errors(messages, part.unread).columns
-                beside = [batch.column(name).take(origin) for name in self.kept]
-                yield pa.RecordBatch.from_arrays([*beside, *told], names=list(self.names))
+                origin, *columns = reader.errors(messages, part.unread).columns
+                beside = [batch.column(name).take(origin) for name in self.retained]
+                yield pa.RecordBatch.from_arrays([*beside, *columns], names=list(self.names))

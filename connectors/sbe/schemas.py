@@ -1,4 +1,4 @@
-"""Loads the schema a feed speaks: the one its settings name, or the one that comes with the simulator."""
+"""Loads a feed's schema: the one named in its settings, or the simulator's built-in one."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from connectors.wire.sbe.model import Message, Schema
 from connectors.wire.sbe.schema import load_schema
 
 BUILTIN = "builtin"
-"""Name of the schema that ``silverfold simulate sbe`` speaks."""
+"""Name of the schema that ``silverfold simulate sbe`` uses."""
 
 
 @dataclass(frozen=True)
 class SchemaText:
-    """A schema as it was read at one moment: it loads as that, whatever becomes of its file. Equal by file and text."""
+    """The text of a schema as read at one moment, independent of later changes to its file. Equal by file and text."""
 
     file: str
     text: bytes
-    """The XML, with all it includes."""
+    """The XML, with all includes."""
     source: bytes | Element = field(compare=False, repr=False)
     """The same, with files and lines to name in errors."""
     accept: tuple[str, ...] = ()
     """Codes of errors to take as warnings (`connectors.wire.sbe.schema.load_schema`)."""
 
     def load(self) -> Schema:
-        """Return the schema. Raises SchemaError when it is wrong; ``errors`` has all that is."""
+        """Return the schema. Raises SchemaError if it is invalid; ``errors`` has all errors."""
         return _loaded(self)
 
 
 def read_schema(schema: str, accept: tuple[str, ...] = ()) -> SchemaText:
-    """Return the text of a name or path as it is now. Raises SchemaError when it cannot be read."""
+    """Return the current text for a name or path. Raises SchemaError if it cannot be read."""
     if schema == BUILTIN:
         text = (files("connectors.sbe") / "market.xml").read_bytes()
         return SchemaText(schema, text, text, accept)
@@ -55,10 +55,10 @@ def _is_part(text: bytes, schema: str) -> bool:
 
 
 def feed_schema(schema: str, accept: tuple[str, ...] = ()) -> Schema:
-    """Return the schema of a name or path, read anew when the file, or one that it includes, has changed.
+    """Return the schema for a name or path, reloaded if the file, or one that it includes, has changed.
 
     Raises:
-        SchemaError: The file is missing or wrong; ``errors`` has all that is.
+        SchemaError: The file is missing or invalid; ``errors`` has all errors.
     """
     return read_schema(schema, accept).load()
 
@@ -69,7 +69,7 @@ def _loaded(read: SchemaText) -> Schema:
 
 
 def template_of(schema: Schema, table: str, source: str) -> Message:
-    """Return the message that feeds a table: the one its settings name, else the one that is called as it is.
+    """Return the message that feeds a table: the one named in its settings, else the one named like the table.
 
     Raises:
         SchemaError: The schema has no such message.
@@ -81,5 +81,5 @@ def template_of(schema: Schema, table: str, source: str) -> Message:
 
 
 def stream_of(message: Message) -> str:
-    """Return the stream of a template: its id, which it has whether or not the schema of the day knows it yet."""
+    """Return the stream of a template: its id, which is the same whether or not the current schema knows it."""
     return str(message.id)

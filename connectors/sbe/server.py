@@ -1,11 +1,12 @@
-"""A source of SBE messages over TCP: sends every client what happens in a made-up market, framed as asked for.
+"""Simulated source of SBE messages over TCP: sends the changes of a simulated market to every client.
 
-Runs in a thread of its own, so that it serves whatever the caller does::
+Runs in a thread of its own, independently of the caller::
 
     with MarketServer.start(framing=FRAMINGS["sofh"]) as server:
         server.change()
 
-A client gets the securities and the levels of the books first, then every message. One that does not read is dropped.
+A client first receives the securities and the levels of the books, then every message. A client that does not read is
+dropped.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from connectors.wire.framing.writer import FrameWriter
 from connectors.wire.sbe.model import Schema
 
 MOST_UNSENT: Final = 4 << 20
-"""Bytes that may wait to be sent before a client counts as one that does not read."""
+"""Maximum number of unsent bytes before a client is dropped because it does not read."""
 
 
 class MarketServer(Server):
-    """A running server. All methods may be called from any thread. Closes itself as a context manager."""
+    """A running server and context manager. All methods may be called from any thread."""
 
     def __init__(self, listening: socket.socket, market: Market, schema: Schema, framing: Framing) -> None:
         super().__init__(listening, name="sbe-server")
@@ -51,24 +52,24 @@ class MarketServer(Server):
         """Return a server that listens on a TCP port, 0 for any free one.
 
         Args:
-            framing: How messages are framed. Each change is one message, and a packet of its own where there are such.
+            framing: Framing of messages. Each change is one message, in a packet of its own if the framing has packets.
             host: Address to listen on; the default serves this machine only. There is no authentication.
-            seed: Same seed, same sequence of messages.
+            seed: Seed of the market: the same seed gives the same sequence of messages.
             clock: Nanoseconds since 1970, for the times in messages.
 
         Raises:
-            SourceUnavailable: The port cannot be listened on.
+            SourceUnavailable: The server cannot listen on the port.
         """
         schema = feed_schema(BUILTIN)
         return cls(listen(host, port), Market(schema, seed=seed, clock=clock), schema, framing)._start()
 
     @property
     def client_count(self) -> int:
-        """How many clients are connected."""
+        """Number of connected clients."""
         return len(self._clients)
 
     def change(self) -> int:
-        """Let one message happen and send it to every client; return how many changes it tells."""
+        """Generate one message and send it to every client; return its number of changes."""
 
         async def changed() -> int:
             update = self._market.change()
@@ -79,7 +80,7 @@ class MarketServer(Server):
         return self._wait_for(changed())
 
     def disconnect_all(self) -> None:
-        """Break the connection to every client; return when that is done. They may come back."""
+        """Abort the connections of all clients, and wait until they are closed. Clients may reconnect."""
 
         async def disconnected() -> None:
             for client in list(self._clients):
@@ -95,7 +96,7 @@ class MarketServer(Server):
     async def _shut(self) -> None:
         self._accepting.close()
         for client in self._clients:
-            client.close()  # what was sent before still goes out
+            client.close()  # buffered data is still sent
 
     async def _serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         writer = FrameWriter(self._framing, byte_order=self._schema.byte_order)
@@ -104,7 +105,7 @@ class MarketServer(Server):
         self._send(client, writer.write(list(self._market.greeting())))
         self._clients[client] = writer
         try:
-            while await reader.read(1 << 12):  # clients have nothing to say; what they say is not looked at
+            while await reader.read(1 << 12):  # data from clients is ignored
                 pass
         except OSError as error:
             self._log.info("client_broke", client=f"{peer[0]}:{peer[1]}", reason=str(error))

@@ -22,9 +22,9 @@ from conf.names import folded
 from pipelines.applying.cut_job import CutJob
 from pipelines.applying.fold_cut import Folded
 from pipelines.applying.fold_statistics import counted
-from transforms.changes import DELETE, INSERT, SNAPSHOT, computed, struct_type
+from transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
 from transforms.complete_rows import completed, row_after
-from transforms.expectations import FAILED, Rule, failures, is_kept_out, judged
+from transforms.expectations import FAILED, Rule, failures, is_quarantined, with_failed_rules
 from transforms.merge import OP, POSITION, PRESENT, net_rows
 from transforms.rekey import by_keys, snapshot_by_keys, with_taken
 from transforms.side_table import REASONS, UNEXPLAINED
@@ -59,7 +59,7 @@ def check_cut(job: CutJob, folded: Folded) -> Checked:
         return Checked(_as_they_are(job, folded), None, folded.notes)
     unjudged = _rows(job, folded)
     try:
-        rows = job.cached(judged(unjudged, job.target.rules, job.later))
+        rows = job.cached(with_failed_rules(unjudged, job.target.rules, job.later))
         failed = {f"failed.{name}": count for name, count in failures(job.target.rules).items()}
         keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
         counts = counted(rows, {**keys, **failed, **_since(job, rows)})
@@ -67,7 +67,7 @@ def check_cut(job: CutJob, folded: Folded) -> Checked:
         _name_the_rule(job, unjudged)
         raise
     _refuse(job, counts)
-    out = is_kept_out(job.target.rules)
+    out = is_quarantined(job.target.rules)
     op = F.when(out, F.lit(DELETE)).otherwise(F.col("op"))
     written = rows.where(~out) if job.cut.replaces else rows.withColumn("op", op)
     aside = _aside(job, rows.where(out), folded.waiting, counts)
@@ -139,7 +139,7 @@ def _name_the_rule(job: CutJob, unjudged: DataFrame) -> None:
     Spark does not tell which row it was: the position of the first one is found by halves, in the rows there are.
     """
     rows, rules = job.cached(unjudged), job.target.rules
-    computed(rows)  # what else is wrong is raised as it is
+    compute_all(rows)  # what else is wrong is raised as it is
     positions = sorted(line.position for line in rows.select("position").distinct().collect())
     first = bisect_left(
         positions, True, key=lambda last: _error(job, rows.where(F.col("position") <= last), rules) is not None
@@ -155,7 +155,7 @@ def _name_the_rule(job: CutJob, unjudged: DataFrame) -> None:
 def _error(job: CutJob, rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
     """Return the error that judging the rows raises, None if it raises none. Runs a Spark job."""
     try:
-        computed(judged(rows, rules, job.later))
+        compute_all(with_failed_rules(rows, rules, job.later))
     except PySparkException as error:
         return error
     return None

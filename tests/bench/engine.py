@@ -38,8 +38,8 @@ from pipelines.silver import SilverTable
 from pipelines.spark import start_spark
 from tests.bench.silver import report, settings_at, timed
 from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable
-from transforms.changes import computed
-from transforms.consistency import letter
+from transforms.changes import compute_all
+from transforms.consistency import op_code
 from transforms.fold import fold
 from transforms.merge import Recorded, replace
 from transforms.sql import path_table
@@ -303,13 +303,13 @@ def folds(bench: Bench, count: int, keys: int) -> None:
     whole, partial = bench.spark.read.parquet(path).drop("present"), bench.spark.read.parquet(path)
     ways: list[tuple[str, Callable[[], DataFrame]]] = [
         ("whole rows", lambda: fold(whole, whole=True)),
-        ("whole rows, telling", lambda: fold(whole, whole=True, letter=letter())),
+        ("whole rows, telling", lambda: fold(whole, whole=True, op_code=op_code())),
         ("partial rows", lambda: fold(partial)),
-        ("partial rows, telling", lambda: fold(partial, letter=letter())),
+        ("partial rows, telling", lambda: fold(partial, op_code=op_code())),
     ]
     for name, way in ways:
-        seconds = [timed(lambda way=way: computed(way())) for _ in range(bench.runs + 1)][1:]
-        limit = [timed(lambda: computed(whole)) for _ in range(bench.runs)]
+        seconds = [timed(lambda way=way: compute_all(way())) for _ in range(bench.runs + 1)][1:]
+        limit = [timed(lambda: compute_all(whole)) for _ in range(bench.runs)]
         report("fold", seconds, limit, what=name, changes_per_second=int(count / statistics.median(seconds)))
 
 
@@ -328,7 +328,7 @@ def replaced(bench: Bench, rows: int) -> None:
         ours.append(
             timed(lambda net=net, run=run: replace(net, path_table(path), keys=["k"], recorded=Recorded("s", run + 1)))
         )
-        limit.append(timed(lambda: computed(bench.spark.read.format("delta").load(path))))
+        limit.append(timed(lambda: compute_all(bench.spark.read.format("delta").load(path))))
     metrics = DeltaTable(path).history(1)[0]["operationMetrics"]
     wrote = {name: metrics[name] for name in metrics if name.startswith("numTargetFiles") and "Skipping" not in name}
     report("replace", ours[1:], limit[1:], rows=rows, wrote=wrote)

@@ -37,7 +37,7 @@ from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.receiver import DeephavenReceiver
 from connectors.deephaven.schemas import load_roles
 from connectors.deephaven.types import TYPES
-from jobs.receive import rest_the_collector
+from jobs.receive import collect_rarely
 from pipelines.batch import FRAME_BYTES, Batch
 from pipelines.bronze_table import SCHEMA
 from pipelines.places import Place
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--sizes", type=int, nargs="+", default=[65_536, 200])
     chosen = parser.parse_args()
-    rest_the_collector()  # as the receive command does
+    collect_rarely()  # as the receive command does
     for size in chosen.sizes:
         json.dump(measure(size, chosen.megabytes, chosen.runs), sys.stdout)
         print(flush=True)

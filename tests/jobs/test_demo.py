@@ -28,7 +28,7 @@ from connectors.deephaven.tables import LiveTable
 from jobs import cli
 from jobs.context import Invocation
 from jobs.demo_conf import write_conf
-from jobs.demo_follow import RowTracker
+from jobs.demo_follow import FeedFollower
 from jobs.demo_receiver import ReceiverProcess
 from jobs.demo_show import Progress
 from jobs.demo_stage import perform
@@ -287,11 +287,11 @@ class AtOnce(Executor):
         return done
 
 
-def follower(build: ScriptedBuild, receiver: ScriptedReceiver, clock: Clock) -> RowTracker:
+def follower(build: ScriptedBuild, receiver: ScriptedReceiver, clock: Clock) -> FeedFollower:
     table = LiveTable({"Sym": "String"})
     progress = Progress(Console(file=io.StringIO()), {"trades": table}, nothing_landed, began=0)
     last_rows: Future[dict[str, int]] = Future()
-    return RowTracker(build, receiver, progress, AtOnce(), last_rows, lambda: None, 5.0, clock, clock.sleep)  # type: ignore[arg-type]  # scripted
+    return FeedFollower(build, receiver, progress, AtOnce(), last_rows, lambda: None, 5.0, clock, clock.sleep)  # type: ignore[arg-type]  # scripted
 
 
 def nothing_landed() -> FeedStatus:

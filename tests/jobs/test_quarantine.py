@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import pipelines.quarantine_log
 from jobs import cli
-from jobs.quarantine import Outcome, show, told
+from jobs.quarantine import Outcome, outcome_text, show
 from pipelines.places import Places
 from pipelines.quarantine import Quarantined
 from pipelines.quarantine_log import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip, undo_skip
@@ -140,7 +140,7 @@ def test_a_holding_frame_can_be_skipped_and_the_skip_be_undone(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("quotes", "18"), "POSITION: found 18, allowed: 17, which holds quotes"),
         (("trades", "17"), "POSITION: found 17, allowed: a frame that cannot be decoded; trades holds for something"),
@@ -149,7 +149,7 @@ def test_a_holding_frame_can_be_skipped_and_the_skip_be_undone(
     ],
 )
 def test_only_a_frame_that_holds_a_table_can_be_skipped(
-    conf: str, places: Places, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+    conf: str, places: Places, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ):
     hold(places, FEED, "quotes", BAD_FRAME)
     hold(places, FEED, "trades", Hold(**{**vars(TWICE), "position": 17}))
@@ -157,7 +157,7 @@ def test_only_a_frame_that_holds_a_table_can_be_skipped(
     code = run(conf, "skip", FEED, *arguments)
 
     said = capsys.readouterr().err.replace("holds for DUPLICATE_KEY", "holds for something")
-    assert (code, said) == (2, f"silverfold: command line: {told}\n")
+    assert (code, said) == (2, f"silverfold: command line: {message}\n")
 
 
 def test_nothing_that_a_table_has_passed_can_be_skipped_or_undone(
@@ -213,7 +213,7 @@ def test_where_nothing_holds_there_is_nothing_to_try_again(conf: str, capsys: py
     ],
 )
 def test_what_trying_again_did_is_a_line(outcome: Outcome, line: str):
-    assert told(outcome) == line
+    assert outcome_text(outcome) == line
 
 
 def test_trying_again_tells_which_table_passed_and_which_still_holds(
@@ -255,5 +255,5 @@ for arguments in (["list", {FEED!r}], ["skip", {FEED!r}, "quotes", "17"]):
 
     done = subprocess.run([sys.executable, "-c", program, conf], capture_output=True, text=True, check=True, timeout=60)
 
-    told = [line for line in done.stdout.splitlines() if line.endswith((" True", " False"))]
-    assert told == [" list 0 False", " skip 0 False"], done.stderr
+    loaded = [line for line in done.stdout.splitlines() if line.endswith((" True", " False"))]
+    assert loaded == [" list 0 False", " skip 0 False"], done.stderr

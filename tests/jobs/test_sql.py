@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from conf.errors import QueryFailed
 from jobs import cli
-from jobs.sql import Answer, Format, ask, explained, queried, write
+from jobs.sql import Answer, Format, ask, query_error, queryable_names, write
 from pipelines.places import Places
 from pipelines.spark import own_session
 from pipelines.views import Views
@@ -45,9 +45,9 @@ def test_histories_and_rows_kept_aside_are_queried_beside_their_tables(tmp_path:
     tables = {"quotes": {"source": "Q", "stored_as_scd_type": 2}, "trades": {"source": "T", "expect": {"some": rule}}}
 
     places = Places(str(tmp_path))
-    assert list(queried(places, "market", tables)) == ["quotes", "quotes__history", "trades", "trades__aside"]
+    assert list(queryable_names(places, "market", tables)) == ["quotes", "quotes__history", "trades", "trades__aside"]
     write_deltalake(places.aside("market", "quotes").url, pa.table({"n": [1]}))  # of a rule that is gone since
-    assert list(queried(places, "market", tables))[2] == "quotes__aside"
+    assert list(queryable_names(places, "market", tables))[2] == "quotes__aside"
 
 
 def test_rows_beyond_the_limit_are_cut_and_said_to_be(session: SparkSession):
@@ -199,7 +199,7 @@ def test_a_table_not_built_yet_is_named(session: SparkSession):
 
 
 def test_an_unknown_table_comes_with_the_tables_there_are():
-    error = explained("TABLE_OR_VIEW_NOT_FOUND", {"relationName": "`prices`"}, "…", VIEWS)
+    error = query_error("TABLE_OR_VIEW_NOT_FOUND", {"relationName": "`prices`"}, "…", VIEWS)
 
     assert str(error) == "there is no table prices; tables: market__quotes, quotes"
 

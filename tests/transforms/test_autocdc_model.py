@@ -231,7 +231,7 @@ def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
     told = [random_change(rng, lane) for lane in range(60) for _ in range(6)]
     apply(spark, tmp_path / "t", 0, told[::2], mode, tombstone_horizon="t._position < 0")
     with monkeypatch.context() as patch:
-        for step in ("merge_rows", "keep_history", "remake"):
+        for step in ("merge_rows", "keep_history", "rebuild_rows"):
             patch.setattr(transforms.autocdc, step, dying(getattr(transforms.autocdc, step), after=after))
         with pytest.raises(Died):
             apply(spark, tmp_path / "t", 1, told[1::2], mode, tombstone_horizon="t._position < 0")

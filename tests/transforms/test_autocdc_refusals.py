@@ -80,7 +80,7 @@ def test_wrong_parameters_are_named(spark: SparkSession, tmp_path: Path, options
         {"stored_as_scd_type": True},
         {"ignore_null_updates": "yes"},
         {"recorded": ("users", 1)},
-        {"settled": 5},
+        {"tombstone_horizon": 5},
     ],
 )
 def test_parameters_of_wrong_types_are_refused_as_spark_does(

@@ -20,7 +20,7 @@ from conf.model import Commit
 from connectors.base import Boundary, Frame, Kind, Receiver, Resume
 from connectors.sqlitecloud.client import connect
 from connectors.sqlitecloud.receiver import SqliteCloudReceiver
-from jobs.receive import rest_the_collector
+from jobs.receive import collect_rarely
 from pipelines.batch import FRAME_BYTES, Batch
 from pipelines.bronze_table import SCHEMA
 from pipelines.places import Place
@@ -61,7 +61,7 @@ def landing(notifications: int, rows: int, runs: int) -> dict[str, object]:
     """Land, read and write in turn; return the line to print."""
     sent = Sent(notifications, rows)
     made, landed, read, bare = tables(sent), list[Spent](), list[Spent](), list[Spent]()
-    rest_the_collector()  # as the receive command does
+    collect_rarely()  # as the receive command does
     with source(sent) as serving:
         for _ in range(runs):
             read.append(asyncio.run(spent_to_read(serving)))

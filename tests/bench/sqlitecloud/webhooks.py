@@ -17,7 +17,7 @@ from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.sqlitecloud_webhooks.orders import DATABASE, TABLE, Orders
 from connectors.sqlitecloud_webhooks.receiver import WebhookReceiver
 from connectors.sqlitecloud_webhooks.signing import Signing
-from jobs.receive import rest_the_collector
+from jobs.receive import collect_rarely
 from pipelines.places import Place
 from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since
 from tests.support.webhooks import free_port
@@ -33,7 +33,7 @@ def webhooks(requests: int, connections: int, runs: int) -> dict[str, object]:
     """Serve both in turn; return the line to print."""
     ours, bare = list[Spent](), list[Spent]()
     os.environ[_SECRET_IS_IN] = SECRET
-    rest_the_collector()
+    collect_rarely()
     told, theirs = multiprocessing.Pipe()
     port = free_port()
     sender = multiprocessing.get_context("spawn").Process(target=post, args=(requests, connections, port, theirs))

@@ -23,9 +23,9 @@ ORDERS = [bytes.fromhex(body) for body in json.loads((EVOLUTION / "order.json").
 MARKET = feed_schema("builtin")
 
 
-def landing(schema: Schema, *, places: bool = False, told: set[str] | None = None) -> Landing:
-    told = set() if told is None else told
-    return Landing(schema, Session(schema, FRAMINGS["sofh"]), places=places, told=told)
+def landing(schema: Schema, *, places: bool = False, reported: set[str] | None = None) -> Landing:
+    reported = set() if reported is None else reported
+    return Landing(schema, Session(schema, FRAMINGS["sofh"]), places=places, reported=reported)
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -87,10 +87,10 @@ def test_deprecated_elements_in_use_are_told_once_for_all_epochs():
         .replace(b'name="price"', b'deprecated="2" name="price"')
         .replace(b'name="ratio"', b'deprecated="3" name="ratio"')
     )
-    schema, told = load_schema(xml), set[str]()
+    schema, reported = load_schema(xml), set[str]()
 
-    first = landing(schema, told=told).receive(framed(ORDERS[3], ORDERS[3]))
-    second = landing(schema, told=told).receive(framed(ORDERS[3]))
+    first = landing(schema, reported=reported).receive(framed(ORDERS[3], ORDERS[3]))
+    second = landing(schema, reported=reported).receive(framed(ORDERS[3]))
 
     assert shown(first) == ["deprecated", ("1", "whole", 41), ("1", "whole", 41)]
     assert json.loads(first[0].body)["elements"] == ["Order.price", "Order.legs.ratio"]
@@ -125,11 +125,11 @@ SIDED = load_schema(SIDES.encode())
 
 
 def test_deprecated_values_and_choices_that_messages_hold_are_told_once_for_all_epochs():
-    told, ping = set[str](), encode(SIDED, "Ping", {"n": 1})
+    reported, ping = set[str](), encode(SIDED, "Ping", {"n": 1})
     first = [order("Buy", {"late"}), ping, order("Sell", {"late"}, {"late", "old"}), order("Sell", {"old"})]
 
-    frames = landing(SIDED, told=told).receive(framed(*first))
-    again = landing(SIDED, told=told).receive(framed(*first, order("Cross"), order("Cross")))
+    frames = landing(SIDED, reported=reported).receive(framed(*first))
+    again = landing(SIDED, reported=reported).receive(framed(*first, order("Cross"), order("Cross")))
 
     assert [name for name in shown(frames) if isinstance(name, str)] == ["deprecated"]
     assert shown(frames)[2] == "deprecated"
@@ -229,10 +229,10 @@ def test_a_schema_is_what_was_read_even_if_its_files_are_replaced_before_it_is_l
 def test_a_schema_that_misreads_what_landed_before_is_told_to_break():
     retyped = TEXTS[0].replace(b'name="qty" id="2" type="uint16"', b'name="qty" id="2" type="int16"')
 
-    told = what_changed(TEXTS[0], load_schema(retyped))
+    reported = what_changed(TEXTS[0], load_schema(retyped))
 
-    assert told["breaks"] is True
-    assert [line.split(" (")[0] for line in told["changes"]] == [
+    assert reported["breaks"] is True
+    assert [line.split(" (")[0] for line in reported["changes"]] == [
         "schema: version not raised",
         "Order.qty: type of a field changed",
     ]
@@ -262,14 +262,14 @@ def test_bytes_that_are_no_messages_end_the_epoch_and_are_kept():
 
 def test_part_of_a_message_is_wrong_at_the_end_of_a_connection_and_right_at_that_of_a_file():
     part = framed(ORDERS[0])[:-3]
-    schema, told = load_schema(TEXTS[0]), set[str]()
+    schema, reported = load_schema(TEXTS[0]), set[str]()
 
     connection = landing(schema)
     assert connection.receive(part) == []
     assert shown(connection.receive_eof()) == ["bad bytes"]
     assert "truncated at byte 0" in str(connection.error)
     for expected in (["part of a message"], []):
-        file = landing(schema, told=told)
+        file = landing(schema, reported=reported)
         assert file.receive(part) == []
         assert shown(file.receive_end_of_file()) == expected
         assert file.error is None
@@ -278,5 +278,5 @@ def test_part_of_a_message_is_wrong_at_the_end_of_a_connection_and_right_at_that
 def test_a_schema_that_misreads_what_landed_is_a_warning():
     schema = load_schema(TEXTS[0].replace(b'id="2" type="uint16"', b'id="2" type="int16"'), file="x")
     _, changed = landing(schema).begin(b"", TEXTS[0])
-    told = json.loads(changed.body)
-    assert (told["breaks"], told["level"]) == (True, "warning")
+    reported = json.loads(changed.body)
+    assert (reported["breaks"], reported["level"]) == (True, "warning")
