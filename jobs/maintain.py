@@ -42,7 +42,7 @@ def maintain(
         status.update("maintaining")
         failed = False
         for done in Maintenance(spark, settings, connector, opened, datetime.now(UTC), dry_run).run():
-            print(f"{done.table}: {done.told}")
+            print(f"{done.table}: {done.result}")
             failed |= done.failed
     if failed:
         raise typer.Exit(3)

@@ -144,15 +144,15 @@ def queryable_names(places: Places, feed: str, tables: Mapping[str, Mapping[str,
 
     Raises StoreUnavailable.
     """
-    from pipelines.places import aside_of, history_of  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.places import history_of, side_table_of  # noqa: PLC0415 - --help must not load what jobs run on
     from pipelines.store import open_table  # noqa: PLC0415 - as above
 
     for name, table in tables.items():
         yield name
         if table.get("stored_as_scd_type") == 2:
             yield history_of(name)
-        if table.get("expect") or open_table(places.aside(feed, name)) is not None:
-            yield aside_of(name)
+        if table.get("expect") or open_table(places.side_table(feed, name)) is not None:
+            yield side_table_of(name)
 
 
 def ask(session: SparkSession, query: str, limit: int, views: Views, *, unsafe: bool = False) -> Answer:

@@ -23,7 +23,7 @@ from jobs.console import console_on, counted
 from jobs.context import invocation
 from jobs.ways_on import advice_for
 from pipelines.places import places_of
-from pipelines.ranges import named
+from pipelines.ranges import format_ranges
 
 if TYPE_CHECKING:
     from connectors.base import Connector, Feed
@@ -127,8 +127,8 @@ def show(status: Status, out: TextIO) -> None:
                 begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
                 console.print(Text(begins, "yellow"))
             if table.lacks_positions:
-                lacks = f"{table.table}: lacks what positions {named(table.lacks_positions)} said of it, if anything"
-                console.print(Text(lacks, "yellow"))
+                lost = format_ranges(table.lacks_positions)
+                console.print(Text(f"{table.table}: lacks what positions {lost} said of it, if anything", "yellow"))
             if table.emptied_version is not None:
                 empty = f"{table.table}: the commit of version {table.emptied_version} is an empty file"
                 console.print(Text(f"{empty}: `silverfold verify {feed.feed}` tells which rows are missing", "yellow"))

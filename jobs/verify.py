@@ -71,7 +71,7 @@ def verify(
     when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
     from pipelines.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.verify import summed_up  # noqa: PLC0415 - as above
+    from pipelines.verify import summarize  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
@@ -87,7 +87,7 @@ def verify(
         if not unread:  # else a verdict already says so
             print(f"silverfold: {error}", file=sys.stderr)
         unread = True
-    found = summed_up(places, feed, "source" if against_source else "bronze", verified, now, stopped=stopped)
+    found = summarize(places, feed, "source" if against_source else "bronze", verified, now, stopped=stopped)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:

@@ -1,4 +1,4 @@
-"""Frames that wait for one commit, and their columns: built at once, column by column, when the commit is due."""
+"""Frames pending for one commit, and their columns: built at once, column by column, when the commit is due."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from connectors.base import Boundary, Frame, Kind
 from pipelines.bronze_table import SCHEMA
 
 FRAME_BYTES: Final = 200
-"""Memory of a frame beside its body, in bytes, about: so that empty frames count too."""
+"""Approximate memory per frame in addition to its body, in bytes, so that empty frames count too."""
 
 
 WARNING: Final = "warning"
-"""What a mark's detail ``level`` says, if it has one."""
+"""Value of a mark's detail ``level`` for a warning."""
 
 _LAST = {Boundary.END, Boundary.WHOLE}
 _OF_RUNS = pa.schema([field for field in SCHEMA if field.name not in {"frame_seq", "body"}])
@@ -30,13 +30,13 @@ class Added(NamedTuple):
     """What `Batch.add` took."""
 
     size: int
-    """Memory the frames take, in bytes, about."""
+    """Approximate memory of the frames, in bytes."""
     ended: bool
-    """The end of an update is among them."""
+    """They include the end of an update."""
 
 
 class _Run(NamedTuple):
-    """Frames that follow each other and differ in nothing but their bodies."""
+    """Consecutive frames that differ only in their bodies."""
 
     frames: int
     epoch: int
@@ -52,17 +52,17 @@ class LandedMark(NamedTuple):
 
     name: str
     details: dict[str, Any]
-    """Its own details but for a kept body, and ``frame_seq``, ``epoch`` and ``stream``."""
+    """Its own details except a retained body, and ``frame_seq``, ``epoch`` and ``stream``."""
     warns: bool
 
 
-class Prepared(NamedTuple):
+class PreparedCommit(NamedTuple):
     """One commit, ready to be written."""
 
     first: int
     """Position of its first frame."""
     size: int
-    """Memory its frames took, in bytes, about."""
+    """Approximate memory of its frames, in bytes."""
     table: pa.Table
     marks: tuple[LandedMark, ...]
     source_positions: Mapping[str, str]
@@ -72,13 +72,13 @@ class Prepared(NamedTuple):
 class Batch:
     """The frames from position ``first`` on, in order.
 
-    They are kept as bodies and runs: most frames of a mass differ from the one before in nothing but the body.
+    They are stored as bodies and runs: most frames of a large number differ from the previous one only in the body.
     """
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.size = 0
-        """Memory the frames take, in bytes, about."""
+        """Approximate memory of the frames, in bytes."""
         self._bodies: list[bytes] = []
         self._runs: list[_Run] = []
 
@@ -86,7 +86,7 @@ class Batch:
         return len(self._bodies)
 
     def add(self, frames: Sequence[Frame], epoch: int, received_at: int) -> Added:
-        """Take frames that arrived together, in microseconds since 1970."""
+        """Add frames that arrived together at ``received_at``, in microseconds since 1970."""
         bodies = list(map(_body, frames))
         runs = [
             _Run(len(list(group)), epoch, received_at, *what) for what, group in groupby(map(_all_but_body, frames))
@@ -97,7 +97,7 @@ class Batch:
         self.size += size
         return Added(size, any(run.boundary in _LAST for run in runs))
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> PreparedCommit:
         """Return the frames as one commit."""
         counts, epochs, stamps, kinds, boundaries, streams, source_positions = zip(*self._runs, strict=True)
         runs = pa.Table.from_arrays(
@@ -119,7 +119,7 @@ class Batch:
             for run in self._runs
             if run.stream is not None and run.source_position is not None
         }
-        return Prepared(self.first, self.size, table, tuple(self._marks()), reached)
+        return PreparedCommit(self.first, self.size, table, tuple(self._marks()), reached)
 
     def _marks(self) -> Iterator[LandedMark]:
         at = 0

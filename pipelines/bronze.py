@@ -1,6 +1,6 @@
-"""Reads bronze in order, without Spark.
+"""Read bronze in order, without Spark.
 
-Each function takes the table as it stands when it is called. A table that does not exist yet reads as empty.
+Each function reads the table at its newest version when it is called. A table that does not exist yet reads as empty.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ CARRYING = (Kind.SNAPSHOT.value, Kind.DATA.value)
 """Kinds of frames that may carry rows."""
 
 _LAST = (1 << 63) - 1
-"""The last position there can be."""
+"""The largest possible position."""
 
 _FEW_FRAMES, _FEW_BYTES = 20_000, 1 << 20
-"""Frames of a cut, with those of other streams between them, and bytes in files, up to which it is small."""
+"""Limits of a small cut: frames, including those of other streams between them, and bytes in files."""
 
 _FEW_BYTES_READ = 16 << 20
-"""The same of the bytes that its own frames take in memory."""
+"""The limit of the bytes that its own frames take in memory."""
 
 _BYTES_AT_ONCE, _FRAMES_AT_ONCE = 1 << 20, 256
-"""How to read a file that may hold hundreds of megabytes of bodies for the sake of its first few."""
+"""Buffer and batch size for reading only the first few bodies of a file that may hold hundreds of megabytes of them."""
 
 
 def last_position(place: Place, feed: str) -> int:
-    """Return the last landed frame_seq, from the table's log alone; -1 when nothing has landed."""
+    """Return the last landed frame_seq, from the table's log alone; -1 if nothing has landed."""
     table = open_table(place)
     with naming_the_store(place):
         return -1 if table is None else last_landed(table, feed)
 
 
 class Landing(NamedTuple):
-    """What bronze says of a frame without its body."""
+    """What bronze records of a frame, without its body."""
 
     received: int
     """Microseconds since 1970."""
@@ -57,7 +57,7 @@ class Landing(NamedTuple):
 
 
 def landing_at(place: Place, position: int) -> Landing | None:
-    """Return what bronze says of the frame at a position; None where there is none. Raises StoreUnavailable."""
+    """Return bronze's record of the frame at a position; None if there is none. Raises StoreUnavailable."""
     table = open_table(place)
     if table is None:
         return None
@@ -81,26 +81,26 @@ def last_source_positions(table: DeltaTable) -> dict[str, str]:
 
 
 def last_control(place: Place) -> bytes | None:
-    """Return the body of the last control frame for the feed itself, not for a stream; None when there is none.
+    """Return the body of the last control frame for the feed itself, not for a stream; None without one.
 
     Reads the control frames of the whole table.
     """
-    told = None
+    body = None
     for frame in read_frames(place, kind=Kind.CONTROL):
-        told = frame.body if frame.stream is None else told
-    return told
+        body = frame.body if frame.stream is None else body
+    return body
 
 
 def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None = None) -> Iterator[pa.RecordBatch]:
     """Yield `SMALL_COLUMNS` of every frame with a position above ``after``, in order. No body is read.
 
-    Files that end at or before ``after`` are not opened. Empty when the table does not exist yet.
+    Files that end at or before ``after`` are not opened. Empty if the table does not exist yet.
 
     Args:
-        sizes: Takes in the files that are opened.
+        sizes: Records the files that are opened.
 
     Raises:
-        StoreUnavailable: They cannot be read now; so for all that is read here.
+        StoreUnavailable: They cannot be read now; the same holds for all functions here.
     """
     table = open_table(place)
     if table is not None:
@@ -110,7 +110,7 @@ def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None =
 def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[ControlFrame]:
     """Yield the frames of one kind with a position above ``after``, bodies included, in order.
 
-    Meant for what is rare: control frames and marks.
+    Meant for rare kinds: control frames and marks.
     """
     table = open_table(place)
     if table is None:
@@ -124,7 +124,7 @@ def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[Contro
 def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Yield a stream's frames in an inclusive range of positions, in order: `STREAM_COLUMNS`, bodies included.
 
-    Memory holds a part of one file. Empty when the table does not exist yet.
+    Only part of one file is in memory at a time. Empty if the table does not exist yet.
     """
     table = open_table(place)
     if table is not None:
@@ -132,7 +132,7 @@ def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator
 
 
 def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None:
-    """Return a small cut's frames that carry something, in order: `STREAM_COLUMNS`; None of one that is not small.
+    """Return the row-carrying frames of a small cut, in order: `STREAM_COLUMNS`; None if the cut is not small.
 
     Args:
         left_out: Positions of frames to leave out.
@@ -150,24 +150,24 @@ def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None
             batches.append(batch)
             size += batch.nbytes
             if size > _FEW_BYTES_READ:
-                return None  # they take much less in files
+                return None  # they take far less in files
         frames = pa.Table.from_batches(batches, pa.schema([SCHEMA.field(name) for name in STREAM_COLUMNS]))
     carries, is_out = pc.field("kind").isin(CARRYING), position.isin(pa.array(left_out, pa.int64()))
     return frames.filter(inside(position, cut.spans) & carries & ~is_out)
 
 
 def inside(position: Any, ranges: Sequence[tuple[int, int]]) -> Any:
-    """Return the condition that a position, a column in Arrow's words or Spark's, lies in one of some ranges."""
+    """Return the condition that a position, as an Arrow or a Spark column, lies in one of some ranges."""
     found = [(position >= first) & (position <= last) for first, last in ranges]
-    while len(found) > 1:  # a chain as deep as there are ranges would overflow Spark's stack
+    while len(found) > 1:  # a chain as deep as the number of ranges would overflow Spark's stack
         found = [reduce(or_, found[at : at + 2]) for at in range(0, len(found), 2)]
     return found[0]
 
 
 def files_between(place: Place, first: int, last: int) -> list[str]:
-    """Return the Parquet files that may hold positions of an inclusive range, as URLs; none when nothing landed.
+    """Return URLs of the Parquet files that may hold positions of an inclusive range; none if nothing has landed.
 
-    For a reader with its own Parquet scan: it saves that reader from replaying the log and skipping files itself.
+    For a reader with its own Parquet scan, which then need not replay the log and skip files itself.
     """
     table = open_table(place)
     if table is None:
@@ -178,7 +178,7 @@ def files_between(place: Place, first: int, last: int) -> list[str]:
 
 
 def _bytes_between(place: Place, first: int, last: int) -> float:
-    """Return about how many bytes the frames of a range take in files, as the log alone tells."""
+    """Return the approximate bytes in files of the frames of a range, from the log alone."""
     table = open_table(place)
     if table is None:
         return 0.0
@@ -191,7 +191,7 @@ def _bytes_between(place: Place, first: int, last: int) -> float:
 
 
 def _few_frames(fragment: ds.ParquetFileFragment, wanted: pc.Expression) -> Iterator[ControlFrame]:
-    """Yield the wanted frames of one file, reading no more bodies than lie before the last of them, and some."""
+    """Yield the wanted frames of one file. Bodies are read only up to the batch with the last of them."""
     left = fragment.to_table(columns=["frame_seq"], filter=wanted).num_rows
     if not left:
         return
@@ -218,13 +218,13 @@ def _in_order(
     also: pc.Expression | None = None,
     sizes: FrameSizes | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted rows by position, file after file, so that memory holds about one file's columns.
+    """Yield the wanted rows by position, file by file, so that memory holds about one file's columns.
 
     Args:
-        columns: ``frame_seq`` among them.
+        columns: Must include ``frame_seq``.
         within: First and last position wanted.
-        also: What else must hold of a row.
-        sizes: Takes in the files that are opened.
+        also: Further condition on a row.
+        sizes: Records the files that are opened.
 
     Raises:
         StoreUnavailable: They cannot be read now.
@@ -235,7 +235,7 @@ def _in_order(
         for files in _overlapping(_files(table, wanted, within=within)):
             if sizes is not None:
                 for file in files:
-                    sizes.see(file.first, file.fragment.metadata)
+                    sizes.add_file(file.first, file.fragment.metadata)
             yield from (batch for batch in _sorted(files, columns, wanted) if batch.num_rows)
 
 
@@ -243,8 +243,8 @@ def _files(table: DeltaTable, wanted: pc.Expression, *, within: tuple[int, int])
     """Return the files that may have wanted rows, by their first position.
 
     Args:
-        within: First and last position wanted. A file outside is not even made a part of a dataset: with 312 files that
-            takes 0.3 to 0.4 of the time.
+        within: First and last position wanted. Files outside are not even added to a dataset: with 312 files that takes
+            0.3 to 0.4 of the time.
     """
     first, last = within
     stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
@@ -255,7 +255,7 @@ def _files(table: DeltaTable, wanted: pc.Expression, *, within: tuple[int, int])
 
 
 def _overlapping(files: Sequence[_File]) -> Iterator[list[_File]]:
-    """Group files whose ranges of positions overlap. A receiver never makes such; another's compaction may."""
+    """Group files whose ranges of positions overlap. A receiver never makes any; compaction by others may."""
     group: list[_File] = []
     for file in files:
         if group and file.first > max(member.last for member in group):

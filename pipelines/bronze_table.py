@@ -1,9 +1,9 @@
 """The bronze table of a feed: every frame as it was received, in landing order.
 
-One append-only Delta table per feed, written by `pipelines.writer`. Its log holds the position reached, beside the
-rows, in the same commit: ``Transaction("receive/<feed>", last frame_seq)``. `pipelines.bronze` reads it. Retention
-(`pipelines.retention`) drops the oldest frames, and records in the same commit from where on all are kept:
-``Transaction("retain/<feed>", first frame_seq kept)``.
+One append-only Delta table per feed, written by `pipelines.writer`. Its log records the position reached in the same
+commit as the rows: ``Transaction("receive/<feed>", last frame_seq)``. `pipelines.bronze` reads it. Retention
+(`pipelines.retention`) drops the oldest frames, and records in the same commit the position from which all are
+retained: ``Transaction("retain/<feed>", first frame_seq retained)``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from conf.errors import ConfigError
 from pipelines.places import Place
-from pipelines.ranges import joined
+from pipelines.ranges import merge_adjacent
 from pipelines.store import create_table, open_table
 
 SCHEMA = pa.schema(
@@ -35,8 +35,8 @@ SCHEMA = pa.schema(
 
 _CONFIGURATION = {
     "delta.appendOnly": "true",
-    # Every commit lists the log. Five commits a second for the default of 30 days would be 13 million files.
-    # Nothing travels back by version here: positions are the history.
+    # Every commit lists the log. Five commits a second for the default of 30 days would be 13 million files. Nothing
+    # here uses time travel by version: positions are the history.
     "delta.logRetentionDuration": "interval 30 minutes",
 }
 
@@ -46,17 +46,17 @@ _LOST = "silverfold.lost"
 
 
 def app_id(feed: str) -> str:
-    """Return the name under which the table's log records the feed's position."""
+    """Return the application id under which the table's log records the feed's position."""
     return f"receive/{feed}"
 
 
 def retention_id(feed: str) -> str:
-    """Return the name under which the table's log records from where on its frames are kept (`pipelines.retention`)."""
+    """Return the application id under which the log records the position from which frames are retained."""
     return f"retain/{feed}"
 
 
 def each_lost(place: Place) -> list[tuple[int, int]]:
-    """Return first and last of the positions that were lost each time, the earliest first; those lost twice once.
+    """Return first and last position of each loss, earliest first; positions lost twice are listed once.
 
     Raises StoreUnavailable.
     """
@@ -69,15 +69,15 @@ def each_lost(place: Place) -> list[tuple[int, int]]:
 
 
 def lost_from(place: Place) -> list[tuple[int, int]]:
-    """Return the positions that bronze lost and nobody will have again, as first and last of each range, ascending.
+    """Return the positions permanently lost from bronze, as first and last of each range, ascending.
 
     Ranges do not touch. Raises StoreUnavailable.
     """
-    return joined(each_lost(place))
+    return merge_adjacent(each_lost(place))
 
 
 def note_lost(table: DeltaTable, first: int, last: int) -> None:
-    """Note in the table's properties that positions are lost, both inclusive. Safe to repeat."""
+    """Record in the table's properties that positions are lost, both inclusive. Safe to repeat."""
     known = {*_lost_in(table), (first, last)}
     table.alter.set_table_properties({_LOST: json.dumps(sorted(known))}, raise_if_not_exists=False)
 
@@ -87,7 +87,7 @@ def _lost_in(table: DeltaTable) -> list[tuple[int, int]]:
 
 
 def retained_from(place: Place, feed: str) -> int:
-    """Return the position from which every frame is kept; below it only some control frames are. 0 when all are.
+    """Return the position from which every frame is retained; below it only some control frames are. 0 if all are.
 
     Raises:
         StoreUnavailable: The table's log cannot be read now.
@@ -98,16 +98,16 @@ def retained_from(place: Place, feed: str) -> int:
 
 
 def last_landed(table: DeltaTable, feed: str) -> int:
-    """Return the position of the last frame that landed; -1 when nothing has.
+    """Return the position of the last frame that landed; -1 if none has.
 
-    That is what the log records, but of a table that was put back to an older version: Delta keeps what was recorded
-    then, and the last frame there is counts, or the last that was dropped or noted as lost.
+    This is the recorded position, except for a table restored to an older version. There Delta retains the later
+    record, so the last frame present counts, or the last one dropped or recorded as lost.
     """
     recorded = table.transaction_version(app_id(feed))
     if recorded is None:
         return -1
     ends = actions(table)["max.frame_seq"]
-    if ends.null_count:  # a file that does not tell
+    if ends.null_count:  # a file lacks statistics
         return int(recorded)
     dropped = table.transaction_version(retention_id(feed)) or 0
     known = [*(last for _, last in _lost_in(table)), dropped - 1]
@@ -116,10 +116,10 @@ def last_landed(table: DeltaTable, feed: str) -> int:
 
 
 def create(place: Place) -> DeltaTable:
-    """Open the feed's bronze table, making it first where there is none.
+    """Open the feed's bronze table, creating it if needed.
 
     Raises:
-        ConfigError: Another table stands at the place.
+        ConfigError: Another table exists at the place.
         StoreUnavailable: The store does not answer.
     """
     table = open_table(place) or create_table(place, SCHEMA, _CONFIGURATION)
@@ -133,11 +133,11 @@ def create(place: Place) -> DeltaTable:
 
 def actions(table: DeltaTable) -> pa.Table:
     """Return one row for each of the table's files: ``path``, and statistics such as ``max.frame_seq``."""
-    # not pa.table(): it loads pandas, which takes longer than all else a receiver loads
+    # not pa.table(): it loads pandas, which takes longer than all other imports of a receiver
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
 
 
 def last_epoch(table: DeltaTable) -> int:
-    """Return the last landed epoch, from the statistics in the table's log; 0 when nothing has landed."""
+    """Return the last landed epoch, from the statistics in the table's log; 0 if nothing has landed."""
     last = pc.max(actions(table)["max.epoch"]).as_py()
     return 0 if last is None else int(last)

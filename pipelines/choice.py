@@ -1,4 +1,4 @@
-"""Chooses which of the updates a table waits for go into its next cut: the rules of `pipelines.plan`."""
+"""Choose which pending updates go into a table's next cut: the rules of `pipelines.plan`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Upda
 _ONE_EPOCH = 0
 
 NEVER = -1
-"""In place of an epoch or position: there is none."""
+"""Placeholder for an epoch or position that does not exist."""
 
 
 class Choice(NamedTuple):
@@ -22,16 +22,16 @@ class Choice(NamedTuple):
 
     updates: Updates
     whole: int
-    """How many of them, from the first, go into one cut: the snapshot and what overlays it up to its end."""
+    """How many of them, from the first, must share one cut: the snapshot and its overlay up to its end."""
     replaces: bool
     superseded: int
     target: int
-    """Epoch the table will be in; `NEVER` when it has none and gets none."""
+    """Epoch of the table after them; `NEVER` if it has none and gets none."""
 
 
 @dataclass
 class TableStream:
-    """One table's stream, rules and position, and the updates not yet applied."""
+    """One table's stream, rules and position, and its pending updates."""
 
     stream: str
     rules: StreamRules
@@ -43,7 +43,7 @@ class TableStream:
     """Bronze's frame at the applied position is not the one that was applied: it was received at another time."""
     _floor_epoch: int | None = field(init=False, default=None)
     _finder: UpdateFinder = field(init=False, default_factory=UpdateFinder)
-    _waiting: list[Updates] = field(init=False, default_factory=lambda: [np.empty(0, UPDATE)])
+    _pending: list[Updates] = field(init=False, default_factory=lambda: [np.empty(0, UPDATE)])
 
     def __post_init__(self) -> None:
         self.applied = self.landed = self.rules.applied
@@ -51,16 +51,16 @@ class TableStream:
 
     @property
     def is_cut_off(self) -> bool:
-        """Bronze no longer has the frames that follow the applied position."""
+        """Whether bronze no longer has the frames that follow the applied position."""
         return 0 <= self.applied < self.floor - 1
 
     @property
     def begins_anew(self) -> bool:
-        """Once it is cut off it may go on with a snapshot: no version of a row in between is wanted."""
+        """Whether the table, once cut off, may continue with a snapshot: it needs no row versions in between."""
         return self.rules.has_snapshots and not self.rules.every_update
 
     def learn_epoch(self, frames: Frames) -> None:
-        """Take the epoch of the applied position from its frame, when it is among these; that of the floor too."""
+        """Take the epochs of the applied position and of the floor from their frames, if these are among them."""
         if self.floor and frames["position"][0] == self.floor:
             self._floor_epoch = int(frames["epoch"][0])
         if self.applied_epoch is not None or self.applied < 0:
@@ -75,39 +75,39 @@ class TableStream:
         ahead = frames[np.searchsorted(frames["position"], self.applied, side="right") :]
         if len(ahead):
             self.landed = int(ahead["position"][-1])
-            self._waiting.append(self._finder.advance(ahead))
+            self._pending.append(self._finder.advance(ahead))
 
-    def waiting(self) -> Updates:
-        """Return the whole updates that are not applied, in landing order of their ends."""
-        if len(self._waiting) > 1:
-            self._waiting = [np.concatenate(self._waiting)]
-        return self._waiting[0]
+    def pending(self) -> Updates:
+        """Return the complete updates not yet applied, in landing order of their ends."""
+        if len(self._pending) > 1:
+            self._pending = [np.concatenate(self._pending)]
+        return self._pending[0]
 
     def open_since(self, newest_epoch: int) -> int | None:
-        """Return where an update began whose end may still come; None when there is none."""
+        """Return the first position of an update whose end may still come; None without one."""
         opened = self._finder.open
         return opened[0] if opened and opened[1] == newest_epoch else None
 
     def pass_over(self, position: int, newest: int) -> None:
-        """Note that a position is reached; ``newest`` is the newest position fed."""
-        waiting = self.waiting()
-        passed = int(np.searchsorted(waiting["end"], position, side="right"))
+        """Record that a position is reached; ``newest`` is the newest position fed."""
+        pending = self.pending()
+        passed = int(np.searchsorted(pending["end"], position, side="right"))
         if position > newest:
             self.applied_epoch = None
         elif passed:
-            self.applied_epoch = int(waiting["epoch"][passed - 1])
+            self.applied_epoch = int(pending["epoch"][passed - 1])
         opened = self._finder.open
         if opened and opened[0] <= position:
             self._finder.forget_open()
-        self._waiting = [waiting[passed:].copy()]
+        self._pending = [pending[passed:].copy()]
         self.applied, self.landed = position, max(self.landed, position)
 
     def choose(self, usable: Updates, past: int | None) -> Choice:
-        """Return what the next cuts take of these updates; ``past`` as of `Planner.plan`."""
+        """Return what the next cuts take of these updates; ``past`` as in `Planner.plan`."""
         if not self.rules.has_snapshots:
             return Choice(usable, 1, replaces=False, superseded=0, target=NEVER)
         if self._floor_epoch is not None and self.applied < self.floor:
-            usable = self._known_whole(usable, self.sync_epoch(self._floor_epoch))
+            usable = self._drop_overlaid(usable, self.sync_epoch(self._floor_epoch))
         if self.rules.every_update:
             usable = self._next_stretch(usable, past)
         snapshots = np.flatnonzero(usable["snapshot"])
@@ -116,24 +116,24 @@ class TableStream:
         target = self.synced_to()
         return Choice(usable[self._epochs(usable) == target], 1, replaces=False, superseded=0, target=target)
 
-    def alive(self, waiting: Updates, choice: Choice, newest_epoch: int) -> Bools:
-        """Tell which waiting updates are chosen, or may be once more has landed."""
-        chosen: Bools = np.isin(waiting["end"], choice.updates["end"])
+    def alive(self, pending: Updates, choice: Choice, newest_epoch: int) -> Bools:
+        """Return a mask of the pending updates that are chosen, or may be chosen once more has landed."""
+        chosen: Bools = np.isin(pending["end"], choice.updates["end"])
         if not self.rules.has_snapshots:
-            return np.ones(len(waiting), np.bool_)
+            return np.ones(len(pending), np.bool_)
         snapshot_end = choice.updates["end"][choice.whole - 1] if choice.replaces else NEVER
-        epochs = self._epochs(waiting)
-        lives = (epochs == choice.target) | (epochs == self.sync_epoch(newest_epoch))
+        epochs = self._epochs(pending)
+        is_alive = (epochs == choice.target) | (epochs == self.sync_epoch(newest_epoch))
         if self.rules.every_update:
-            lives |= np.isin(epochs, epochs[waiting["snapshot"]])
-        later: Bools = lives & (waiting["end"] > snapshot_end)
+            is_alive |= np.isin(epochs, epochs[pending["snapshot"]])
+        later: Bools = is_alive & (pending["end"] > snapshot_end)
         return chosen | later
 
-    def _known_whole(self, usable: Updates, torn: int) -> Updates:
-        """Leave out the first snapshot of an epoch whose beginning is gone, where updates would overlay it.
+    def _drop_overlaid(self, usable: Updates, torn: int) -> Updates:
+        """Drop the first snapshot of an epoch whose beginning was dropped, if updates would overlay it.
 
-        Whether they do is not known any more: there may have been a snapshot before them. Those after it are overlaid
-        by nothing older.
+        Whether they do is no longer known: there may have been a snapshot before them. Later snapshots are not overlaid
+        by anything older.
         """
         of_epoch = self._epochs(usable) == torn
         snapshots = np.flatnonzero(of_epoch & usable["snapshot"])
@@ -158,7 +158,7 @@ class TableStream:
         return usable[usable["end"] < ahead[1]] if len(ahead) > 1 else usable
 
     def _replace(self, usable: Updates, snapshots: Indexes) -> Choice:
-        """Return the latest snapshot, what overlays it, and what follows it in its epoch."""
+        """Return the latest snapshot, its overlay, and the updates that follow it in its epoch."""
         at, epochs, order = snapshots[-1], self._epochs(usable), np.arange(len(usable))
         target = int(epochs[at])
         is_first = target != self.synced_to() and target not in epochs[snapshots[:-1]] and not usable["asked"][at]
@@ -169,13 +169,13 @@ class TableStream:
         return Choice(usable[chosen], whole, replaces=True, superseded=int(at) + 1 - whole, target=target)
 
     def synced_to(self) -> int:
-        """Return the epoch the table stands in; `NEVER` when it needs a snapshot first."""
+        """Return the table's epoch; `NEVER` if it needs a snapshot first."""
         if self.applied < 0 or self.is_cut_off or self.applied_epoch is None:
             return NEVER
         return self.sync_epoch(self.applied_epoch)
 
     def sync_epoch(self, epoch: int) -> int:
-        """Return the epoch as the table counts them: all are one where a connection resumes."""
+        """Return the epoch as the table counts it: all are one for a connection that resumes."""
         return epoch if self.rules.resync else _ONE_EPOCH
 
     def _epochs(self, updates: Updates) -> npt.NDArray[np.integer[Any]]:

@@ -1,8 +1,8 @@
 """An archive of the classes that Spark loads at every start, which a JVM maps into memory instead.
 
-``silverfold prepare`` makes it, and each JVM that this process starts uses it if it is there: on two cores a start
-costs 4.3 seconds of processor with it, 7.9 without. Java itself refuses an archive of another Java, or of JAR files
-that have changed since, and starts as ever.
+``silverfold prepare`` makes it, and each JVM that this process starts uses it if it exists: on two cores a start costs
+4.3 seconds of processor time with it, 7.9 without. Java itself refuses an archive of another Java, or of JAR files that
+have changed since, and starts without it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 _USED, _MADE = "-XX:SharedArchiveFile=", "-XX:ArchiveClassesAtExit="
 _QUIET = "-Xlog:cds*=off"
-"""Java would list every class that cannot be archived, and say so of an archive that does not fit."""
+"""Java would list every class that cannot be archived, and report an archive that does not fit."""
 
 
 def archive_path(options: Mapping[str, str], java: str, environ: Mapping[str, str]) -> Path:
-    """Return where the archive is for JVMs of such options, whether it is there or not.
+    """Return the path of the archive for JVMs with such options, whether or not it exists.
 
     Args:
         options: Spark's.
-        java: What ``java -version`` prints.
+        java: Output of ``java -version``.
     """
     cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    told = "\n".join([java, version("pyspark"), options.get(CLASS_PATH, "")])
-    return cache / "silverfold" / f"spark-{hashlib.sha256(told.encode()).hexdigest()[:16]}.jsa"
+    identity = "\n".join([java, version("pyspark"), options.get(CLASS_PATH, "")])
+    return cache / "silverfold" / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
 
 
 def using_archive(options: Mapping[str, str], archive: Path) -> dict[str, str]:
-    """Return the options that make a JVM use an archive: none where there is none, or the options name their own."""
+    """Return the options that make a JVM use an archive: none if it does not exist, or the options name their own."""
     if any(word in options.get(JVM_OPTIONS, "") for word in (_USED, _MADE)) or not archive.is_file():
         return {}
     return _with(options, f"{_USED}{archive}")

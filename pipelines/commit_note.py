@@ -1,4 +1,4 @@
-"""What a silver commit says about its cut, in the commit itself: all that is kept elsewhere is derived from it."""
+"""The metadata of a silver commit about its cut; all records kept elsewhere are derived from it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from pipelines.row_settings import RowSettings
 
 @dataclass(frozen=True, kw_only=True)
 class CommitNote:
-    """What a silver commit says about its cut: JSON in the commit's user metadata.
+    """What a silver commit records about its cut: JSON in the commit's user metadata.
 
     Args:
-        updates: Whole updates of the source in the cut.
-        ignored: Changes that changed nothing by rule, such as an update of a row that does not exist.
-        landed_at: When the cut's last frame was received; None when not known.
-        notes: Counts worth telling, by name.
-        settings: With which it was built, see `pipelines.row_settings`; None in notes of before there were any.
-        rules: A digest of the table's rules; None in notes of before that was said.
-        source_position: Where the source says the cut's last frame was; None where it says nothing.
-        history: Version of the table's history that counts from then on; None for none, `NOT_TOLD` in notes of before.
-        tombstones: The same of its tombstones.
-        aside: The same of its side table.
-        frames: What became of quarantined frames, by position as text (`pipelines.quarantine_log`): of a cut those it left out,
-            of a rebuild all that it knew of; None in notes of before that was said.
-        by: Which builder or rebuild applied it, to be told from others that apply the same cut.
+        updates: Complete updates of the source in the cut.
+        ignored: Changes that had no effect by rule, such as an update of a row that does not exist.
+        landed_at: When the cut's last frame was received; None if unknown.
+        notes: Counts to report, by name.
+        settings: The settings it was built with, see `pipelines.row_settings`; None in notes older than this field.
+        rules: A digest of the table's rules; None in notes older than this field.
+        source_position: Source position of the cut's last frame; None if the source gives none.
+        history: Version of the history that counts from then on; None for none, `NOT_TOLD` in notes older than this
+            field.
+        tombstones: The same for its tombstones.
+        aside: The same for its side table.
+        frames: State of quarantined frames, by position as text (`pipelines.quarantine_log`): for a cut those it left
+            out, for a rebuild all it knew; None in notes older than this field.
+        by: The builder or rebuild that applied it, to distinguish it from others that apply the same cut.
     """
 
     feed: str
@@ -55,7 +56,7 @@ class CommitNote:
 
     @staticmethod
     def from_json(text: object) -> CommitNote | None:
-        """Return the note, or None when the text is not one: other commits have user metadata too."""
+        """Return the note, or None if the text is not one: other commits have user metadata too."""
         try:
             found = json.loads(str(text))
             landed_at = found.get("landed_at")
@@ -72,9 +73,9 @@ class CommitNote:
 
 
 NOT_TOLD = -1
-"""Version of a table beside a silver table whose commit does not say which one counts: the newest."""
+"""Version of a companion table where the silver commit does not record one: the newest."""
 
 _LOST = -2
-"""The same of rows that were kept aside in another way, and count no more: there is no such version."""
+"""The same for a side table in an earlier format, which no longer counts: there is no such version."""
 
 _NOTE = tuple(field.name for field in fields(CommitNote))

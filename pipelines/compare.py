@@ -1,8 +1,8 @@
-"""Compares rows in Python with a table in Arrow: by counts, keys, and a hash for each column and range of keys.
+"""Compare rows in Python with an Arrow table: by counts, keys, and a hash for each column and range of keys.
 
-Both sides are sorted by key and cut into ranges of `RANGE_ROWS` expected rows. Ranges whose keys and hashes agree are
-equal; only in others are cells looked at, and a cell differs only if its values do: NaN equals NaN, null only null,
-and a value of another Python type is another value.
+Both sides are sorted by key and divided into ranges of `RANGE_ROWS` expected rows. Ranges whose keys and hashes agree
+are equal; cells are compared only in the others. A cell differs only if its values do: NaN equals NaN, null equals only
+null, and values of different Python types differ.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ RANGE_ROWS: Final = 65_536
 _MOST_DIGITS: Final = 100
 
 SHOWN: Final = 10
-"""How many differences are kept to be shown, and as many ranges."""
+"""Number of differences to show, and of ranges."""
 
 
 class Cell(NamedTuple):
-    """One cell that differs, or a whole row that is on one side only."""
+    """One cell that differs, or a row that exists on one side only."""
 
     key: Key
     column: str | None
@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 
 
 class KeyRange(NamedTuple):
-    """A range of keys in which something differs; both ends inclusive, by the order of the keys."""
+    """A range of keys in which something differs; both ends inclusive, in key order."""
 
     first: Key
     last: Key
@@ -52,12 +52,12 @@ class KeyRange(NamedTuple):
 
 @dataclass
 class Comparison:
-    """What comparing found.
+    """The result of a comparison.
 
     Args:
-        missing: Rows that are expected and not there.
-        extra: Rows that are there and not expected; a key that is there twice is one too many.
-        cells: Cells that differ, of rows that both sides have.
+        missing: Number of expected rows that were not found.
+        extra: Number of rows found that were not expected; a duplicate key counts as one extra row.
+        cells: Number of differing cells in rows that both sides have.
         ranges: The first ranges that differ.
         first: The first differences, by key.
     """
@@ -71,7 +71,7 @@ class Comparison:
     first: list[Cell] = field(default_factory=list)
 
     def plus(self, later: Comparison) -> Comparison:
-        """Return what comparing found of these keys and of later ones."""
+        """Return the combined result for these keys and for later ones."""
         return Comparison(
             self.expected_rows + later.expected_rows,
             self.found_rows + later.found_rows,
@@ -84,18 +84,18 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Tell whether nothing differs."""
+        """Whether nothing differs."""
         return not (self.missing or self.extra or self.cells)
 
 
 def compare(keys: Sequence[str], columns: Sequence[str], expected: Sequence[Row], found: pa.Table) -> Comparison:
-    """Return what differs.
+    """Return the differences.
 
     Args:
-        keys: Columns that name a row.
-        columns: Columns that count, keys included. One that a row or the table lacks is null there. Columns that only
-            ``found`` has must be null throughout.
-        found: Any order.
+        keys: Columns that identify a row.
+        columns: Columns to compare, keys included. Columns missing from a row or the table are null there. Columns only
+            in ``found`` must be null throughout.
+        found: In any order.
     """
     left, right = _Expected(keys, expected), _Found(keys, found)
     names = [*columns, *(name for name in found.column_names if name not in columns)]
@@ -104,37 +104,37 @@ def compare(keys: Sequence[str], columns: Sequence[str], expected: Sequence[Row]
         differing = [name for name in names if _hash(left.values(name, mine)) != _hash(right.values(name, theirs))]
         same_keys = left.keys[mine] == right.keys[theirs]
         if differing or not same_keys:
-            looked_at = differing if same_keys else names
-            _look_closer(result, left, right, (mine, theirs), differing=differing, names=looked_at)
+            compared_names = differing if same_keys else names
+            _compare_range(result, left, right, (mine, theirs), differing=differing, names=compared_names)
     return result
 
 
-def as_held(rows: Sequence[Row], schema: pa.Schema) -> list[Row]:
-    """Return the rows as columns of another width have them, where they have them exactly; nulls inside may be lacking.
+def as_stored(rows: Sequence[Row], schema: pa.Schema) -> list[Row]:
+    """Return the rows converted to the types of a schema where that is exact, without null fields it lacks.
 
-    A column stays as wide as it was once, and is not yet as wide as a setting says that has just been changed; so is a
-    struct, which lacks its new fields until the next cut.
+    A column keeps its former width, and gets one newly set only with a later cut. Likewise a struct lacks its new
+    fields until the next cut.
     """
-    held = {field.name: _HELD[kind] for field in schema for kind in _HELD if kind(field.type)}
+    conversions = {field.name: _CONVERSIONS[kind] for field in schema for kind in _CONVERSIONS if kind(field.type)}
     scales = {field.name: field.type.scale for field in schema if pa.types.is_decimal(field.type)}
     nested = {field.name: field.type for field in schema if pa.types.is_nested(field.type)}
 
     def as_column(name: str, value: Any) -> Any:
         if name in nested:
             return _without_lacking(value, nested[name])
-        return held[name](value, scales.get(name, 0)) if name in held else value
+        return conversions[name](value, scales.get(name, 0)) if name in conversions else value
 
     return [{name: as_column(name, value) for name, value in row.items()} for row in rows]
 
 
 def _without_lacking(value: Any, kind: pa.DataType) -> Any:
-    """Return a value without the fields that its column lacks, where they are null."""
+    """Return a value without null fields that its column lacks."""
     if isinstance(value, list) and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         return [_without_lacking(each, kind.value_type) for each in value]
     if isinstance(value, dict) and pa.types.is_struct(kind):
         have = {field.name: field.type for field in kind}
-        kept = {name: each for name, each in value.items() if name in have or each is not None}
-        return {name: _without_lacking(each, have[name]) if name in have else each for name, each in kept.items()}
+        present = {name: each for name, each in value.items() if name in have or each is not None}
+        return {name: _without_lacking(each, have[name]) if name in have else each for name, each in present.items()}
     return value
 
 
@@ -146,7 +146,7 @@ def _as_decimal(value: Any, scale: int) -> Any:
     return scaled if scaled == value else value
 
 
-def _as_whole(value: Any, _scale: int) -> Any:
+def _as_integer(value: Any, _scale: int) -> Any:
     return int(value) if isinstance(value, Decimal) and value == int(value) else value
 
 
@@ -154,23 +154,23 @@ def _as_double(value: Any, _scale: int) -> Any:
     return float(value) if type(value) is int and abs(value) < 1 << 31 else value
 
 
-def _as_moment(value: Any, _scale: int) -> Any:
+def _as_timestamp(value: Any, _scale: int) -> Any:
     return datetime.combine(value, time()) if type(value) is date else value
 
 
-_HELD: Final[Mapping[Callable[[pa.DataType], bool], Callable[[Any, int], Any]]] = {
+_CONVERSIONS: Final[Mapping[Callable[[pa.DataType], bool], Callable[[Any, int], Any]]] = {
     pa.types.is_decimal: _as_decimal,
-    pa.types.is_integer: _as_whole,
+    pa.types.is_integer: _as_integer,
     pa.types.is_float64: _as_double,
-    pa.types.is_timestamp: _as_moment,
+    pa.types.is_timestamp: _as_timestamp,
 }
 
 
 class _Side:
-    """Rows in order of their keys."""
+    """Rows in key order."""
 
     keys: list[Any]
-    """As they sort: a null comes before any value."""
+    """Sortable keys: null comes before any value."""
 
     def values(self, name: str, rows: slice) -> list[Any]:
         raise NotImplementedError
@@ -203,13 +203,13 @@ class _Found(_Side):
         return found
 
 
-def _plain(key: Any) -> Key:
-    """Return a key that was made `sortable`."""
+def _original_key(key: Any) -> Key:
+    """Return the original of a `sortable` key."""
     return tuple({0: None, 2: math.nan}.get(rank, value) for rank, value in key)
 
 
 def _ranges(expected: Sequence[Any], found: Sequence[Any]) -> Iterator[tuple[slice, slice]]:
-    """Cut both sides at the same keys."""
+    """Divide both sides at the same keys."""
     starts = [0, *range(RANGE_ROWS, len(expected), RANGE_ROWS)]
     theirs = [0, *(bisect_left(found, expected[start]) for start in starts[1:])]
     ends, their_ends = [*starts[1:], len(expected)], [*theirs[1:], len(found)]
@@ -221,7 +221,7 @@ def _hash(values: Sequence[Any]) -> bytes:
     return hashlib.sha256(repr(values).encode()).digest()
 
 
-def _look_closer(
+def _compare_range(
     result: Comparison,
     left: _Side,
     right: _Side,
@@ -230,11 +230,11 @@ def _look_closer(
     differing: Sequence[str],
     names: Sequence[str],
 ) -> None:
-    """Count what differs in one range, cell by cell; note the first.
+    """Count the differences in one range, cell by cell; record the first.
 
     Args:
         differing: Columns whose hashes differ.
-        names: Columns to look at: where keys differ, equal hashes say nothing of cells.
+        names: Columns to compare. Where keys differ, equal hashes do not imply equal cells.
     """
     before = (result.missing, result.extra, result.cells)
     mine, theirs = rows[0].start, rows[1].start
@@ -244,11 +244,11 @@ def _look_closer(
         )
         if side < 0:
             result.missing += 1
-            _note(result, Cell(_plain(left.keys[mine]), None, left.at(mine, differing), None))
+            _note(result, Cell(_original_key(left.keys[mine]), None, left.at(mine, differing), None))
             mine += 1
         elif side > 0:
             result.extra += 1
-            _note(result, Cell(_plain(right.keys[theirs]), None, None, right.at(theirs, differing)))
+            _note(result, Cell(_original_key(right.keys[theirs]), None, None, right.at(theirs, differing)))
             theirs += 1
         else:
             _compare_cells(result, left.keys[mine], left.at(mine, names), right.at(theirs, names))
@@ -258,7 +258,7 @@ def _look_closer(
 
 
 def _side(mine: Any, theirs: Any) -> int:
-    """Return -1 when the next key is on our side only, 1 when on theirs only, 0 when on both; None: a side is done."""
+    """Return which side has the next key: -1 ours only, 1 theirs only, 0 both. None marks a side at its end."""
     if mine is None or theirs is None:
         return 1 if mine is None else -1
     return int(mine > theirs) - int(mine < theirs)
@@ -268,7 +268,7 @@ def _compare_cells(result: Comparison, key: Any, expected: Row, found: Row) -> N
     for name, value in expected.items():
         if not same(value, found[name]):
             result.cells += 1
-            _note(result, Cell(_plain(key), name, value, found[name]))
+            _note(result, Cell(_original_key(key), name, value, found[name]))
 
 
 def _note(result: Comparison, cell: Cell) -> None:
@@ -279,24 +279,24 @@ def _note(result: Comparison, cell: Cell) -> None:
 def _key_range(left: _Side, right: _Side, rows: tuple[slice, slice], differing: Sequence[str]) -> KeyRange:
     mine, theirs = left.keys[rows[0]], right.keys[rows[1]]
     ends = [*mine[:1], *mine[-1:], *theirs[:1], *theirs[-1:]]
-    return KeyRange(_plain(min(ends)), _plain(max(ends)), len(mine), len(theirs), tuple(differing))
+    return KeyRange(_original_key(min(ends)), _original_key(max(ends)), len(mine), len(theirs), tuple(differing))
 
 
 def same(expected: Any, found: Any) -> bool:
-    """Tell whether two values are one: 1 is not True, and not 1.0."""
+    """Return whether two values are the same: 1 is neither True nor 1.0."""
     if isinstance(expected, list) and isinstance(found, list):
         return len(expected) == len(found) and all(map(same, expected, found))
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.keys() == found.keys() and all(same(expected[name], found[name]) for name in expected)
-    both_nan = expected != expected and found != found  # noqa: PLR0124 - what NaN is
+    both_nan = expected != expected and found != found  # noqa: PLR0124 - NaN differs from itself
     return type(expected) is type(found) and bool(both_nan or expected == found)
 
 
 def shown(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value in JSON form."""
     if isinstance(value, Mapping):
         return {name: shown(part) for name, part in value.items()}
     if isinstance(value, list):
         return [shown(part) for part in value]
-    plain = value is None or isinstance(value, bool | int | str)
-    return value if plain or (isinstance(value, float) and math.isfinite(value)) else str(value)
+    is_json = value is None or isinstance(value, bool | int | str)
+    return value if is_json or (isinstance(value, float) and math.isfinite(value)) else str(value)

@@ -1,7 +1,7 @@
-"""Reads what a feed's receiver said of its connection and of its streams: marks of the newest epoch.
+"""Read a receiver's reports on its connection and its streams: marks of the newest epoch.
 
 An epoch begins with a mark ``opened`` and ends with a mark ``closed`` (`pipelines.receiving`). One that has not ended
-is the receiver's present one, or its last before it died without a word.
+is the receiver's present one, or its last before a crash.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from pipelines.store import naming_the_store, open_table
 
 CLOSED = "closed"
 
-_TOLD = ("error_class", "code", "reason", "text")
-"""Details by which a mark says why."""
+_REASON_DETAILS = ("error_class", "code", "reason", "text")
+"""Details of a mark that give the reason."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A frame the receiver wrote itself."""
+    """A mark: a frame the receiver wrote itself."""
 
     position: int
     epoch: int
     received_at: datetime
     name: str
-    """What happened; empty when the body does not say."""
+    """What happened; empty if the body does not name it."""
     details: dict[str, Any]
-    """Whatever else the body says."""
+    """All other details of the body."""
 
     @property
     def warning(self) -> str | None:
-        """What it warns of; None unless it is a warning."""
+        """Warning text; None unless the mark is a warning."""
         if self.details.get("level") != WARNING:
             return None
-        told = [str(value) for name, value in self.details.items() if name in _TOLD and value is not None]
-        return ": ".join([self.name, *told])
+        reasons = [str(value) for name, value in self.details.items() if name in _REASON_DETAILS and value is not None]
+        return ": ".join([self.name, *reasons])
 
 
 @dataclass(frozen=True)
 class EpochMarks:
-    """What the marks of an epoch say.
+    """The relevant marks of an epoch.
 
     Args:
-        of_feed: The first and the newest of those that are about the feed and no single stream; None for none.
-        of_streams: The newest of each stream.
+        of_feed: The first and the newest mark of the feed itself, not of a stream; None without any.
+        of_streams: The newest mark of each stream.
     """
 
     of_feed: tuple[Mark, Mark] | None
@@ -61,7 +61,7 @@ class EpochMarks:
 
 
 def epoch_marks(bronze: Place, epoch: int) -> EpochMarks:
-    """Return the marks of an epoch that say how it stands; none when there are none. Reads only their bodies.
+    """Return the marks of an epoch that describe its state; none if there are none. Reads only their bodies.
 
     Raises StoreUnavailable.
     """
@@ -84,8 +84,8 @@ def epoch_marks(bronze: Place, epoch: int) -> EpochMarks:
 
 def _mark(frame_seq: int, epoch: int, received_at: datetime, body: bytes) -> Mark:
     try:
-        told = json.loads(body)
+        decoded = json.loads(body)
     except ValueError:
-        told = {}
-    details = told if isinstance(told, dict) else {}
+        decoded = {}
+    details = decoded if isinstance(decoded, dict) else {}
     return Mark(frame_seq, epoch, received_at, str(details.pop("mark", "")), details)

@@ -1,8 +1,8 @@
 """The feed's list of applied cuts: one row for each, in the table ``_silverfold/<feed>/cuts``.
 
-It answers which source position a Delta version of a silver table stands at, and what each cut did. It is derived:
-everything in it is in the logs of the silver tables (`CommitNote`), so losing it, or a process that dies between a
-silver commit and its row, loses nothing: `restore` adds what is missing.
+It maps the Delta versions of a silver table to source positions, and records what each cut did. It is derived data:
+everything in it is in the logs of the silver tables (`CommitNote`). Losing it, or a crash between a silver commit and
+its row, loses nothing: `restore` adds what is missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from connectors.base import Connector, Feed, TableKind
 from pipelines import ledger
 from pipelines.commit_note import CommitNote
 from pipelines.places import Place, Places
-from pipelines.row_settings import differing, otherwise, row_settings
+from pipelines.row_settings import describe_difference, differing, row_settings
 from pipelines.store import emptied_commits, is_damaged, naming_the_store, open_table
 
 SCHEMA = pa.schema(
@@ -53,7 +53,7 @@ _GENERATION = 1 << 48
 _TICK = timedelta(microseconds=1)
 
 _OVERLAP = 100
-"""Commits before the newest known cut to look at again."""
+"""Number of commits before the newest known cut to read again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +64,9 @@ class CutRow:
         delta_version: Version of the silver table that the cut made.
         first_position: Position of the first frame of its first update.
         last_position: Position the table has reached.
-        committed_at: Time of the commit, from the silver table's log; later than that of the cut before, whatever the
-            clock said.
-        seconds: Time the cut took, planning and committing included; of a restored row, the merge alone.
+        committed_at: Time of the commit, from the silver table's log; always later than that of the previous cut,
+            whatever the clock.
+        seconds: Time the cut took, planning and committing included; for a restored row, the merge alone.
     """
 
     table: str
@@ -90,17 +90,17 @@ _SHARED = {field.name for field in fields(CommitNote)} & {field.name for field i
 
 
 def app_id(feed: str, table: str) -> str:
-    """Return the name under which a silver table's log records the position reached: its ``txnAppId``."""
+    """Return the ``txnAppId`` under which a silver table's log records the position reached."""
     return f"apply/{feed}/{table}"
 
 
 def history_id(feed: str, table: str) -> str:
-    """Return the same of the table's history."""
+    """Return the same for the table's history."""
     return f"history/{feed}/{table}"
 
 
 def tombstones_id(feed: str, table: str) -> str:
-    """Return the same of the table's tombstones."""
+    """Return the same for the table's tombstones."""
     return f"tombstones/{feed}/{table}"
 
 
@@ -110,12 +110,12 @@ def position_reached(places: Places, feed: str, table: str) -> int:
 
 
 def position_in(opened: DeltaTable | None, app: str) -> int:
-    """Return the same of a table that is open; -1 where there is none. Raises StoreUnavailable."""
+    """Return the same for an open table; -1 if there is none. Raises StoreUnavailable."""
     return from_record(recorded_in(opened, app))[0]
 
 
 def recorded_in(opened: DeltaTable | None, app: str) -> int:
-    """Return what a table's log records under a ``txnAppId`` (`to_record`); -1 for nothing. Raises StoreUnavailable."""
+    """Return the value in a table's log under a ``txnAppId`` (`to_record`); -1 if none. Raises StoreUnavailable."""
     if opened is None:
         return -1
     with naming_the_store(opened.table_uri):
@@ -124,34 +124,34 @@ def recorded_in(opened: DeltaTable | None, app: str) -> int:
 
 
 def from_record(recorded: int) -> tuple[int, int]:
-    """Return position and generation of what a log records (`to_record`); of nothing -1 and 0."""
+    """Return position and generation of a recorded value (`to_record`); -1 and 0 if there is none."""
     return (recorded % _GENERATION, recorded // _GENERATION) if recorded >= 0 else (-1, 0)
 
 
 def to_record(position: int, generation: int) -> int:
     """Return the ``txnVersion`` that records a position in a table of a ``generation`` (`CutJob.generation`).
 
-    It exceeds that of any cut that was begun before: Delta drops such a cut, whose rows were made from those gone.
+    It exceeds that of any cut begun before. Delta drops such a cut, whose rows were made from rows that are gone.
     """
     return generation * _GENERATION + position
 
 
 def newest_note(opened: DeltaTable | None, *, until: int | None = None) -> CommitNote | None:
-    """Return what the newest cut that a table's log tells of says; None when there is none. Raises StoreUnavailable.
+    """Return the note of the newest cut in a table's log; None without one. Raises StoreUnavailable.
 
     Args:
-        opened: At its newest version: delta-rs misnames the commits before another one.
+        opened: The table at its newest version: for others, delta-rs reports wrong version numbers in the history.
         until: The version that counts as the newest.
     """
     return next(newest_notes(opened, until=until), None)
 
 
 def newest_notes(opened: DeltaTable | None, *, until: int | None = None) -> Iterator[CommitNote]:
-    """Yield what the cuts that a table's log tells of say, the newest first, as `newest_note`."""
+    """Yield the notes of the cuts in a table's log, newest first, as `newest_note` does."""
     if opened is None:
         return
     seen = 0
-    for limit in (1, _OVERLAP, None):  # commits of maintenance may be newer
+    for limit in (1, _OVERLAP, None):  # maintenance commits may be newer
         with naming_the_store(opened.table_uri):
             commits = opened.history(limit)
         known = (commit for commit in commits[seen:] if until is None or commit["version"] <= until)
@@ -161,10 +161,10 @@ def newest_notes(opened: DeltaTable | None, *, until: int | None = None) -> Iter
 
 
 def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str, keys: Sequence[str]) -> str | None:
-    """Return which setting of today says other rows than a silver table was built with; None where none does.
+    """Return a message on a setting whose value gives other rows than the table was built with; None if all match.
 
     Args:
-        keys: Those of today, the source's own where none are set; empty where they are not known.
+        keys: Today's keys, the source's own where none are set; empty if unknown.
 
     Raises:
         StoreUnavailable: The table's log cannot be read now.
@@ -176,13 +176,13 @@ def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str
         connector, feed, table, keys if connector.table_kind(feed.tables[table]) is TableKind.STATE else ()
     )
     other = differing(note.settings, now)
-    return otherwise(other[0], note.settings, now, what="the table") if other else None
+    return describe_difference(other[0], note.settings, now, what="the table") if other else None
 
 
 def emptied_since_whole(places: Places, feed: str, table: str) -> int | None:
-    """Return the newest version of a table whose commit is an empty file, as a power cut leaves: rows may be missing.
+    """Return the newest version whose commit is an empty file, as a power cut leaves: rows may be missing.
 
-    None where there is none, or a snapshot or rebuild has made the table whole since. Raises StoreUnavailable.
+    None if there is none, or a later snapshot or rebuild has replaced the table. Raises StoreUnavailable.
     """
     emptied = emptied_commits(places.silver(feed, table))
     if not emptied or any(
@@ -198,11 +198,11 @@ def record(places: Places, feed: str, row: CutRow) -> None:
 
 
 def read_cuts(places: Places, feed: str, *, table: str | None = None, newest: int | None = None) -> list[CutRow]:
-    """Return applied cuts, the oldest first. Raises StoreUnavailable.
+    """Return applied cuts, oldest first. Raises StoreUnavailable.
 
     Args:
         table: Only those of this silver table.
-        newest: At most so many, the newest.
+        newest: Return at most this many, the newest.
     """
     where = None if table is None else f'"table" = {ledger.sql_text(table)}'
     found = ledger.read(places.cuts(feed), SCHEMA, where=where)
@@ -210,7 +210,7 @@ def read_cuts(places: Places, feed: str, *, table: str | None = None, newest: in
 
 
 def last_cuts(places: Places, feed: str) -> Mapping[str, CutRow]:
-    """Return the last cut of each silver table that had one. Raises StoreUnavailable."""
+    """Return the last cut of each silver table that has one. Raises StoreUnavailable."""
     times = ledger.read(places.cuts(feed), SCHEMA, columns=("table", "committed_at"))
     if not times.num_rows:
         return {}
@@ -220,11 +220,11 @@ def last_cuts(places: Places, feed: str) -> Mapping[str, CutRow]:
 
 
 def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
-    """Add the cuts that the silver tables' own logs know and the list does not; return how many.
+    """Add cuts that are in the silver tables' logs but missing from the list; return their number.
 
-    Safe to repeat. Of a table the list knows nothing of, the whole log is read; else what came after the newest cut
-    known, and some commits before it, which might be missing from a list that could not be written for a moment. A list
-    that is damaged is made anew.
+    Safe to repeat. For a table without cuts in the list, its whole log is read. Otherwise the commits after the newest
+    known cut are read, and some before it, which may be missing if the list could not be written for a moment. A
+    damaged list is made anew.
 
     Raises:
         StoreUnavailable: A table's store cannot be read or written now.
@@ -233,7 +233,7 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     try:
         known = ledger.read(places.cuts(feed), SCHEMA, columns=columns).to_pylist()
     except StoreUnavailable:
-        from pipelines.remove_tree import remove_tree  # noqa: PLC0415 - receivers, which read positions, need not load it
+        from pipelines.remove_tree import remove_tree  # noqa: PLC0415 - receivers need not load it
 
         if not is_damaged(places.cuts(feed), lambda: ledger.read(places.cuts(feed), SCHEMA)):
             raise
@@ -246,9 +246,9 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
 
 
 def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
-    """Return the cuts of some silver tables, also those the list lacks; in no order.
+    """Return the cuts of some silver tables, including those the list lacks, in no order.
 
-    Writes nothing, so that a reader does not write what a build is about to. A list that cannot be read lacks all.
+    Writes nothing, so that readers do not write what a build is about to. An unreadable list counts as empty.
 
     Raises:
         StoreUnavailable: A table's store cannot be read now.
@@ -261,30 +261,30 @@ def all_cuts(places: Places, feed: str, tables: Sequence[str]) -> list[CutRow]:
 
 
 def later_than(row: CutRow, before: datetime | None) -> CutRow:
-    """Return a cut as of a moment after that of the cut before it: a clock may have been set back between them."""
+    """Return a cut with a time after that of the previous cut: a clock may have been set back between them."""
     return row if before is None else replace(row, committed_at=max(row.committed_at, before + _TICK))
 
 
-def standing(rows: Iterable[CutRow]) -> list[CutRow]:
-    """Return those of a table's cuts that made what stands there, the oldest first.
+def current_cuts(rows: Iterable[CutRow]) -> list[CutRow]:
+    """Return the cuts that produced a table's present rows, oldest first.
 
-    Of several that reached a position the newest counts: a rebuild has put it in the others' stead. Those of an
-    earlier table at the same place went further, in versions the table does not have.
+    If several reached a position the newest counts: a rebuild has replaced the others. Cuts of an earlier table at the
+    same place went further, in versions that the table does not have.
     """
-    kept: list[CutRow] = []
+    current: list[CutRow] = []
     for row in sorted(rows, key=lambda row: (row.committed_at, row.delta_version), reverse=True):
-        later = kept[-1] if kept else None
+        later = current[-1] if current else None
         if later is None or (row.delta_version < later.delta_version and row.last_position < later.last_position):
-            kept.append(row)
-    return kept[::-1]
+            current.append(row)
+    return current[::-1]
 
 
 _Cut: TypeAlias = tuple[str, int, int]
-"""Table, version and last position: which cut it is."""
+"""Identity of a cut: table, version and last position."""
 
 
 def _missing(places: Places, feed: str, tables: Sequence[str], have: Mapping[_Cut, datetime]) -> list[CutRow]:
-    """Return the cuts that the silver tables' own logs know, apart from some, whose moments are known."""
+    """Return the cuts in the silver tables' logs that are not in ``have``, which maps known cuts to their times."""
     newest = {table: (version, at) for (table, version, _), at in sorted(have.items())}
     missing: list[CutRow] = []
     for table in tables:
@@ -296,15 +296,15 @@ def _missing(places: Places, feed: str, tables: Sequence[str], have: Mapping[_Cu
 
 
 def cuts_in_log(silver: Place, table: str, known: int | None = None) -> list[CutRow]:
-    """Return the cuts that a silver table's log tells of, the oldest first; none when there is no table.
+    """Return the cuts in a silver table's log, oldest first; none if there is no table.
 
     Args:
-        known: Version up to which they are known, all but some of the newest; None to read the whole log.
+        known: Version up to which all but some of the newest are known; None to read the whole log.
     """
     opened = open_table(silver)
     if opened is None:
         return []
-    # A known version ahead of the table's is of an earlier table at this place: then nothing is known.
+    # A known version ahead of the table's is that of an earlier table at this place: then nothing is known.
     ahead = -1 if known is None else opened.version() - known
     with naming_the_store(silver):
         commits = opened.history(ahead + _OVERLAP if ahead >= 0 else None)
@@ -317,7 +317,7 @@ def cuts_in_log(silver: Place, table: str, known: int | None = None) -> list[Cut
 
 
 def from_commit(commit: Mapping[str, Any]) -> CutRow | None:
-    """Return the cut a commit of a silver table made; None when it made none.
+    """Return the cut that a commit of a silver table made; None if it made none.
 
     Args:
         commit: One entry of a Delta table's history.
@@ -341,7 +341,7 @@ def from_commit(commit: Mapping[str, Any]) -> CutRow | None:
 
 
 def _without_effect(note: CommitNote, metrics: Mapping[str, int]) -> int:
-    """Return how many net rows changed no row; in a replacing cut those that are equal do so rightly."""
+    """Return how many net rows changed no row; 0 for a replacing cut, where equal rows are expected."""
     if note.replaced or "numSourceRows" not in metrics:
         return 0
     effects = sum(metrics.get(f"numTargetRows{effect}", 0) for effect in ("Inserted", "Updated", "Deleted"))

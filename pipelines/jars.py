@@ -1,8 +1,7 @@
 """The Delta JARs: which ones fit the installed Spark, and how its JVM gets them.
 
-Once they have been fetched, a JVM on this machine has them on its class path: Ivy need not look for them at each start,
-and their classes can be archived (`pipelines.class_archive`). A cluster's executors get them from the driver, as Spark
-does it.
+Once fetched, they are on the class path of JVMs on this machine: Ivy need not resolve them at each start, and their
+classes can be archived (`pipelines.class_archive`). A cluster's executors get them from the driver, as Spark does it.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ FETCHED = (
     "io.unitycatalog_unitycatalog-client-0.6.0.jar",
     "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar",
 )
-"""What is left, as Ivy names the files."""
+"""The remaining files, as Ivy names them."""
 
 _IVY = "spark.jars.ivy"
 _DEFAULT_IVY = ".ivy2.5.2"
-"""Spark 4.2's, in the user's home."""
+"""Default folder of Spark 4.2, in the user's home."""
 
 
 def jar_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by which Spark has the Delta JARs; none where the options bring them."""
+    """Return the options that give Spark the Delta JARs; none if the options already do."""
     packages, jars = options.get("spark.jars.packages", ""), options.get("spark.jars", "")
     if "delta-spark" in packages + jars + options.get(CLASS_PATH, ""):
         return {}

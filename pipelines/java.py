@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found and checked before the start, its output held back during it."""
+"""The Java that Spark runs on: found and checked before the start, its output withheld during it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SUPPORTED = (17, 21)
 """Major versions that both Spark 4.2 and its Arrow run on."""
 
 _CHATTER = re.compile(r"Deleted \d+ files? and director|Found \d+ files? ")
-"""What Delta prints of a VACUUM, which tells nothing of which table."""
+"""Delta's output for a VACUUM, which does not name the table."""
 
 _INSTALL = "Install Java 17 or 21 and set JAVA_HOME to it, or put its java first on the PATH."
 
 
 def check_java(environ: Mapping[str, str]) -> str:
-    """Pass if the Java that Spark will run is a supported one; return what it says of its version.
+    """Check that the Java that Spark will run is supported; return its version output.
 
     Raises:
         SparkUnavailable: There is no Java, it does not run, or its version is not in `SUPPORTED`.
@@ -44,7 +44,7 @@ def check_java(environ: Mapping[str, str]) -> str:
 
 
 def _find_java(environ: Mapping[str, str]) -> str:
-    """Look where Spark's own start script looks: JAVA_HOME, then the PATH."""
+    """Return the java that Spark's own start script finds: JAVA_HOME, then the PATH."""
     home = environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")
@@ -58,16 +58,16 @@ def _find_java(environ: Mapping[str, str]) -> str:
 
 
 class JvmOutput:
-    """What a JVM prints: kept while it starts, passed on to our stderr from then on."""
+    """Output of a JVM: buffered while it starts, then passed on to our stderr."""
 
     def __init__(self) -> None:
-        self._kept: deque[str] = deque(maxlen=2_000)
+        self._buffered: deque[str] = deque(maxlen=2_000)
         self._passing_on = threading.Event()
         self._reader: threading.Thread | None = None
 
     @contextmanager
     def open(self) -> Iterator[int]:
-        """Give a file descriptor for the JVM to write to. The JVM keeps its copy after the block."""
+        """Yield a file descriptor for the JVM to write to. The JVM keeps its copy after the block."""
         read_end, write_end = os.pipe()
         self._reader = threading.Thread(target=self._read, args=(read_end,), name="jvm-output", daemon=True)
         self._reader.start()
@@ -80,17 +80,17 @@ class JvmOutput:
         with os.fdopen(read_end, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if not self._passing_on.is_set():
-                    self._kept.append(line)
+                    self._buffered.append(line)
                 elif not _CHATTER.match(line):
                     sys.stderr.write(line)
 
     def text(self) -> str:
-        """Return what was printed so far; all of it once the JVM has ended."""
+        """Return the output so far; all of it once the JVM has ended."""
         if self._reader is not None:
             self._reader.join(timeout=2)
-        return "".join(self._kept)
+        return "".join(self._buffered)
 
     def pass_on(self) -> None:
-        """Drop what was kept and let later lines through."""
+        """Discard the buffered output and pass on later lines."""
         self._passing_on.set()
-        self._kept.clear()
+        self._buffered.clear()

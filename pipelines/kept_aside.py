@@ -1,14 +1,14 @@
-"""Rows that may not be in a table yet: they fail its rules, or wait for the change that explains them.
+"""Rows that may not be in a table yet: they fail its rules, or are updates pending until their row arrives.
 
 They are in a side table, which has the table's columns, ``_position``, and
 
 =============  =====================================================================================
-``_present``   columns of a partial update that waits for its row; NULL for a whole row
+``_present``   columns of a partial update that is pending; NULL for a complete row
 ``_reasons``   names of the rules the row fails; `UNEXPLAINED` for an update without row
 =============  =====================================================================================
 
-Each cut looks at all rows that are aside, and writes the side table anew, before the table. Which version of it counts
-is said by the table's own commit (`pipelines.beside`).
+Each cut reads all rows of the side table, and writes it anew, before the table. The table's own commit records which
+version of it counts (`pipelines.beside`).
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from pipelines.silver_rows import SilverRows
 from transforms.side_table import REASONS, UNEXPLAINED
 
 
-def read_aside(places: Places, feed: str, table: str, version: int | None = None) -> pa.Table | None:
-    """Return the rows that a table keeps aside; None for none. Raises StoreUnavailable.
+def read_side_table(places: Places, feed: str, table: str, version: int | None = None) -> pa.Table | None:
+    """Return the rows of the side table; None for none. Raises StoreUnavailable.
 
     Args:
-        version: Of the table, if it is not the newest: the rows are those kept aside then.
+        version: Version of the silver table, if not the newest: the side table is read as of it.
     """
     opened = beside(places, feed, table, "aside", at=version).counts
     if opened is None:
         return None
-    found = SilverRows(places.aside(feed, table), opened).table()
+    found = SilverRows(places.side_table(feed, table), opened).table()
     return found if found.num_rows else None
 
 
 def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Table | None:
-    """Return those of the rows kept aside that stand at the source, whole, and fail the table's rules; None for none.
+    """Return the complete rows of the side table, which exist at the source but fail the table's rules; None for none.
 
     Args:
-        version: As of `read_aside`.
+        version: As for `read_side_table`.
 
     Raises:
         StoreUnavailable: They cannot be read now.
     """
-    found = read_aside(places, feed, table, version)
+    found = read_side_table(places, feed, table, version)
     if found is None:
         return None
-    stands = [UNEXPLAINED not in reasons for reasons in found[REASONS].to_pylist()]
-    return found.filter(pa.array(stands, pa.bool_()))
+    is_complete = [UNEXPLAINED not in reasons for reasons in found[REASONS].to_pylist()]
+    return found.filter(pa.array(is_complete, pa.bool_()))
 
 
 def without_reasons(failing: pa.Table | None) -> str | None:
-    """Say how many of `failing_rows` name no rule that they fail, which no build leaves so; None where each does."""
+    """Return a message if `failing_rows` name no rule that they fail, which no build produces; else None."""
     count = 0 if failing is None else sum(not reasons for reasons in failing[REASONS].to_pylist())
     return f"{count} of the rows that it keeps aside name no rule that they fail" if count else None

@@ -1,4 +1,4 @@
-"""Finds the whole updates of a stream in bronze, and reads their frames in the order in which they take effect."""
+"""Find the complete updates of a stream in bronze, and read their frames in order of effect."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Body: TypeAlias = tuple[int, bytes]
 """Position and body of a frame."""
 
 
-class Landed(NamedTuple):
-    """A whole update of a stream in bronze."""
+class LandedUpdate(NamedTuple):
+    """A complete update of a stream in bronze."""
 
     begin: int
     end: int
     epoch: int
     snapshot: bool
     asked: bool
-    """A snapshot that begins with a mark: it was asked for then."""
+    """A snapshot that begins with a mark: it was requested at that point."""
 
 
-def whole_updates(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[Landed]:
-    """Yield a stream's whole updates from bronze's small columns, ordered by their ends."""
+def whole_updates(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[LandedUpdate]:
+    """Yield a stream's complete updates from bronze's small columns, ordered by their ends."""
     opened: tuple[int, int, bool, bool] | None = None  # position, epoch, snapshot, asked
     for position, epoch, kind, boundary in _events(batches, stream):
         is_data = kind == Kind.DATA
@@ -41,19 +41,19 @@ def whole_updates(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[La
             opened = (position, epoch, not is_data, kind == Kind.MARK)
         elif boundary == Boundary.END:
             if opened is not None and opened[1] == epoch:
-                yield Landed(opened[0], position, *opened[1:])
+                yield LandedUpdate(opened[0], position, *opened[1:])
             opened = None
         else:
             if not (is_data and opened is not None and opened[1:3] == (epoch, True)):
                 opened = None
-            yield Landed(position, position, epoch, not is_data, kind == Kind.MARK)
+            yield LandedUpdate(position, position, epoch, not is_data, kind == Kind.MARK)
 
 
-def last_state(updates: Sequence[Landed], *, resync: bool) -> list[Landed]:
-    """Return the last whole snapshot and the updates that overlay it, in order of effect; none without a snapshot.
+def last_state(updates: Sequence[LandedUpdate], *, resync: bool) -> list[LandedUpdate]:
+    """Return the last complete snapshot and the updates that overlay it, in order of effect; none without a snapshot.
 
     Args:
-        resync: A new epoch begins anew; else all epochs are one.
+        resync: Each epoch starts over; otherwise all epochs count as one.
     """
     snapshot = next((update for update in reversed(updates) if update.snapshot), None)
     if snapshot is None:
@@ -66,22 +66,22 @@ def last_state(updates: Sequence[Landed], *, resync: bool) -> list[Landed]:
 
 @dataclass(frozen=True)
 class LandedUpdates:
-    """The whole updates of a stream, in landing order of their ends.
+    """The complete updates of a stream, in landing order of their ends.
 
     Args:
-        floor: Position from which bronze is kept.
-        missing: First and last of each range of positions that bronze lacks.
-        doubled: Positions that are there twice.
+        floor: Position from which bronze is retained.
+        missing: First and last position of each range that bronze lacks.
+        doubled: Positions that bronze has twice.
     """
 
     feed: str
-    updates: Sequence[Landed]
+    updates: Sequence[LandedUpdate]
     floor: int
     missing: Sequence[tuple[int, int]]
     doubled: Sequence[int] = ()
 
-    def need(self, first: int) -> None:
-        """Raise PositionGap where bronze lacks a position from the first needed on, or has it twice."""
+    def require(self, first: int) -> None:
+        """Raise PositionGap or DoubledPositions if bronze lacks or repeats a position at or after ``first``."""
         for begin, end in self.missing:
             if end >= first:
                 raise PositionGap(feed=self.feed, first=begin, last=end)
@@ -91,29 +91,29 @@ class LandedUpdates:
 
 
 def landed_updates(bronze: Place, feed: str, stream: str, through: int, *, lost: Sequence[Range] = ()) -> LandedUpdates:
-    """Return the whole updates up to and including a position. Raises StoreUnavailable.
+    """Return the complete updates up to and including a position. Raises StoreUnavailable.
 
     Args:
-        lost: Ranges of positions that are not missed.
+        lost: Ranges of positions that do not count as missing.
     """
     floor = retained_from(bronze, feed)
-    seen = _Dense(floor)
-    batches = seen.watched(_through(read_small_columns(bronze, after=floor - 1), through))
+    seen = _PositionCheck(floor)
+    batches = seen.check(_through(read_small_columns(bronze, after=floor - 1), through))
     updates = list(whole_updates(batches, stream))
     dropped = [(0, floor - 1)] if floor else []
     missing = [hole for hole in (*seen.holes, *seen.end(through)) if not is_inside(hole, lost)]
     return LandedUpdates(feed, updates, floor, [*dropped, *missing], seen.doubled)
 
 
-class _Dense:
-    """Looks at positions as they pass, and notes those that are missing or come twice."""
+class _PositionCheck:
+    """Records missing and repeated positions as batches pass."""
 
     def __init__(self, first: int) -> None:
         self._next = first
         self.holes: list[tuple[int, int]] = []
         self.doubled: list[int] = []
 
-    def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def check(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for position in batch["frame_seq"].to_pylist():
                 if position > self._next:
@@ -133,21 +133,23 @@ def _through(batches: Iterable[pa.RecordBatch], last: int) -> Iterator[pa.Record
 
 def _events(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield position, epoch, kind and boundary of the frames that begin or end an update."""
-    turning = pc.field("boundary").cast(pa.string()).isin([b.value for b in _TURNING])
+    is_boundary = pc.field("boundary").cast(pa.string()).isin([b.value for b in _UPDATE_BOUNDARIES])
     for batch in batches:
-        mine = batch.filter((pc.field("stream").cast(pa.string()) == stream) & turning)
+        mine = batch.filter((pc.field("stream").cast(pa.string()) == stream) & is_boundary)
         names = ("frame_seq", "epoch", "kind", "boundary")
         yield from zip(*(mine[name].to_pylist() for name in names), strict=True)
 
 
-_TURNING = (Boundary.BEGIN, Boundary.END, Boundary.WHOLE)
+_UPDATE_BOUNDARIES = (Boundary.BEGIN, Boundary.END, Boundary.WHOLE)
 
 
-def taking_effect(bronze: Place, stream: str, order: Sequence[Landed]) -> Iterator[tuple[Landed, Iterable[Body]]]:
-    """Yield updates in the order in which they take effect, each with its frames, before the next is asked for.
+def in_order_of_effect(
+    bronze: Place, stream: str, order: Sequence[LandedUpdate]
+) -> Iterator[tuple[LandedUpdate, Iterable[Body]]]:
+    """Yield updates in order of effect, each with its frames, which must be read before the next update.
 
-    Those that landed before their turn wait in memory, the frames of all others are read as they are wanted. An update
-    that lies inside another one is a single frame.
+    Frames that landed before their turn are buffered in memory; all others are read on demand. An update that lies
+    inside another one is a single frame.
     """
     if not order:
         return
@@ -156,23 +158,23 @@ def taking_effect(bronze: Place, stream: str, order: Sequence[Landed]) -> Iterat
     for update in order:
         mine = frames.of(update)
         yield update, mine
-        deque(mine, maxlen=0)  # those that were not wanted
+        deque(mine, maxlen=0)  # skip the frames that were not read
 
 
 class _Frames:
-    """Frames in landing order, given out update by update."""
+    """Returns frames, read in landing order, update by update."""
 
-    def __init__(self, frames: Iterator[Body], updates: Iterable[Landed]) -> None:
+    def __init__(self, frames: Iterator[Body], updates: Iterable[LandedUpdate]) -> None:
         self._frames = frames
         self._begins = {update.begin: update for update in updates}
-        self._early: dict[Landed, list[Body]] = {}
+        self._early: dict[LandedUpdate, list[Body]] = {}
 
-    def of(self, update: Landed) -> Iterator[Body]:
+    def of(self, update: LandedUpdate) -> Iterator[Body]:
         """Yield an update's frames."""
         if update in self._early:
             yield from self._early.pop(update)
             return
-        longer: Landed | None = None
+        longer: LandedUpdate | None = None
         for position, body in self._frames:
             begun = self._begins.get(position)
             if begun is not None and begun.begin < begun.end:
@@ -189,7 +191,7 @@ class _Frames:
 
 
 def _frames(batches: Iterable[pa.RecordBatch]) -> Iterator[Body]:
-    """Yield position and body of the frames that take part in updates; a mark at either end has nothing to say."""
+    """Yield position and body of the frames that belong to updates; the body of a mark at either end is empty."""
     for batch in batches:
         names = ("frame_seq", "kind", "boundary", "body")
         for position, kind, boundary, body in zip(*(batch[name].to_pylist() for name in names), strict=True):

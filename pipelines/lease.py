@@ -1,14 +1,14 @@
 """One Spark writer at a time for a table on S3, where two commits can replace each other.
 
-Delta's log store for S3 looks for a commit of the next number and then puts its own, so two drivers may both find none
-(tried: two drivers, 25 appends each; 49 rows landed, both drivers reported 25). delta-rs puts a commit only where none
-is, so bronze and the ledgers need no lease.
+Delta's log store for S3 checks for a commit with the next number and then puts its own, so two drivers may both find
+none (tried: two drivers, 25 appends each; 49 rows landed, both drivers reported 25). delta-rs puts a commit only where
+none exists, so bronze and the ledgers need no lease.
 
-A lease is one small object, changed only from the state in which it was read (``If-Match``), which every S3 store has.
-The holder renews it while Spark works. Another process takes it over once it has not changed for `LENGTH` seconds on
-that process's own clock: the clocks of machines need not agree. A holder that slept for longer has lost it, and is told
-so at the end. A commit it made all the same may have replaced another one, or been replaced; the position is in the
-same commit as the rows, so what is gone is applied again.
+A lease is one small object, changed only from the state in which it was read (``If-Match``), which every S3 store
+supports. The holder renews it while Spark works. Another process takes it over once it has not changed for `LENGTH`
+seconds on that process's own clock, so the clocks of machines need not agree. A holder that slept for longer has lost
+it, which it learns at the end. A commit it made nevertheless may have replaced another one, or been replaced. Since the
+position is in the same commit as the rows, lost rows are applied again.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from uuid import uuid4
 
 from conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from pipelines.places import Places
-from pipelines.s3 import reaching
+from pipelines.s3 import access_options
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 LENGTH = 30.0
-"""Seconds after which a lease that nobody renews is another's to take."""
+"""Seconds after which a lease that is not renewed can be taken over."""
 
 
 class _State(NamedTuple):
-    """What a lease's object says."""
+    """The contents of a lease's object."""
 
     tag: str | None
-    """The store's name for this state; None where there is no object yet."""
+    """The store's ETag of this state; None if there is no object yet."""
     holder: str | None
     turn: int
-    """Differs from state to state: stores name states by their content."""
+    """Differs between states, since stores derive ETags from content."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Lease:
     """The right to write one table with Spark.
 
     Args:
-        store: Where the object is.
-        name: Of the object.
+        store: Store of the object.
+        name: Name of the object.
         table: For errors.
         length: Seconds.
         patience: Seconds to wait for the other holder before `Overtaken` is raised.
@@ -69,18 +69,18 @@ class Lease:
         """Hold the lease for as long as the block runs.
 
         Raises:
-            Overtaken: Another process holds it, or took it over meanwhile: plan the work anew, from what is there.
+            Overtaken: Another process holds it, or took it over meanwhile: plan anew from the table's present state.
             StoreUnavailable: The store does not answer.
         """
         holder = uuid4().hex
-        state, done, lost = self._taken(holder), threading.Event(), threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(state, done, lost), name=f"lease {self.name}", daemon=True)
-        keeper.start()
+        state, done, lost = self._acquire(holder), threading.Event(), threading.Event()
+        renewer = threading.Thread(target=self._renew, args=(state, done, lost), name=f"lease {self.name}", daemon=True)
+        renewer.start()
         try:
             yield
         finally:
             done.set()
-            keeper.join()
+            renewer.join()
             found = self._read()
             if found.holder == holder and not lost.is_set():
                 self._put(found, None)
@@ -89,7 +89,7 @@ class Lease:
         if lost.is_set():
             raise Overtaken("another process took over its lease meanwhile", table=self.table)
 
-    def _taken(self, holder: str) -> _State:
+    def _acquire(self, holder: str) -> _State:
         began, seen = self.clock(), self._read()
         since = began
         while True:
@@ -103,12 +103,12 @@ class Lease:
             if found != seen:
                 seen, since = found, self.clock()
 
-    def _keep(self, state: _State, done: threading.Event, lost: threading.Event) -> None:
-        """Renew the lease until it is no longer needed, or another has it. A store that is away is asked again."""
+    def _renew(self, state: _State, done: threading.Event, lost: threading.Event) -> None:
+        """Renew the lease until it is no longer needed or was taken over. Retries if the store does not answer."""
         while not done.wait(self.length / 3):
             try:
                 renewed = self._put(state, state.holder)
-            except StoreUnavailable:  # the next renewal, or the end, tells
+            except StoreUnavailable:  # the next renewal, or the end, detects a loss
                 continue
             if renewed is None:
                 lost.set()
@@ -127,7 +127,7 @@ class Lease:
             return _State(found.meta["e_tag"], body["holder"], body["turn"])
 
     def _put(self, seen: _State, holder: str | None) -> _State | None:
-        """Give the lease a holder, or none; return its new state, None where it is not as it was seen."""
+        """Set or clear the lease's holder; return its new state, None if it has changed since it was read."""
         import obstore  # noqa: PLC0415 - comes with the extra
         from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError  # noqa: PLC0415 - as above
 
@@ -146,18 +146,18 @@ class Lease:
 
         try:
             yield
-        except (BaseError, OSError, KeyError, ValueError) as error:  # the latter of what we did not write
+        except (BaseError, OSError, KeyError, ValueError) as error:  # the last two for an object that we did not write
             raise StoreUnavailable(f"lease {self.name}: {str(error).splitlines()[0]}") from error
 
 
 def check_package() -> None:
-    """Pass where leases can be had. Raises SparkUnavailable: the package that they need is not installed."""
+    """Check that leases can be used. Raises SparkUnavailable: the package that they need is not installed."""
     if find_spec("obstore") is None:
         raise SparkUnavailable("a warehouse on S3 needs packages that are not here: install silverfold[s3]")
 
 
 def sole_writer(places: Places, feed: str, table: str) -> AbstractContextManager[None]:
-    """Return a context in which no other process of ours writes the table with Spark; does nothing where none need be.
+    """Return a context in which no other process of ours writes the table with Spark; a no-op if leases are not needed.
 
     Raises:
         SparkUnavailable: The package that leases need is not installed.
@@ -167,7 +167,7 @@ def sole_writer(places: Places, feed: str, table: str) -> AbstractContextManager
     check_package()
     from obstore.store import from_url  # noqa: PLC0415 - comes with the extra
 
-    options: Any = reaching(places.storage_options)
-    plain: Any = {"allow_http": options.pop("allow_http", "false")}
-    store = from_url(places.warehouse, config=options, client_options=plain)
+    options: Any = access_options(places.storage_options)
+    client_options: Any = {"allow_http": options.pop("allow_http", "false")}
+    store = from_url(places.warehouse, config=options, client_options=client_options)
     return Lease(store, places.lease(feed, table), table).held()

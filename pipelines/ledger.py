@@ -1,7 +1,7 @@
-"""Small append-only Delta tables that jobs write without Spark: what was cut, what was held.
+"""Small append-only Delta tables that jobs write without Spark: the log of cuts, the quarantine.
 
-Laws: rows are only added, each append is whole or not there; several processes may append at once; a ledger nobody
-has written yet reads as no rows. It keeps itself small: about every hundredth append merges the small files.
+Rows are only added, and each append is atomic. Several processes may append at once. A ledger that does not exist reads
+as no rows. About every hundredth append compacts the small files.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pipelines.places import Place
 from pipelines.store import create_table, naming_the_store, open_table, until_committed
 
 _COMPACT_EVERY = 100
-_FILE_BYTES = 4 << 20  # files of this size are left alone, so that compaction costs the same however long the ledger
+_FILE_BYTES = 4 << 20  # larger files are left alone, so the cost of compaction does not grow with the ledger
 
 
 def append(place: Place, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows in one commit, creating the ledger when it is not there.
+    """Append rows in one commit, creating the ledger if needed.
 
     Raises:
         StoreUnavailable: The store cannot be written now; nothing was added.
@@ -31,12 +31,12 @@ def append(place: Place, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -
     batch = pa.Table.from_pylist(list(rows), schema=schema)
     version = until_committed(place, lambda: _append(place, batch))
     if version % _COMPACT_EVERY == _COMPACT_EVERY - 1:
-        with suppress(StoreUnavailable):  # the rows are there; the next time may do
+        with suppress(StoreUnavailable):  # the rows are committed; compaction can wait for the next time
             compact(place)
 
 
 def compact(place: Place) -> int:
-    """Join the ledger's small files (`pipelines.compaction`); return the files joined. Raises StoreUnavailable."""
+    """Join small files (`pipelines.compaction`); return the number of files joined. Raises StoreUnavailable."""
     return join_files(place, target_size=_FILE_BYTES)
 
 
@@ -44,8 +44,8 @@ def read(place: Place, schema: pa.Schema, *, where: str | None = None, columns: 
     """Return the ledger's rows in no particular order.
 
     Args:
-        where: A condition in SQL, as `sql_text` quotes its values; None for all rows.
-        columns: Names of the columns wanted; none for all.
+        where: A condition in SQL, its values quoted by `sql_text`; None for all rows.
+        columns: Names of the columns to read; none for all.
 
     Raises:
         StoreUnavailable: The store cannot be read now.
@@ -60,12 +60,12 @@ def read(place: Place, schema: pa.Schema, *, where: str | None = None, columns: 
 
 
 def sql_text(text: str) -> str:
-    """Return a text as a literal of SQL."""
+    """Return a string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _append(place: Place, batch: pa.Table) -> int:
-    """Commit rows; return the version made."""
+    """Commit rows; return the new version."""
     ledger = open_table(place) or create_table(place, batch.schema, {"delta.appendOnly": "true"})
     write_deltalake(ledger, batch, mode="append")
     return ledger.version()

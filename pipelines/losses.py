@@ -1,7 +1,7 @@
 """What a silver table has, and what it lacks, of the frames that bronze lost (`pipelines.bronze_table.each_lost`).
 
-A cut that ends at a lost position was made while its frame was there, and none that ends behind a loss has any of it: a
-receiver notes a loss before it lands what follows.
+A cut that ends at a lost position was made while its frame existed. No cut that ends after a loss contains lost frames,
+because a receiver records a loss before it lands any later frame.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from typing import NamedTuple
 
 from connectors.base import Connector, Feed
 from pipelines.bronze_table import each_lost
-from pipelines.cuts import all_cuts, standing
+from pipelines.cuts import all_cuts, current_cuts
 from pipelines.places import Places
-from pipelines.ranges import Range, joined
+from pipelines.ranges import Range, merge_adjacent
 
 
 class Losses(NamedTuple):
-    """What became of the positions that bronze lost, in one table."""
+    """The positions that bronze lost, as one table is affected by them."""
 
     taken: Sequence[Range] = ()
-    """Ranges of which the table has taken frames: nobody can make it anew, or tell whether it is right."""
+    """Ranges from which the table has taken frames: it can be neither rebuilt nor verified."""
     untouched: Sequence[Range] = ()
     """The other ranges."""
     lacking: Sequence[Range] = ()
-    """Ranges, and parts of them, that it had not taken, and no snapshot has made up for."""
+    """Ranges, and parts of them, that it has not taken and no snapshot has replaced."""
 
 
 def losses_of(places: Places, connector: Connector, feed: Feed, table: str) -> Losses:
-    """Return what a table has and lacks of what bronze lost. Raises StoreUnavailable."""
+    """Return what a table has and lacks of the positions that bronze lost. Raises StoreUnavailable."""
     each_time = each_lost(places.bronze(feed.name))
     if not each_time:
         return Losses()
-    cuts = standing(all_cuts(places, feed.name, [table]))
+    cuts = current_cuts(all_cuts(places, feed.name, [table]))
     snapshots = connector.has_snapshots(feed.tables[table])
     newest = max((cut.first_position for cut in cuts if cut.replaced and snapshots), default=-1)
     ends = [cut.last_position for cut in cuts]
-    lost = joined(each_time)
+    lost = merge_adjacent(each_time)
     taken = [(first, last) for first, last in lost if any(first <= end <= last for end in ends)]
     untouched = [each for each in lost if each not in taken]
     lacking: list[Range] = []

@@ -1,10 +1,10 @@
-"""Keeps the tables of a feed small: old frames dropped, small files joined, files nobody refers to removed.
+"""Maintain the tables of a feed: drop old frames, join small files, remove unreferenced files.
 
-Nothing here changes what a table shows. All is safe beside receivers, builds and readers: what conflicts with a
-commit of theirs is left for the next run, and files are removed only once they were out of use for long enough.
+Nothing here changes what a table shows. All of it may run alongside receivers, builds and readers: anything that
+conflicts with their commits is left for the next run, and files are removed only after being unused for long enough.
 
-Silver, histories and tombstones are written by Spark, which alone knows all their files: deletion vectors lie beside
-them. Bronze and the ledgers are written by delta-rs, and are looked after by it.
+Silver tables, histories and tombstones are maintained by Spark, which wrote them: it alone knows all their files, as
+they have deletion vectors. Bronze and the ledgers are written, and maintained, by delta-rs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pipelines.retention import (
     plan_retention,
     remove_doubles,
 )
-from pipelines.spark import close_session, noticing_its_end, own_session
+from pipelines.spark import close_session, own_session, raising_if_ended
 from pipelines.store import files_of, naming_the_store, open_table
 from pipelines.writer import compact
 from transforms.spark_errors import named_errors
@@ -46,15 +46,15 @@ from transforms.sql import path_table
 _Step: TypeAlias = Callable[[Place], str]
 
 _FOOTERS = 16
-"""How many of the oldest files are looked into for one that has timestamps: a column may have been added later."""
+"""Number of oldest files searched for one with timestamps: a column may have been added later."""
 
 _SETTINGS = {
-    # How young a file may be removed is our own setting: else Delta goes by a week, and refuses to be told otherwise.
+    # Our own setting decides how young a file may be removed; otherwise Delta insists on a week.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
-    # It would commit twice a day to tables at rest, until Delta drops what their cuts have noted in the log.
+    # It would commit twice a day to unchanged tables, until Delta drops the cuts' notes from the log.
     "spark.databricks.delta.vacuum.logging.enabled": "false",
-    # The one folder of a table is listed in as many tasks: by default 10,000.
+    # A table's single folder is listed in this many tasks; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }
 
@@ -64,9 +64,9 @@ class Done(NamedTuple):
 
     table: str
     """Its place below the warehouse."""
-    told: str
+    result: str
     failed: bool = False
-    """It did not work this time, and nothing was lost by it."""
+    """It did not work this time; nothing was lost."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Maintenance:
 
     Args:
         now: UTC.
-        dry_run: Say what would be done, and change nothing.
+        dry_run: Report what would be done, and change nothing.
     """
 
     spark: SparkSession
@@ -86,7 +86,7 @@ class Maintenance:
     dry_run: bool = False
 
     def run(self) -> Iterator[Done]:
-        """Look after one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
+        """Maintain one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
         yield from self._each(self._places.bronze(self.feed.name), [self._drop, self._join_bronze, self._vacuum_ours])
         for name in self.feed.tables:
             silver = self._places.silver(self.feed.name, name)
@@ -111,12 +111,12 @@ class Maintenance:
             try:
                 if open_table(place) is None:
                     return
-                with noticing_its_end():
-                    told = step(place)
+                with raising_if_ended():
+                    result = step(place)
             except (StoreUnavailable, ApplyError) as error:
                 yield Done(self._name(place), f"left for the next run: {error}", failed=True)
             else:
-                yield Done(self._name(place), told)
+                yield Done(self._name(place), result)
 
     def _name(self, place: Place) -> str:
         root = self._places.bronze("").url.removesuffix("bronze/")
@@ -170,7 +170,7 @@ class Maintenance:
         return f"{joined}{self._old_times(name, silver)}"
 
     def _old_times(self, name: str, silver: Place) -> str:
-        """Say what to do about timestamps that other readers than Spark misread; empty where there are none."""
+        """Return advice on timestamps that readers other than Spark misread; empty if there are none."""
         if not _has_int96(silver):
             return ""
         again = f"`silverfold rebuild {self.feed.name} {name}` rewrites them"
@@ -212,9 +212,9 @@ def _files(place: Place) -> int:
 
 
 def _has_int96(place: Place) -> bool:
-    """Tell whether a table has a file with timestamps as INT96, as Spark wrote them before it was told not to.
+    """Return whether a table has timestamps as INT96, as Spark wrote them before it was configured otherwise.
 
-    The oldest file that has timestamps tells: what was written later is not older in form. Raises StoreUnavailable.
+    The oldest file with timestamps decides: later ones are not in an older form. Raises StoreUnavailable.
     """
     opened = _opened(place)
     if "timestamp" not in opened.schema().to_json():
@@ -227,7 +227,7 @@ def _has_int96(place: Place) -> bool:
 
 
 def _time_forms(store: FileSystem, path: str) -> set[str]:
-    """Return the physical types in which a Parquet file has timestamps."""
+    """Return the physical types of a Parquet file's timestamps."""
     with ParquetFile(store.open_input_file(path)) as file:
         columns = [file.schema.column(at) for at in range(len(file.schema))]
     times = (each for each in columns if each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP")

@@ -1,4 +1,4 @@
-"""Where tables live: every Delta table silverfold writes has one place under the warehouse.
+"""Locations of tables: every Delta table silverfold writes has one place under the warehouse.
 
 ::
 
@@ -7,9 +7,9 @@
     <warehouse>/silver/<feed>/<table>__history
     <warehouse>/silver/<feed>/<table>__aside
     <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | lease/<table>
-    <warehouse>/_trial-<token>, while `silverfold config check --connect` runs; of one that was killed it can be removed
+    <warehouse>/_trial-<token>, during `silverfold config check --connect`; if that was killed, remove it by hand
 
-A place is known before its table exists. Nothing here touches storage.
+A place is known before its table exists. Nothing here accesses storage.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ if TYPE_CHECKING:
 
 
 def history_of(table: str) -> str:
-    """Return the name of a table's history: of its folder, and in queries."""
+    """Return the name of a table's history, both of its folder and in queries."""
     return f"{table}__history"
 
 
-def aside_of(table: str) -> str:
-    """Return the name of the rows kept aside by a table: of their folder, and in queries."""
+def side_table_of(table: str) -> str:
+    """Return the name of a table's side table, both of its folder and in queries."""
     return f"{table}__aside"
 
 
 def silver_table_of(name: str) -> str:
-    """Return the silver table that a name in queries is of: its own, its history's, or that of its rows aside."""
-    return name.removesuffix(history_of("")).removesuffix(aside_of(""))
+    """Return the silver table for a name in queries: its own, its history's, or its side table's."""
+    return name.removesuffix(history_of("")).removesuffix(side_table_of(""))
 
 
 _REBUILD = "else `silverfold rebuild {feed} {table}` makes it anew"
 
-_WAYS_ON = {
+_ADVICE = {
     r"/bronze/[^/]+": "else bronze's whole folder can be removed, README says what is lost then",
     r"/silver/(?P<feed>[^/]+)/(?P<table>[^/]+)": _REBUILD,
     r"/_silverfold/(?P<feed>[^/]+)/tombstones/(?P<table>[^/]+)": _REBUILD,
     r"/_silverfold/[^/]+/cuts": "else the next build makes it anew",
     r"/_silverfold/[^/]+/quarantine/[^/]+": "else its folder can be removed: what was skipped holds its table again",
 }
-"""What can be done, by how a table's URL ends."""
+"""Recovery advice by the end of a table's URL."""
 
 
-def way_on_without(url: str) -> str:
-    """Say what else can be done than to put back what a Delta table has lost; empty for one of nobody knows what."""
-    for layout, way_on in _WAYS_ON.items():
+def recovery_advice(url: str) -> str:
+    """Return an alternative to restoring what a Delta table has lost; empty for a table of unknown kind."""
+    for layout, advice in _ADVICE.items():
         found = re.search(f"{layout}/?$", url)
         if found is not None:
             named = found.groupdict()
-            return way_on.format(**named | ({"table": silver_table_of(named["table"])} if named else {}))
+            return advice.format(**named | ({"table": silver_table_of(named["table"])} if named else {}))
     return ""
 
 
 @dataclass(frozen=True)
 class Place:
-    """One Delta table's address.
+    """The address of one Delta table.
 
     Args:
         url: An absolute local path, or a URL such as ``s3://bucket/prefix/table``.
-        storage_options: How to reach the store, as delta-rs names the keys. May hold secrets: never shown.
+        storage_options: Options to access the store, with delta-rs's keys. May hold secrets: never shown.
     """
 
     url: str
@@ -78,7 +78,7 @@ class Place:
 
     @property
     def local(self) -> Path | None:
-        """The folder, when the place is on this machine's file system; None for any other store."""
+        """The folder, if the place is on this machine's file system; None for any other store."""
         return None if "://" in self.url else Path(self.url)
 
 
@@ -104,31 +104,31 @@ class Places:
         return self._at("silver", feed, table)
 
     def history(self, feed: str, table: str) -> Place:
-        """Return the place of a silver table's past rows, kept with ``stored_as_scd_type = 2``."""
+        """Return the place of a silver table's history, which exists with ``stored_as_scd_type = 2``."""
         return self._at("silver", feed, history_of(table))
 
     def cuts(self, feed: str) -> Place:
-        """Return the place of the list of applied cuts. Derivable: losing it loses nothing."""
+        """Return the place of the list of applied cuts. Derived data: losing it loses nothing."""
         return self._at("_silverfold", feed, "cuts")
 
     def quarantine(self, feed: str, table: str) -> Place:
-        """Return the place of what a table could not take. One per table: each has one writer."""
+        """Return the place of a table's quarantine. One per table, so each has one writer."""
         return self._at("_silverfold", feed, "quarantine", table)
 
     def tombstones(self, feed: str, table: str) -> Place:
-        """Return the place of a table's remembered deletes."""
+        """Return the place of a table's tombstones."""
         return self._at("_silverfold", feed, "tombstones", table)
 
-    def aside(self, feed: str, table: str) -> Place:
-        """Return the place of the rows that may not stand in a table (`pipelines.kept_aside`)."""
-        return self._at("silver", feed, aside_of(table))
+    def side_table(self, feed: str, table: str) -> Place:
+        """Return the place of a table's side table (`pipelines.kept_aside`)."""
+        return self._at("silver", feed, side_table_of(table))
 
     def lease(self, feed: str, table: str) -> str:
-        """Return the name, below the warehouse, of the object that says who may write a table with Spark."""
+        """Return the name, below the warehouse, of the object that holds a table's lease for writing with Spark."""
         return f"_silverfold/{feed}/lease/{table}"
 
     def trial(self, token: str) -> Place:
-        """Return the place of a table that is made to see whether one can be made."""
+        """Return the place of a table created to test that the store can be written."""
         return self._at(f"_trial-{token}")
 
     def _at(self, *parts: str) -> Place:
@@ -137,28 +137,28 @@ class Places:
 
 
 def places_of(settings: Settings) -> Places:
-    """Return where the tables are, with the store's secrets revealed. Raises ConfigError."""
+    """Return the places of the tables, with the store's secrets revealed. Raises ConfigError."""
     return Places(settings.warehouse, settings.storage(), settings.needs_leases)
 
 
 @dataclass(frozen=True)
 class SidePlaces(Places):
-    """Where a rebuild of one table works: bronze is where it is, all that is written is in a folder of its own.
+    """Places of the rebuild of one table: bronze is shared, everything written is in a separate folder.
 
     Args:
-        table: The table that is rebuilt.
-        token: Unlike any other rebuild's.
+        table: The table being rebuilt.
+        token: Unique to this rebuild.
     """
 
     table: str = ""
     token: str = ""
 
     def all_rebuilds(self, feed: str) -> Place:
-        """Return where all rebuilds of the table work."""
+        """Return the folder of all rebuilds of the table."""
         return self._at("silver", feed, f"{self.table}__rebuild")
 
     def own(self, feed: str) -> Place:
-        """Return where this rebuild works."""
+        """Return the folder of this rebuild."""
         return self._beside(feed)
 
     def silver(self, feed: str, table: str) -> Place:
@@ -166,7 +166,7 @@ class SidePlaces(Places):
         return self._beside(feed, "table")
 
     def history(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's past rows."""
+        """Return the place of the new table's history."""
         return self._beside(feed, "history")
 
     def cuts(self, feed: str) -> Place:
@@ -174,15 +174,15 @@ class SidePlaces(Places):
         return self._beside(feed, "cuts")
 
     def quarantine(self, feed: str, table: str) -> Place:
-        """Return the place of what the new table could not take."""
+        """Return the place of the new table's quarantine."""
         return self._beside(feed, "quarantine")
 
     def tombstones(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's remembered deletes."""
+        """Return the place of the new table's tombstones."""
         return self._beside(feed, "tombstones")
 
-    def aside(self, feed: str, table: str) -> Place:
-        """Return the place of the rows that may not stand in the new table."""
+    def side_table(self, feed: str, table: str) -> Place:
+        """Return the place of the new table's side table."""
         return self._beside(feed, "aside")
 
     def _beside(self, feed: str, *part: str) -> Place:

@@ -1,24 +1,24 @@
-"""Decides, from bronze's small columns alone, which whole updates each silver table takes next.
+"""Plan, from bronze's small columns alone, which complete updates each silver table takes next.
 
-What a table may take:
+Rules:
 
-- Whole updates only (`pipelines.updates`). An open update waits, and what lies inside it waits with it; once a
-  frame of a later epoch has landed it is void, and its frames lie outside `Cut.spans`.
-- A stream without snapshots takes every whole update, across epochs.
-- Any other stream takes nothing of an epoch before a snapshot of that epoch is whole. The latest whole snapshot
-  wins: it replaces the table, and whatever came before it is skipped. With ``resync`` false all epochs count as one.
-- A snapshot is overlaid by the data updates inside it (between its first and last frame). The first of an epoch is
-  overlaid by all data updates of the epoch that landed before it too: none of them can have been applied. A later one
-  is not, nor is one that begins with a mark: it starts over, so a receiver lands its ``begin`` when it asks for it.
-- A table that keeps history (``every_update``) skips nothing: what came before a snapshot takes effect first, each
-  snapshot in its turn. So its versions depend on that no more. Only what it cannot take the next snapshot passes.
+- A table takes complete updates only (`pipelines.updates`). An open update is pending, with everything inside it. Once
+  a frame of a later epoch has landed it is void, and its frames lie outside `Cut.spans`.
+- A stream without snapshots takes every complete update, across epochs.
+- Any other stream takes nothing of an epoch before a snapshot of that epoch is complete. The latest complete snapshot
+  wins: it replaces the table, and all earlier updates are skipped. With ``resync`` false all epochs count as one.
+- A snapshot is overlaid by the data updates inside it (between its first and last frame). The first of an epoch is also
+  overlaid by all data updates of the epoch that landed before it: none of them can have been applied. A later one is
+  not, nor is one that begins with a mark: it starts over, since a receiver lands its ``begin`` on requesting it.
+- A table that keeps history (``every_update``) skips nothing: updates before a snapshot take effect first, and each
+  snapshot in turn. Its versions therefore do not depend on when the plan ran. Only updates that it cannot take are
+  passed over by the next snapshot.
+- Bronze may begin at a floor (`pipelines.retention`). A table below it continues with a complete snapshot, but never
+  with the first of the floor's own epoch if that would be overlaid: bronze no longer shows whether one came before it.
+  A table that no snapshot can complete again stops. One without snapshots that has taken nothing begins at the floor.
 
-- Bronze may begin at a floor (`pipelines.retention`). A table below it goes on with a whole snapshot, and never with
-  the first of the floor's own epoch if that would be overlaid: bronze no longer tells whether one came before it.
-  A table that no snapshot makes whole again stops; one without snapshots that has taken nothing begins there.
-
-Hence a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its
-overlay up to its own end are never split, nor is any single update.
+So a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its overlay up to
+its own end are never split, nor is any single update.
 """
 
 from __future__ import annotations
@@ -45,52 +45,52 @@ _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class State(StrEnum):
-    """Where a table stands, seen from bronze. The first that fits, in this order."""
+    """State of a table with respect to bronze. The first that applies, in this order."""
 
     BEHIND = "behind"
     """A cut is ready."""
     WAITING_FOR_SNAPSHOT = "waiting_for_snapshot"
-    """Nothing of the newest epoch may be applied before a snapshot of it is whole."""
+    """Nothing of the newest epoch may be applied before a snapshot of it is complete."""
     WAITING_FOR_UPDATE_END = "waiting_for_update_end"
-    """All whole updates are applied; one has begun."""
+    """All complete updates are applied; one is open."""
     SYNCED = "synced"
-    """All whole updates are applied; none has begun."""
+    """All complete updates are applied; none is open."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one table may take now, and how far it is behind."""
+    """The next cut of one table, and how far the table is behind."""
 
     cut: Cut | None
-    """None when there is nothing to apply now; ``state`` says why."""
+    """None if there is nothing to apply now; ``state`` gives the reason."""
     state: State
     epoch: int
-    """The feed's newest epoch; 0 when nothing has landed."""
+    """The feed's newest epoch; 0 if nothing has landed."""
     landed: int
     """Position of the stream's newest frame among those fed or applied; -1 for none."""
     applied: int
     """Position the table has reached; -1 for none."""
     backlog_updates: int
-    """Whole updates landed but not applied, without those that never will be."""
+    """Complete updates landed but not applied, without those that never will be."""
     oldest_waiting: datetime | None
-    """When the oldest of them was whole; None when there is none."""
+    """When the oldest of them became complete; None if there is none."""
     superseded: int
-    """Whole updates that the cut's snapshot makes needless."""
+    """Complete updates that the cut's snapshot supersedes."""
     applied_epoch: int | None
-    """Epoch the table stands in; None when it has taken nothing yet."""
+    """Epoch of the table; None if it has taken nothing yet."""
 
 
 class Planner:
-    """Plans the cuts of one feed: feed it bronze, ask it for plans, tell it what was applied.
+    """Plans the cuts of one feed: feed it bronze, get plans, report what was applied.
 
-    Keeps a few numbers per table, and 46 bytes for each whole update not yet applied.
+    Memory: a few numbers per table, and 46 bytes for each complete update not yet applied.
 
     Args:
         feed: Name of the feed, for errors.
-        tables: The silver tables; several may be of one stream.
-        floor: Position from which bronze is kept (`pipelines.bronze_table.retained_from`).
-        last: Position that bronze's log records; -1 where nobody looked.
-        lost: Ranges of positions that bronze lacks for good (`pipelines.bronze_table.lost_from`): no gaps.
+        tables: The silver tables; several may share a stream.
+        floor: Position from which bronze is retained (`pipelines.bronze_table.retained_from`).
+        last: Position recorded in bronze's log; -1 if it was not read.
+        lost: Ranges of positions permanently missing from bronze (`pipelines.bronze_table.lost_from`); not gaps.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class Planner:
 
     @property
     def start(self) -> int:
-        """Position of the next frame to feed. At first: the smallest applied position, or the floor.
+        """Position of the next frame to feed. Initially the smallest applied position, or the floor.
 
-        It starts *at* an applied position, not after it, so that the epoch of that frame is learnt.
+        It starts *at* an applied position, not after it, to learn the epoch of that frame.
         """
         return self._next
 
@@ -127,7 +127,7 @@ class Planner:
 
     @property
     def epoch(self) -> int:
-        """The feed's newest epoch among the frames fed; 0 when nothing was fed."""
+        """The feed's newest epoch among the frames fed; 0 if nothing was fed."""
         return self._epoch
 
     def advance(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -141,7 +141,7 @@ class Planner:
         self._landed = max([self._landed, *fed["position"][-1:].tolist()])
         if not len(frames):
             return
-        frames = self._each_once(frames)
+        frames = self._deduplicate(frames)
         parts = {self._streams[index]: part for index, part in by_stream(frames).items()}
         for table in self._tables.values():
             table.learn_epoch(frames)
@@ -164,40 +164,41 @@ class Planner:
 
         Args:
             limits: Bounds of the cut, counted in frames of the table's stream.
-            before: Hold before this position: the cut ends at the last update that ended before the one it lies in.
-            past: With ``every_update``: a position the table cannot take. The cut is of the first snapshot behind it.
-            sizes: Of frames, to keep the cut under ``limits.max_bytes``; without, only ``limits.max_frames`` counts.
-            at_least: So many frames may be in a cut whatever the limits say.
-            beyond: A cut may go to the first end of an update behind this position, whatever the limits say.
+            before: Stop before this position: the cut ends at the last update that ended before the one containing it.
+            past: With ``every_update``: a position the table cannot take. The cut is the first snapshot after it.
+            sizes: Frame sizes, to keep the cut under ``limits.max_bytes``; without them only ``limits.max_frames``
+                counts.
+            at_least: Number of frames that a cut may have whatever the limits are.
+            beyond: A cut may extend to the first update end after this position, whatever the limits are.
 
         Raises:
             PositionGap: Bronze lacks a position the table has yet to pass. Nothing may be applied.
-            DoubledPositions: Bronze has one twice.
+            DoubledPositions: Bronze has a position twice.
         """
         state = self._tables[table]
         self._check_dense(table, state)
-        waiting = state.waiting()
-        horizon = _horizon(waiting, state.open_since(self._epoch), before)
-        usable = waiting[: np.searchsorted(waiting["end"], horizon)]
+        pending = state.pending()
+        horizon = _horizon(pending, state.open_since(self._epoch), before)
+        usable = pending[: np.searchsorted(pending["end"], horizon)]
         choice = state.choose(usable, past)
-        count = max(_within(limits, choice.updates, sizes), _of_frames(at_least, choice.updates))
-        cut = _cut(state.stream, state.applied, choice, count, beyond)
-        return self._plan(state, cut, waiting, choice)
+        count = max(_count_within(limits, choice.updates, sizes), _count_frames(at_least, choice.updates))
+        cut = _build_cut(state.stream, state.applied, choice, count, beyond)
+        return self._plan(state, cut, pending, choice)
 
     def position(self, table: str) -> int:
-        """Return the position the table has reached, as far as is known here; -1 for none."""
+        """Return the last known position of the table; -1 for none."""
         return self._tables[table].applied
 
     def applied(self, table: str, position: int) -> None:
-        """Note that the table has reached ``position``, the end of an update."""
+        """Record that the table has reached ``position``, the end of an update."""
         self._tables[table].pass_over(position, self._landed)
 
-    def _plan(self, state: TableStream, cut: Cut | None, waiting: Updates, choice: Choice) -> Plan:
-        alive = state.alive(waiting, choice, self._epoch)
-        oldest = waiting["received"][alive]
+    def _plan(self, state: TableStream, cut: Cut | None, pending: Updates, choice: Choice) -> Plan:
+        alive = state.alive(pending, choice, self._epoch)
+        oldest = pending["received"][alive]
         return Plan(
             cut=cut,
-            state=State.BEHIND if cut else _idle(state, self._epoch),
+            state=State.BEHIND if cut else _state_without_cut(state, self._epoch),
             epoch=self._epoch,
             landed=state.landed,
             applied=state.applied,
@@ -207,8 +208,8 @@ class Planner:
             applied_epoch=state.applied_epoch,
         )
 
-    def _each_once(self, frames: Frames) -> Frames:
-        """Return the frames without second ones. Notes which were there twice, and which positions are missing."""
+    def _deduplicate(self, frames: Frames) -> Frames:
+        """Return the frames without duplicates. Records duplicate and missing positions."""
         positions = np.concatenate([[self._next - 1], frames["position"]])
         steps = np.diff(positions)
         assert steps.min() >= 0, "rows of bronze must come in position order"
@@ -222,7 +223,7 @@ class Planner:
 
     def _check_dense(self, name: str, state: TableStream) -> None:
         if state.is_cut_off and not state.begins_anew:
-            advice = _how_to_begin(state.rules, f"`silverfold rebuild {self._feed} {name}`", self._floor)
+            advice = _restart_advice(state.rules, f"`silverfold rebuild {self._feed} {name}`", self._floor)
             raise PositionGap(feed=self._feed, first=state.applied + 1, last=self._floor - 1, advice=advice)
         if state.is_misfit:
             advice = f"`silverfold rebuild {self._feed} {name}` makes it anew, of what there is alone"
@@ -240,15 +241,15 @@ class Planner:
             raise DoubledPositions(feed=self._feed, first=ahead[0][0], last=ahead[-1][1])
 
 
-def _idle(state: TableStream, newest_epoch: int) -> State:
-    """Tell why there is no cut."""
+def _state_without_cut(state: TableStream, newest_epoch: int) -> State:
+    """Return the state of a table without a cut."""
     if state.rules.has_snapshots and state.synced_to() < state.sync_epoch(newest_epoch):
         return State.WAITING_FOR_SNAPSHOT
     return State.SYNCED if state.open_since(newest_epoch) is None else State.WAITING_FOR_UPDATE_END
 
 
-def _how_to_begin(rules: StreamRules, rebuild: str, floor: int) -> str:
-    """Say what can be done for a table that lacks what was dropped."""
+def _restart_advice(rules: StreamRules, rebuild: str, floor: int) -> str:
+    """Return advice for a table that lacks dropped frames."""
     if not rules.has_snapshots:
         return f"they were dropped while the table was not in the feed. To begin anew at position {floor}, remove it"
     return f"its history lacks what was dropped. To begin that anew at position {floor}, remove it and run {rebuild}"
@@ -258,27 +259,27 @@ def _time(microseconds: int) -> datetime:
     return _EPOCH_0 + timedelta(microseconds=int(microseconds))
 
 
-def _horizon(waiting: Updates, open_since: int | None, before: int | None) -> int:
+def _horizon(pending: Updates, open_since: int | None, before: int | None) -> int:
     """Return the position that every update to apply must end before."""
     bounds = [bound for bound in (open_since, before) if bound is not None]
     if not bounds:
         return int(np.iinfo(np.int64).max)
     nearest = min(bounds)
-    across = waiting["begin"][(waiting["begin"] < nearest) & (waiting["end"] >= nearest)]
+    across = pending["begin"][(pending["begin"] < nearest) & (pending["end"] >= nearest)]
     return int(across.min()) if len(across) else nearest
 
 
-def _within(limits: CutLimits, updates: Updates, sizes: FrameSizes | None) -> int:
-    """Return how many of the updates, from the first, the limits of a cut allow."""
-    count = _of_frames(limits.max_frames, updates)
+def _count_within(limits: CutLimits, updates: Updates, sizes: FrameSizes | None) -> int:
+    """Return how many of the updates, from the first, fit the limits of a cut."""
+    count = _count_frames(limits.max_frames, updates)
     if sizes is None:
         return count
     landed = np.cumsum(_frames(updates) * sizes.of(updates["end"]))
     return min(count, int(np.searchsorted(landed, limits.max_bytes, side="right")))
 
 
-def _of_frames(most: int, updates: Updates) -> int:
-    """Return how many of the updates, from the first, have so many frames at most."""
+def _count_frames(most: int, updates: Updates) -> int:
+    """Return how many of the updates, from the first, have at most ``most`` frames together."""
     return int(np.searchsorted(np.cumsum(_frames(updates)), most, side="right"))
 
 
@@ -287,10 +288,10 @@ def _frames(updates: Updates) -> npt.NDArray[np.int64]:
     return frames
 
 
-def _cut(stream: str, applied: int, choice: Choice, count: int, beyond: int) -> Cut | None:
+def _build_cut(stream: str, applied: int, choice: Choice, count: int, beyond: int) -> Cut | None:
     if not len(choice.updates):
         return None
-    further = int(np.argmax(choice.updates["end"] > beyond)) + 1  # 1 where none is
+    further = int(np.argmax(choice.updates["end"] > beyond)) + 1  # 1 if there is none
     count = max(count, choice.whole, further if beyond >= 0 else 0)
     taken = choice.updates[:count]
     in_order = taken[np.argsort(taken["begin"], kind="stable")]

@@ -1,4 +1,4 @@
-"""Makes a machine ready for jobs that start Spark: Delta's JARs are fetched, and Spark's classes archived."""
+"""Prepare a machine for jobs that start Spark: fetch Delta's JARs, and archive Spark's classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conf.errors import StoreUnavailable
 from pipelines.class_archive import archive_path, making_archive, using_archive
 from pipelines.jars import CLASS_PATH, jar_options
 from pipelines.java import check_java
-from pipelines.spark import own_session, start_spark, stop_spark, wanted
+from pipelines.spark import own_session, public_options, start_spark, stop_spark
 from transforms.changes import from_arrow
 from transforms.merge import AT_HAND, OP, POSITION, Recorded, append, merge
 from transforms.sql import path_table
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What preparing came to.
+    """The result of preparing.
 
     Args:
-        archive: Where the classes are.
-        size: Of the archive, in bytes.
-        seconds: In which Spark has started with it.
+        archive: Path of the archive.
+        size: Size of the archive, in bytes.
+        seconds: Time of a Spark start with it.
     """
 
     archive: Path
@@ -42,25 +42,25 @@ class Prepared:
 
 
 def prepare(settings: Settings) -> Prepared:
-    """Fetch what is not there yet, and make the archive anew. Starts Spark two or three times. Safe to repeat.
+    """Fetch what is missing, and make the archive anew. Starts Spark two or three times. Safe to repeat.
 
-    The archive counts once a Spark has started with it. Jobs that run meanwhile go on with the one they have.
+    The archive is installed once a Spark has started with it. Jobs that run meanwhile keep the one they have.
 
     Raises:
         SparkUnavailable: Spark does not start, without the archive or with it.
         StoreUnavailable: The archive cannot be written.
     """
-    options = wanted(settings)
+    options = public_options(settings)
     if CLASS_PATH not in jar_options(options):
-        _started(settings, {})
+        _time_start(settings, {})
     options |= jar_options(options)
     archive = archive_path(options, check_java(os.environ), os.environ)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix="new-") as folder:
             made = Path(folder, archive.name)
-            _started(settings, making_archive(settings.spark_options, made))
-            seconds = _started(settings, using_archive(settings.spark_options, made))
+            _time_start(settings, making_archive(settings.spark_options, made))
+            seconds = _time_start(settings, using_archive(settings.spark_options, made))
             size = made.stat().st_size
             made.replace(archive)
     except OSError as error:
@@ -68,8 +68,8 @@ def prepare(settings: Settings) -> Prepared:
     return Prepared(archive, size, seconds)
 
 
-def _started(settings: Settings, options: dict[str, str]) -> float:
-    """Start Spark with more options, let it apply a few rows, and end it; return the seconds of the start."""
+def _time_start(settings: Settings, options: dict[str, str]) -> float:
+    """Start Spark with more options, apply a few rows, and stop it; return the seconds of the start."""
     began = monotonic()
     session = start_spark(
         settings.model_copy(update={"spark": {**settings.spark, **options}}), app="silverfold prepare"
@@ -84,7 +84,7 @@ def _started(settings: Settings, options: dict[str, str]) -> float:
 
 
 def _apply_a_few_rows(session: SparkSession, path: str) -> None:
-    """Do what a small cut does: the classes of it are those that count."""
+    """Do the work of a small cut, to load the classes that are to be archived."""
     rows = pa.table({OP: ["insert"], POSITION: [1], "k": [1], "v": ["a"]})
     kind = from_arrow_schema(rows.schema)
     append(from_arrow(session, rows, kind).drop(OP), path, recorded=Recorded("prepare", 1))

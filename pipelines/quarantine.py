@@ -1,7 +1,8 @@
-"""The quarantine beside the tables: how what is in it stands, and what a running build makes of it.
+"""The quarantine of a table: the state of its entries, and what a running build does with them.
 
-People decide elsewhere (`pipelines.quarantine_log`) while the build runs, so a table that is held looks again. A skip is noted
-before the commit that leaves the frame out, and the commit itself tells how many it left out.
+Users decide elsewhere (`pipelines.quarantine_log`) while the build runs, so the build rereads the quarantine of a held
+table. A skip is recorded before the commit that leaves the frame out, and the commit itself records which frames it
+left out.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from pipelines.ranges import Range, is_inside
 from pipelines.store import open_table
 
 _RECENT_CUTS = 100
-"""Among how many of the newest cuts one is looked for that a builder could not note before it died."""
+"""Number of newest cuts to search for one that a builder could not record before it died."""
 
 
 class Quarantined(NamedTuple):
-    """One quarantined position, seen beside its table."""
+    """One quarantined position, in relation to its table."""
 
     table: str
     hold: Hold
@@ -48,17 +49,17 @@ class Quarantined(NamedTuple):
 
     @property
     def state(self) -> HoldState:
-        """How it stands."""
+        """State of the position."""
         return self.hold.state(self.applied)
 
     @property
     def holds(self) -> bool:
-        """The table stands before it."""
+        """The table is held before it."""
         return self.state is HoldState.HOLDING
 
     @property
     def is_over(self) -> bool:
-        """The table took it, or a snapshot made it needless."""
+        """The table took it, or a snapshot superseded it."""
         return self.state is HoldState.RESOLVED
 
     @property
@@ -79,12 +80,13 @@ def read_quarantine(places: Places, feed: str, tables: Iterable[str]) -> list[Qu
 
 @dataclass
 class Quarantine:
-    """One table's quarantine, as of the last look.
+    """One table's quarantine, as last read.
 
     Args:
-        skips: A frame that cannot be decoded is left out at once: setting ``on_bad_frame``.
+        skips: Undecodable frames are left out at once: setting ``on_bad_frame``.
         keeps_history: A skipped frame stays left out of the table's history, whatever snapshot comes later.
-        lost: Returns what bronze has lost (`pipelines.bronze_table.lost_from`): the table goes on without.
+        lost: Returns the positions that bronze has lost (`pipelines.bronze_table.lost_from`): the table continues
+            without.
     """
 
     places: Places
@@ -99,7 +101,7 @@ class Quarantine:
     _seen: int = field(init=False, default=-1)
 
     def look(self) -> bool:
-        """Read the ledger if it has grown since the last look; return whether it had. Raises StoreUnavailable."""
+        """Read the ledger if it has grown since the last call; return whether it had. Raises StoreUnavailable."""
         newest = version(self.places, self.feed, self.table)
         if newest == self._seen:
             return False
@@ -112,13 +114,13 @@ class Quarantine:
         return tuple(at for at in sorted(self._left_out) if is_inside((at, at), cut.spans))
 
     def take(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
-        """Note what the table could not take; return whether it may go on without it.
+        """Record what the table could not take; return whether it may continue without it.
 
         Args:
             is_frame: It is a frame that cannot be decoded. Nothing else can be left out.
 
         Raises:
-            StoreUnavailable: The quarantine cannot be read or written now; nothing was noted.
+            StoreUnavailable: The quarantine cannot be read or written now; nothing was recorded.
         """
         self._read()
         if is_frame and (self.skips or found.position in self._left_out):
@@ -129,10 +131,10 @@ class Quarantine:
         return False
 
     def passed(self, cut: Cut, *, now: datetime) -> None:
-        """Note that the table has taken a cut without some of its frames. Raises StoreUnavailable.
+        """Record that the table has taken a cut without some of its frames. Raises StoreUnavailable.
 
-        A skip that was undone while the cut was being applied came too late: it is noted again. So did a skip of what
-        the cut passed or read: it is over.
+        A skip that was undone while the cut was being applied came too late: the skip is recorded again. A skip of
+        something the cut passed or read also came too late: it is over.
         """
         for position in cut.left_out:
             skip(self.places, self.feed, self.table, self._left_out[position], now=now)
@@ -140,10 +142,10 @@ class Quarantine:
         def resolution(known: Hold) -> str | None:
             if known.position > cut.last or known.position in cut.left_out:
                 return None
-            if known.holds and known.position <= cut.after:  # of an earlier cut, which tells what became of it
+            if known.holds and known.position <= cut.after:  # of an earlier cut, whose own commit records the outcome
                 return None
             if known.position > cut.after and not cut.replaces and self._is_lost(known):
-                return _without_it(known) if known.holds else None
+                return _resolution_if_lost(known) if known.holds else None
             if known.holds or (known.resolution == SKIPPED and known.position > cut.after):
                 return self._passed(known, cut.spans[0][0])
             return self._superseded if known.resolution == SKIPPED and cut.replaces else None
@@ -154,10 +156,10 @@ class Quarantine:
             self.catch_up(now=now)
 
     def catch_up(self, *, now: datetime) -> None:
-        """Look, and note what an earlier builder or rebuild could not note before it died; and what is lost.
+        """Read the ledger, and record what an earlier builder or rebuild could not before it died, and what is lost.
 
         Raises:
-            StoreUnavailable: The quarantine, or what it is of, cannot be read or written now.
+            StoreUnavailable: The quarantine, or its table, cannot be read or written now.
         """
         self.look()
         if self._seen < 0:  # nothing was ever quarantined
@@ -168,7 +170,7 @@ class Quarantine:
             last is not None
             and REBUILT in (last.notes or {})
             and last.frames is not None
-            and resolve(self.places, self.feed, self.table, as_rebuilt(last), now=now)
+            and resolve(self.places, self.feed, self.table, resolution_by_rebuild(last), now=now)
         ):
             self._read()
         if not self.holding and not any(known.resolution == SKIPPED for known in self._left_out.values()):
@@ -180,23 +182,23 @@ class Quarantine:
         def resolution(known: Hold) -> str | None:
             if not (known.holds or known.resolution == SKIPPED):
                 return None
-            taken = _cut_with(known.position, notes)
+            taken = _cut_containing(known.position, notes)
             was_left_out = None if taken is None or taken.frames is None else str(known.position) in taken.frames
             if known.resolution == SKIPPED:
                 read = was_left_out is False and not self._is_lost(known)
                 return PASSED if read else self._superseded if known.position < newest else None
             passing = next((cut for cut in cuts if cut.last_position >= known.position), None)
             if passing is None:
-                return _without_it(known) if self._is_lost(known) else None
+                return _resolution_if_lost(known) if self._is_lost(known) else None
             return SKIPPED if was_left_out else self._passed(known, passing.first_position)
 
         if resolve(self.places, self.feed, self.table, resolution, now=now):
             self._read()
 
-    def nothing_waits(self, landed: int, *, now: datetime) -> None:
-        """Note that nothing up to a position holds the table any more, for it has taken all that is its own.
+    def resolve_through(self, landed: int, *, now: datetime) -> None:
+        """Record that nothing up to a position holds the table any more: it has taken all of its own frames.
 
-        So it is where a setting was put back, by which other frames were. Raises StoreUnavailable.
+        This happens after a setting is restored that had made it take other frames. Raises StoreUnavailable.
         """
 
         def resolution(known: Hold) -> str | None:
@@ -209,7 +211,7 @@ class Quarantine:
         return is_inside((known.position, known.position), self.lost())
 
     def _passed(self, known: Hold, begins: int) -> str:
-        """Return the resolution of what a cut has passed that begins at a position."""
+        """Return the resolution of an entry that a cut beginning at ``begins`` has passed."""
         return PASSED_OVER if self.keeps_history and known.holds and known.update_position < begins else PASSED
 
     @property
@@ -223,21 +225,21 @@ class Quarantine:
         self._left_out = {each.position: each for each in known if each.is_left_out}
 
 
-def as_rebuilt(note: CommitNote) -> Callable[[Hold], str | None]:
-    """Return what gives a position the resolution that it has by a rebuild: None where it stays as it is.
+def resolution_by_rebuild(note: CommitNote) -> Callable[[Hold], str | None]:
+    """Return a function from a hold to its resolution by a rebuild, or None if it stays unchanged.
 
     Args:
-        note: The rebuild's. What of the quarantine asked for it is over, for builds that run go on.
+        note: Commit note of the rebuild. Entries that asked for a rebuild are over, since running builds continue.
     """
     frames = note.frames or {}
 
     def resolution(known: Hold) -> str | None:
-        told = frames.get(str(known.position))
-        if PASSED_OVER in {told, known.resolution}:
-            now = PASSED_OVER if told == PASSED_OVER else PASSED
+        recorded = frames.get(str(known.position))
+        if PASSED_OVER in {recorded, known.resolution}:
+            now = PASSED_OVER if recorded == PASSED_OVER else PASSED
             return None if now == known.resolution else now
         if known.resolution == SKIPPED:
-            return told if told in (PASSED, LEFT_OUT) else None
+            return recorded if recorded in (PASSED, LEFT_OUT) else None
         asked = known.error_class == RebuildNeeded.error_class
         outgrown = known.error_class == SchemaDrift.error_class and known.position <= note.last_position
         return PASSED if known.holds and (asked or outgrown) else None
@@ -245,12 +247,12 @@ def as_rebuilt(note: CommitNote) -> Callable[[Hold], str | None]:
     return resolution
 
 
-def _without_it(known: Hold) -> str:
-    """Return the resolution of what holds a table and is lost: the table goes on without a frame."""
+def _resolution_if_lost(known: Hold) -> str:
+    """Return the resolution of a hold whose position is lost: a bad frame is skipped, anything else passed."""
     return SKIPPED if known.error_class == UndecodableFrame.error_class else PASSED
 
 
-def _cut_with(position: int, notes: Sequence[CommitNote]) -> CommitNote | None:
-    """Return the cut that a position is in, of the newest ones; None where it is in none of them, or a rebuild's."""
+def _cut_containing(position: int, notes: Sequence[CommitNote]) -> CommitNote | None:
+    """Return the newest cut that contains a position; None if none does, or it is a rebuild."""
     found = next((note for note in notes if note.first_position <= position <= note.last_position), None)
     return None if found is None or REBUILT in (found.notes or {}) else found

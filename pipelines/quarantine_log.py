@@ -1,20 +1,20 @@
-"""What a silver table could not take: quarantined positions, in the ledger ``_silverfold/<feed>/quarantine/<table>``.
+"""What a silver table could not take: positions in the ledger ``_silverfold/<feed>/quarantine/<table>``.
 
-A frame that cannot be decoded holds its table at the last good update. The ledger is a log of events, of each position
-the newest counts::
+A frame that cannot be decoded holds its table at the last good update. The ledger is a log of events; the newest event
+of each position counts::
 
-    held ──┬──▶ passed         a fixed decoder read it, or a snapshot made it needless
-           ├──▶ passed over    the latter of a table with history
-           └──▶ skipped ──┬──▶ passed         a snapshot made it needless, or a fixed decoder read it meanwhile
-                          ├──▶ left out       the same of a table with history: its rows are right again
+    held ──┬──▶ passed         a fixed decoder read it, or a snapshot superseded it
+           ├──▶ passed over    superseded by a snapshot, in a table with history
+           └──▶ skipped ──┬──▶ passed         a snapshot superseded it, or a fixed decoder read it meanwhile
+                          ├──▶ left out       superseded by a snapshot, in a table with history: rows are right again
                           └──▶ skip undone    it holds again, as before
 
-A snapshot brings back the rows a skipped frame would have changed, but not their versions. So the history of a table is
-without the frame for good, and a rebuild and ``verify`` leave the frame out as the build did. Where the table held
-until the snapshot, its history lacks the versions of all updates from the position on: ``verify`` leaves them out, and
-a rebuild brings them back if nothing holds it there any more.
+A snapshot restores the rows a skipped frame would have changed, but not their versions. The history of a table thus
+lacks the frame for good, and a rebuild and ``verify`` leave it out as the build did. If the table held until the
+snapshot, its history lacks the versions of all updates from the position on. ``verify`` leaves them out, and a rebuild
+restores them if nothing holds it there any more.
 
-Clocks of several machines write events: an event is never noted as older than the one it follows.
+Events are written with the clocks of several machines: an event never gets an earlier time than the one it follows.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ SCHEMA = pa.schema(
 )
 
 PASSED = "passed"
-"""The table went beyond the position: a fixed decoder read it, or a snapshot made it needless."""
+"""The table went beyond the position: a fixed decoder read it, or a snapshot superseded it."""
 SKIPPED = "skipped"
-"""The frame is left out of what is decoded; with it left out the table is degraded until a snapshot passes."""
+"""The frame is not decoded; the table is degraded until a snapshot passes."""
 PASSED_OVER = "passed over"
-"""A snapshot has passed what held: the history goes on without the updates from there to the snapshot."""
+"""A snapshot has passed the hold: the history continues without the updates from there to the snapshot."""
 LEFT_OUT = "left out"
-"""A snapshot has passed the skipped frame, so the rows are right again; the history goes on without its versions."""
+"""A snapshot has passed the skipped frame, so the rows are right again; the history lacks its versions."""
 UNDONE = "skip undone"
-"""The frame is not left out after all: it holds again."""
+"""The frame is no longer left out: it holds again."""
 
 
 class HoldState(StrEnum):
-    """How a quarantined position stands."""
+    """State of a quarantined position."""
 
     HOLDING = "holding"
-    """The table stands before it."""
+    """The table is held before it."""
     SKIPPED = "skipped"
-    """The table goes on, or went on, without the frame."""
+    """The table continues, or continued, without the frame."""
     RESOLVED = "resolved"
-    """It is over: the table took it, or a snapshot made it needless."""
+    """It is over: the table took it, or a snapshot superseded it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,10 @@ class Hold:
 
     Args:
         position: frame_seq of the bad frame.
-        update_position: Position of the first frame of the update it belongs to: the table stands before it.
-        error_class: Stable name of what is wrong (`conf.errors`).
-        resolved_at: When the newest event was that did more than hold.
-        resolution: What it did: `PASSED`, `PASSED_OVER`, `SKIPPED`, `LEFT_OUT` or `UNDONE`; None when there was none.
+        update_position: Position of the first frame of its update: the table stops before it.
+        error_class: Stable name of the error (`conf.errors`).
+        resolved_at: Time of the newest event other than a hold.
+        resolution: Outcome of that event: `PASSED`, `PASSED_OVER`, `SKIPPED`, `LEFT_OUT` or `UNDONE`; None without one.
     """
 
     position: int
@@ -87,23 +87,23 @@ class Hold:
 
     @property
     def holds(self) -> bool:
-        """The table may not go on, as far as the ledger knows."""
+        """Whether the ledger prevents the table from continuing."""
         return self.resolution in (None, UNDONE)
 
     @property
     def is_left_out(self) -> bool:
-        """The frame is not to be decoded, whoever builds or verifies the table."""
+        """Whether the frame is not to be decoded, by builds or by verification."""
         return self.resolution in (SKIPPED, LEFT_OUT)
 
     def state(self, applied: int) -> HoldState:
-        """Say how it stands with a table that has reached a position, whether or not its builder lived to note it."""
+        """Return the state for a table that has reached ``applied``, even if its builder died before recording it."""
         if self.resolution == SKIPPED:
             return HoldState.SKIPPED
         return HoldState.HOLDING if self.holds and self.position > applied else HoldState.RESOLVED
 
 
 def hold(places: Places, feed: str, table: str, found: Hold) -> None:
-    """Note that a position holds the table. Safe to repeat: what is noted already is not noted again.
+    """Record that a position holds the table. Safe to repeat: an equal record is not written again.
 
     Raises:
         StoreUnavailable: The quarantine cannot be read or written now.
@@ -116,51 +116,51 @@ def hold(places: Places, feed: str, table: str, found: Hold) -> None:
 
 
 def holds(places: Places, feed: str, table: str) -> Sequence[Hold]:
-    """Return what holds the table now, by position; nothing when it is not held. Raises StoreUnavailable."""
+    """Return the current holds of the table, by position; empty if it is not held. Raises StoreUnavailable."""
     return [known for known in quarantined(places, feed, table) if known.holds]
 
 
 def skip(places: Places, feed: str, table: str, found: Hold, *, now: datetime) -> None:
-    """Note that a frame is to be left out. Safe to repeat. Raises StoreUnavailable.
+    """Record that a frame is to be left out. Safe to repeat. Raises StoreUnavailable.
 
     Args:
-        found: The frame, whether it was noted before or not.
+        found: The frame, whether or not it was recorded before.
     """
     known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position)
     if known is None:
         _note(places, feed, table, [replace(found, resolved_at=max(now, found.found_at), resolution=SKIPPED)])
     elif known.resolution != SKIPPED:
-        _note(places, feed, table, [_ended(replace(found, found_at=known.found_at), known, SKIPPED, now)])
+        _note(places, feed, table, [_with_resolution(replace(found, found_at=known.found_at), known, SKIPPED, now)])
 
 
 def pass_over(places: Places, feed: str, table: str, found: Hold) -> None:
-    """Note that a position was passed over, as another ledger tells. Safe to repeat. Raises StoreUnavailable."""
+    """Record that a position was passed over, copying another ledger. Safe to repeat. Raises StoreUnavailable."""
     assert found.resolved_at is not None
     known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position)
     if known is None:
         _note(places, feed, table, [found])
     elif known.resolution != PASSED_OVER:
-        _note(places, feed, table, [_ended(found, known, PASSED_OVER, found.resolved_at)])
+        _note(places, feed, table, [_with_resolution(found, known, PASSED_OVER, found.resolved_at)])
 
 
 def undo_skip(places: Places, feed: str, table: str, skipped: Hold, *, now: datetime) -> None:
-    """Note that a skipped frame is to be decoded after all: it holds again. Raises StoreUnavailable."""
-    _note(places, feed, table, [_ended(skipped, skipped, UNDONE, now)])
+    """Record that a skipped frame is to be decoded after all: it holds again. Raises StoreUnavailable."""
+    _note(places, feed, table, [_with_resolution(skipped, skipped, UNDONE, now)])
 
 
 def resolve(
     places: Places, feed: str, table: str, resolution_of: Callable[[Hold], str | None], *, now: datetime
 ) -> Sequence[Hold]:
-    """End the holds for which there is a resolution; return what ended. Safe to repeat.
+    """End the holds that have a resolution; return those ended. Safe to repeat.
 
     Args:
-        resolution_of: The resolution of a position as it is known; None where nothing ends.
+        resolution_of: Returns the resolution of a recorded position; None to leave it.
 
     Raises:
         StoreUnavailable: The quarantine cannot be read or written now.
     """
     found = [(known, resolution_of(known)) for known in quarantined(places, feed, table)]
-    over = [_ended(known, known, resolution, now) for known, resolution in found if resolution is not None]
+    over = [_with_resolution(known, known, resolution, now) for known, resolution in found if resolution is not None]
     if over:
         _note(places, feed, table, over)
     return over
@@ -170,7 +170,7 @@ def quarantined(places: Places, feed: str, table: str) -> Sequence[Hold]:
     """Return the newest event of every position ever quarantined, by position. Raises StoreUnavailable."""
     events = ledger.read(places.quarantine(feed, table), SCHEMA).to_pylist()
     newest: dict[int, Hold] = {}
-    for event in sorted((Hold(**event) for event in events), key=_when):
+    for event in sorted((Hold(**event) for event in events), key=_event_time):
         newest[event.position] = event
     return [newest[position] for position in sorted(newest)]
 
@@ -185,13 +185,13 @@ def _note(places: Places, feed: str, table: str, events: Sequence[Hold]) -> None
     ledger.append(places.quarantine(feed, table), SCHEMA, [asdict(event) for event in events])
 
 
-def _ended(found: Hold, known: Hold, resolution: str, now: datetime) -> Hold:
+def _with_resolution(found: Hold, known: Hold, resolution: str, now: datetime) -> Hold:
     return replace(found, resolved_at=_after(known, now), resolution=resolution)
 
 
 def _after(known: Hold, now: datetime) -> datetime:
-    return max(now, _when(known)[0] + timedelta(microseconds=1))
+    return max(now, _event_time(known)[0] + timedelta(microseconds=1))
 
 
-def _when(event: Hold) -> tuple[datetime, bool]:
+def _event_time(event: Hold) -> tuple[datetime, bool]:
     return event.resolved_at or event.found_at, event.resolved_at is not None

@@ -10,21 +10,21 @@ Range: TypeAlias = tuple[int, int]
 
 
 def is_inside(positions: Range, ranges: Iterable[Range]) -> bool:
-    """Tell whether one of some ranges has both ends of another."""
+    """Return whether one of the ranges contains both ends of ``positions``."""
     return any(first <= positions[0] and positions[1] <= last for first, last in ranges)
 
 
-def joined(ranges: Iterable[Range]) -> list[Range]:
-    """Return ranges that do not touch, of ascending ones that have nothing in common."""
-    apart: list[Range] = []
+def merge_adjacent(ranges: Iterable[Range]) -> list[Range]:
+    """Merge adjacent ranges. The input must be ascending and disjoint."""
+    merged: list[Range] = []
     for first, last in ranges:
-        if apart and first == apart[-1][1] + 1:
-            apart[-1] = apart[-1][0], last
+        if merged and first == merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], last
         else:
-            apart.append((first, last))
-    return apart
+            merged.append((first, last))
+    return merged
 
 
-def named(ranges: Iterable[Range]) -> str:
-    """Name ranges, for people."""
+def format_ranges(ranges: Iterable[Range]) -> str:
+    """Format ranges for messages."""
     return ", ".join(f"{first} to {last}" for first, last in ranges)

@@ -1,8 +1,8 @@
-"""How far a feed's silver tables have come, and of which bronze: positions alone do not tell one bronze from another.
+"""How far a feed's silver tables have come, and on which bronze: positions alone do not identify a bronze table.
 
-A commit's note says when the frame at its position was received. Bronze that lost its newest frames, and went on, has
-another frame there (`pipelines.plan`); and a receiver begins behind every position that silver has reached, so that
-no position stands for two frames (`pipelines.writer`).
+A commit's note records when the frame at its position was received. Bronze that lost its newest frames and continued
+has another frame there (`pipelines.plan`). A receiver therefore begins after every position that silver has reached, so
+that no position is used for two frames (`pipelines.writer`).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Reached(NamedTuple):
-    """Where a silver table stands."""
+    """The position of a silver table, and the frame there."""
 
     position: int = -1
-    """-1 where there is no table, or it has taken nothing."""
+    """-1 if there is no table, or it has taken nothing."""
     epoch: int = 0
-    """Of that position; 0 where it is not known."""
+    """Epoch of that position; 0 if unknown."""
     received: int | None = None
-    """When the frame there was received, in microseconds since 1970; None where that is not known."""
+    """When the frame there was received, in microseconds since 1970; None if unknown."""
     source_position: str | None = None
-    """Where the source says that frame was; None where it says nothing."""
+    """Source position of that frame; None if the source gives none."""
 
 
 NOTHING: Final = Reached()
 
 
 def reached(places: Places, feed: str, table: str) -> Reached:
-    """Return where a silver table stands, from its own log. Raises StoreUnavailable."""
+    """Return the position of a silver table, from its own log. Raises StoreUnavailable."""
     opened = open_table(places.silver(feed, table))
     position, note = position_in(opened, app_id(feed, table)), newest_note(opened)
     if note is None or note.last_position != position:
@@ -47,35 +47,35 @@ def reached(places: Places, feed: str, table: str) -> Reached:
 
 
 def all_reached(places: Places, feed: str, tables: Iterable[str]) -> dict[str, Reached]:
-    """Return where some tables of a feed stand, by name. Raises StoreUnavailable."""
+    """Return the positions of some tables of a feed, by name. Raises StoreUnavailable."""
     return {table: reached(places, feed, table) for table in tables}
 
 
-def stands_on_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
-    """Tell whether a table's position, which bronze has lost, is that of frames in whose stead it has got others.
+def was_replaced(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
+    """Return whether bronze lost the table's position and has since replaced it with other frames.
 
-    So it is where the frame before the lost ones was received after the table's. Raises StoreUnavailable.
+    This is so if the frame before the lost ones was received after the table's. Raises StoreUnavailable.
     """
-    from pipelines.bronze import landing_at  # noqa: PLC0415 - pandas, which receivers need not load
+    from pipelines.bronze import landing_at  # noqa: PLC0415 - imports pandas, which receivers need not load
 
     first = next((first for first, last in lost if first <= now.position <= last), None)
     before = None if first is None or now.received is None else landing_at(bronze, first - 1)
     return before is not None and now.received is not None and before.received > now.received
 
 
-def is_of_another(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
-    """Tell the same whether bronze has lost the table's position or has a frame there. Raises StoreUnavailable."""
+def is_on_other_bronze(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
+    """Return the same, also if bronze has a frame at the table's position. Raises StoreUnavailable."""
     from pipelines.bronze import landing_at  # noqa: PLC0415 - as above
 
     found = landing_at(bronze, now.position)
-    return stands_on_another(bronze, lost, now) if found is None else now.received not in (None, found.received)
+    return was_replaced(bronze, lost, now) if found is None else now.received not in (None, found.received)
 
 
 def farthest(places: Places, feed: str, tables: Mapping[str, Reached]) -> Reached:
-    """Return the farthest position that some tables of a feed, and what is known of bad frames, name; the newest epoch.
+    """Return the farthest position known from some tables of a feed and their quarantines, and the newest epoch.
 
     Raises:
-        StoreUnavailable: What is known of bad frames cannot be read now.
+        StoreUnavailable: The quarantine cannot be read now.
     """
     bad = (each.position for table in tables for each in quarantined(places, feed, table))
     positions = (-1, *(each.position for each in tables.values()), *bad)
@@ -83,14 +83,15 @@ def farthest(places: Places, feed: str, tables: Mapping[str, Reached]) -> Reache
 
 
 def source_positions(tables: Mapping[str, Reached]) -> dict[str, str]:
-    """Return the source position of the last frame that each table has, by ``silver/`` and its name.
+    """Return the source position of the last frame that each table has, under ``silver/<table>``.
 
-    Not by stream: where bronze was lost, positions do not tell whether it or a table is further. The source's do.
+    They are not keyed by stream: where bronze was lost, positions do not show whether it or a table is further. The
+    source's positions do.
     """
     known = {f"silver/{table}": found.source_position for table, found in tables.items()}
-    return {name: told for name, told in known.items() if told is not None}
+    return {name: position for name, position in known.items() if position is not None}
 
 
 def moment(received: int | None) -> datetime | None:
-    """Return when a frame was received, of microseconds since 1970."""
+    """Return a receive time in microseconds since 1970 as a datetime."""
     return None if received is None else _EPOCH_0 + received * _MICROSECOND

@@ -1,22 +1,22 @@
-"""Makes a silver table anew from bronze, beside the old one, and swaps it in: one Delta commit, or nothing.
+"""Rebuild a silver table from bronze next to the old one, and swap it in: one Delta commit, or nothing.
 
-The new table is built by the same `FeedBuild` as ever, at a place of its own (`SidePlaces`), up to exactly the position
-the old table has reached. Then one overwriting commit puts its rows and columns in the old one's stead. The recorded
-position stays: builds go on from it, also one that runs at this moment.
+The new table is built by the same `FeedBuild` as usual, at a place of its own (`SidePlaces`), up to exactly the
+position of the old table. Then one overwriting commit replaces the old rows and columns. The recorded position stays:
+builds continue from it, even one that is running.
 
-A build that moves the old table meanwhile cannot lead to a mix (`pipelines.swap`): the rebuild goes on to where the
-table is now, and tries again. A table that has no position yet, or is gone, is built to the newest position, which the
-commit records: then the one of two that commits second fails or does nothing (``txnVersion``).
+A build that advances the old table meanwhile cannot cause a mix (`pipelines.swap`): the rebuild advances to the table's
+new position and tries again. A table without a position, or a missing one, is built to the newest position, which the
+commit records. Then the second of two such commits fails or does nothing (``txnVersion``).
 
-What is beside the table (`pipelines.beside`) is made anew with it, and swapped in first, each in a commit of its own.
-The table's commit decides for all: it says which of their versions count. Of a rebuild that died before it nothing
-counts, and the build that follows takes it back.
+Companion tables (`pipelines.beside`) are rebuilt too, and swapped in first, each in a commit of its own. The silver
+commit decides for all: it records which of their versions count. If a rebuild dies before it, nothing of it counts, and
+the next build undoes its writes.
 
-Of a history, what bronze no longer tells cannot be made anew: where frames were dropped, a table whose history is there
-is not rebuilt. Without it (removed by hand) history begins anew with the first whole snapshot that is left.
+Parts of a history that bronze no longer has cannot be rebuilt. Where frames were dropped, a table with an existing
+history is therefore not rebuilt. If the history was removed by hand, it restarts with the first complete snapshot left.
 
-A rebuild that dies leaves the old table as it was; a later one removes the files it left, once they are a day old. Two
-at once do not share a place, and one swaps after the other.
+A rebuild that dies leaves the old table unchanged. A later one removes its files once they are a day old. Two
+concurrent rebuilds do not share a place, and one swaps after the other.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from pipelines.cuts import app_id, from_record, newest_note, position_reached, r
 from pipelines.lease import sole_writer
 from pipelines.losses import losses_of
 from pipelines.places import Place, Places, SidePlaces, places_of
-from pipelines.quarantine import as_rebuilt
+from pipelines.quarantine import resolution_by_rebuild
 from pipelines.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
-from pipelines.reached import is_of_another
+from pipelines.reached import is_on_other_bronze
 from pipelines.reached import reached as reached_by
 from pipelines.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
 from pipelines.spark import close_session
@@ -55,32 +55,32 @@ from pipelines.swap import Live, TableMoved, replace_beside, swap_in
 from transforms.spark_errors import named_errors
 
 _ATTEMPTS = 5
-"""How often a rebuild follows a table that other builds move."""
+"""Number of attempts while other builds keep changing the table."""
 
 _UNUSED = timedelta(days=1)
-"""After so long in which it wrote nothing, a rebuild is dead."""
+"""A rebuild that wrote nothing for so long is considered dead."""
 
 _OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
-"""What holds a table for good whose columns or keys are not those of the source."""
+"""Errors that hold a table for good because its columns or keys differ from the source's."""
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuild made."""
+    """The result of a rebuild."""
 
     table: str
     position: int
-    """Position the table stands at."""
+    """Position of the table."""
     delta_version: int
-    """Version of the silver table that is the rebuilt one."""
+    """Version of the silver table with the rebuilt rows."""
     updates: int
-    """Whole updates it was built from."""
+    """Complete updates it was built from."""
     begins: int | None
-    """Position from which its history was made, where it lacks what was before; else None."""
+    """Position from which its history was made, if earlier versions are missing; else None."""
 
 
 @contextmanager
-def _writing_alone(places: Places, feed: str, table: str) -> Iterator[None]:
-    """Let the block write the table with no other Spark beside. Raises TableMoved where others do so just now."""
+def _as_sole_writer(places: Places, feed: str, table: str) -> Iterator[None]:
+    """Run the block as the table's only Spark writer. Raises TableMoved if another one is writing."""
     try:
         with sole_writer(places, feed, table):
             yield
@@ -93,9 +93,9 @@ class Rebuild:
     """The rebuild of one table.
 
     Args:
-        token: Unlike any other rebuild's.
-        tell: Called with the position that the new table has reached, and the one it is built to; in this thread.
-        set_aside: Called with the place, and its new name, of each log that could not be read and was set aside.
+        token: Unique to this rebuild.
+        tell: Called in this thread with the position of the new table, and the position it is built to.
+        set_aside: Called with the place and new name of each unreadable log that was set aside.
     """
 
     spark: SparkSession
@@ -108,22 +108,22 @@ class Rebuild:
     set_aside: Callable[[str], None] = lambda _log: None
 
     def run(self) -> Rebuilt:
-        """Build the table anew and swap it in. Runs Spark jobs; safe to repeat, and beside builds and readers.
+        """Rebuild the table and swap it in. Runs Spark jobs; safe to repeat, and to run alongside builds and readers.
 
         Raises:
-            PositionGap: Bronze lacks positions that are needed; the old table stands, as for every error.
-            ApplyError: A frame cannot be decoded or a cut not applied, nothing has landed, bronze does not lead to
-                where the old table stands, or builds have moved it all the time.
+            PositionGap: Bronze lacks positions that are needed; the old table remains, as for every error.
+            ApplyError: A frame cannot be decoded, a cut cannot be applied, nothing has landed, bronze does not lead to
+                the old table's position, or builds kept changing the table.
             StoreUnavailable: Try again.
         """
-        self._set_damaged_aside()
+        self._set_damaged_logs_aside()
         self._check_bronze()
         try:
             for _ in range(_ATTEMPTS):
                 with suppress(TableMoved):
                     return self._attempt()
         finally:
-            self._leave()
+            self._clean_up()
             if "_session" in self.__dict__:
                 close_session(self._session)
         raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile; try again", table=self.table)
@@ -136,8 +136,8 @@ class Rebuild:
     def _side(self) -> SidePlaces:
         return SidePlaces(self.settings.warehouse, self.settings.storage(), table=self.table, token=self.token)
 
-    def _leave(self) -> None:
-        """Remove what was built, and what rebuilds have left that died. What cannot be removed now is, another time."""
+    def _clean_up(self) -> None:
+        """Remove the new table, and those of dead rebuilds. What cannot be removed now is left for another time."""
         with suppress(StoreUnavailable):
             self._discard()
             remove_unused(self._side.all_rebuilds(self.feed.name), since=datetime.now(UTC) - _UNUSED)
@@ -145,10 +145,10 @@ class Rebuild:
     def _discard(self) -> None:
         remove_tree(self._side.own(self.feed.name))
 
-    def _set_damaged_aside(self) -> None:
-        """Set aside the logs that cannot be read of what bronze can make anew.
+    def _set_damaged_logs_aside(self) -> None:
+        """Set aside unreadable logs of tables that bronze can rebuild.
 
-        Any other is for people to put back, or to remove with what it has and nobody else.
+        Any other log must be put back by the user, or removed together with data that exists nowhere else.
         """
         feed, table = self.feed.name, self.table
         is_whole = not self._floor() and not lost_from(self._bronze)
@@ -162,7 +162,7 @@ class Rebuild:
                 self.set_aside(log)
 
     def _check_bronze(self) -> None:
-        """Refuse to build from a part what needs the whole: a table without snapshots, and a history that is there."""
+        """Raise if bronze has only part of what is needed for a table without snapshots, or for an existing history."""
         floor = self._floor()
         self._check_lost()
         if begins_at(self._places, self.connector, self.feed, self.table) == floor:
@@ -178,9 +178,9 @@ class Rebuild:
             )
 
     def _check_lost(self) -> None:
-        """Refuse to build anew what silver has, and bronze has lost: of a table without snapshots, or a history."""
+        """Raise if lost frames are still in silver alone: for a table without snapshots, or an existing history."""
         begins_anew = self._has_snapshots and not self._keeps_history
-        if begins_anew or not lost_from(self._bronze) or self._stands_on_another():  # it is made anew of what there is
+        if begins_anew or not lost_from(self._bronze) or self._is_on_other_source():  # rebuild from what is left
             return
         places, feed = self._places, self.feed.name
         would_lose = places.history(feed, self.table) if self._has_snapshots else places.silver(feed, self.table)
@@ -191,7 +191,7 @@ class Rebuild:
             raise PositionGap(feed=feed, first=first, last=last, advice=advice)
 
     def _check_passed_over(self, goal: int) -> None:
-        """Refuse to lose versions of a history: those of updates up to a position that could not be taken today."""
+        """Raise if versions of an existing history would be lost: those of updates that cannot be applied today."""
         feed, table = self.feed.name, self.table
         if not self._keeps_history or open_table(history := self._places.history(feed, table)) is None:
             return
@@ -205,17 +205,17 @@ class Rebuild:
                 lacks = f"would lack what came from there to the next snapshot. To begin it anew, remove {history}"
                 raise ApplyError(f"{reason} {lacks}", table=table)
 
-    def _stands_on_another(self) -> bool:
-        """Tell whether its position is one of another stream, or of another bronze, as far as it tells."""
+    def _is_on_other_source(self) -> bool:
+        """Return whether the table's position is known to belong to another stream, or to another bronze."""
         note = newest_note(open_table(self._places.silver(self.feed.name, self.table)))
         stream = self.connector.stream(self.feed, self.table)
         if note is not None and note.settings is not None and note.settings.get("stream", stream) != stream:
             return True
         now = reached_by(self._places, self.feed.name, self.table)
-        return is_of_another(self._bronze, lost_from(self._bronze), now)
+        return is_on_other_bronze(self._bronze, lost_from(self._bronze), now)
 
-    def _way_on(self, goal: int) -> str:
-        """Say what lets bronze lead to where the table stands."""
+    def _advice(self, goal: int) -> str:
+        """Return advice on how bronze can reach the table's position."""
         if last_position(self._bronze, self.feed.name) > goal:
             return ": what led there is lost, the next snapshot makes it whole" if self._has_snapshots else ""
         return ": start `silverfold receive` (again), which goes on behind the table"
@@ -239,18 +239,18 @@ class Rebuild:
         place, app = self._places.silver(self.feed.name, self.table), app_id(self.feed.name, self.table)
         live = Live(place, app, recorded_in(open_table(place), app))
         goal, _ = from_record(live.recorded)
-        if goal < self._floor() or self._stands_on_another():  # what led there was dropped, or lost, or is not its own
+        if goal < self._floor() or self._is_on_other_source():  # its frames were dropped or lost, or are another's
             goal = -1
         if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:
-            self._discard()  # while there was no table yet, it was built further than builds have come since
-        further = goal < 0 or bool(self._outgrown(self._places))
-        reached, begins = self._built(before=None if further else goal + 1, least=max(goal, 0))
+            self._discard()  # built without a table, and further than builds have come since
+        further = goal < 0 or bool(self._outgrown_positions(self._places))
+        reached, begins = self._build_through_drift(before=None if further else goal + 1, least=max(goal, 0))
         if reached < 0 <= goal and self._floor():
             reason = f"frames before position {self._floor()} were dropped while it was not in the feed"
             raise ApplyError(f"{reason}, its last snapshot among them: the next one makes it whole", table=self.table)
         if reached < goal or (reached > goal and not further):
             raise ApplyError(
-                f"bronze leads to position {reached}, the table stands at {goal}{self._way_on(goal)}", table=self.table
+                f"bronze leads to position {reached}, the table stands at {goal}{self._advice(goal)}", table=self.table
             )
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
@@ -259,19 +259,19 @@ class Rebuild:
         note = self._note(reached, begins)
         self._check_bronze()  # frames may have been dropped meanwhile
         known = quarantined(self._side, self.feed.name, self.table)
-        with _writing_alone(self._places, self.feed.name, self.table):
+        with _as_sole_writer(self._places, self.feed.name, self.table):
             version = self._swap_in(note, live)
         for each in (each for each in known if each.resolution == PASSED_OVER):
             pass_over(self._places, self.feed.name, self.table, each)
-        resolve(self._places, self.feed.name, self.table, as_rebuilt(note), now=datetime.now(UTC))
+        resolve(self._places, self.feed.name, self.table, resolution_by_rebuild(note), now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
         return Rebuilt(self.table, reached, version, note.updates, begins)
 
     def _swap_in(self, note: CommitNote, live: Live) -> int:
-        """Put what was built in the stead of what is there, the table last; return its version.
+        """Replace the old tables with the new ones, the silver table last; return its version.
 
         Raises:
-            TableMoved: Others wrote meanwhile. What did not come to the table counts for nobody.
+            TableMoved: Others wrote meanwhile. Companion writes without a silver commit do not count.
         """
         metadata = note.to_json()
         versions = Counting(
@@ -283,7 +283,7 @@ class Rebuild:
         return swap_in(built, replace(note, **versions._asdict()), live)
 
     def _replaced(self, part: Part, metadata: str) -> int | None:
-        """Write one of the tables beside the table; return the version that has what was built, None for nothing.
+        """Write a companion table; return the version with the rebuilt rows, None for nothing.
 
         Raises:
             TableMoved: A build wrote it at the same moment.
@@ -301,15 +301,15 @@ class Rebuild:
         except Overtaken as error:
             raise TableMoved from error
 
-    def _outgrown(self, places: Places) -> list[int]:
+    def _outgrown_positions(self, places: Places) -> list[int]:
         """Return the positions whose columns or keys only a new table can have."""
         return [each.position for each in holds(places, self.feed.name, self.table) if each.error_class in _OUTGROWN]
 
-    def _built(self, *, before: int | None, least: int) -> tuple[int, int | None]:
-        """Build the new table as far as it goes; return the position it has reached, and where its history begins.
+    def _build_through_drift(self, *, before: int | None, least: int) -> tuple[int, int | None]:
+        """Build the new table as far as possible; return the position reached, and where its history begins.
 
-        A history whose columns or keys changed on the way begins behind the last such change, though a frame before it
-        cannot be decoded; None for any other.
+        A history whose columns or keys changed on the way begins after the last such change, even if a frame before it
+        cannot be decoded. None for any other.
         """
         begins = history_begins_at(self._places, self.feed.name, self.table) if self._keeps_history else 0
         while True:
@@ -319,7 +319,7 @@ class Rebuild:
                 reached = self._build(before=before, past=past, least=least)
             except (SchemaDrift, RebuildNeeded) as error:
                 fault = error
-            outgrown = self._outgrown(self._places if fault is None else self._side)
+            outgrown = self._outgrown_positions(self._places if fault is None else self._side)
             later = [each for each in outgrown if each > max(reached, past or 0) + 1]
             if later and self._keeps_history and self._has_snapshots:
                 begins = min(later)
@@ -330,10 +330,10 @@ class Rebuild:
                 return reached, begins or None
 
     def _build(self, *, before: int | None, past: int | None, least: int) -> int:
-        """Build the new table as far as it goes; return the position it has reached.
+        """Build the new table as far as possible; return the position reached.
 
         Args:
-            least: Position that is far enough: what holds it there or later will hold the table, too.
+            least: Sufficient position: an error that holds the table there or later will also hold the rebuilt one.
         """
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
         with FeedBuild(
@@ -388,7 +388,7 @@ class Rebuild:
 
 
 def _copy_skips(source: Places, target: Places, feed: str, table: str) -> None:
-    """Let the frames that one table went on without be left out of the other too."""
+    """Copy left-out frames from one table's quarantine to the other's."""
     known = {each.position for each in quarantined(target, feed, table) if each.is_left_out}
     for each in quarantined(source, feed, table):
         if each.is_left_out and each.position not in known:

@@ -1,7 +1,7 @@
-"""Runs a feed's receiver, epoch after epoch, and keeps in bronze what happened to the connection.
+"""Run a feed's receiver, epoch by epoch, and record the state of the connection in bronze.
 
-Every epoch begins with a mark ``opened`` and ends with a mark ``closed`` that says why, so that no gap is silent.
-What may be tried again is, after a wait that grows and is drawn at random; what may not ends the feed.
+Every epoch begins with a mark ``opened`` and ends with a mark ``closed`` with the reason, so that no gap is silent.
+Retryable errors are followed by a growing, randomised wait; any other ends the feed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipelines.writer import BronzeWriter
 _Result = TypeVar("_Result")
 
 PATIENCE: Final = 30.0
-"""Seconds that a stop waits for a receiver to hand over what it holds, and end."""
+"""Seconds that a stop waits for a receiver to hand over its frames and end."""
 
 
 async def receive(
@@ -39,11 +39,11 @@ async def receive(
     rng: Random,
     log: FilteringBoundLogger,
 ) -> int:
-    """Land a feed's frames until ``stop`` is set; return the last position, everything received being committed.
+    """Land a feed's frames until ``stop`` is set; return the last position, with everything received committed.
 
     Args:
         clock: Microseconds since 1970, UTC.
-        rng: Spreads waits, and names this writer.
+        rng: Spreads waits, and gives this writer its token.
 
     Raises:
         ConfigError: A setting turned out wrong.
@@ -67,7 +67,7 @@ async def receive(
         )
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         if writer.lost is not None:
-            sink.take(_lost(connector, feed, *writer.lost))
+            sink.take(_lost_marks(connector, feed, *writer.lost))
         await _epochs(
             connector.receiver(feed), sink, landed, Backoff(feed.reconnect.first, feed.reconnect.longest, rng), stop
         )
@@ -75,8 +75,8 @@ async def receive(
     return sink.last
 
 
-def _lost(connector: Connector, feed: Feed, first: int, last: int) -> list[Frame]:
-    """Return the marks of frames that bronze has lost: they may have been of any stream."""
+def _lost_marks(connector: Connector, feed: Feed, first: int, last: int) -> list[Frame]:
+    """Return marks for frames that bronze has lost, one per stream: they may have been of any."""
     streams = sorted({connector.stream(feed, table) for table in feed.tables})
     return [mark("frames lost", stream=stream, level=WARNING, first=first, last=last) for stream in [None, *streams]]
 
@@ -89,39 +89,39 @@ async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff:
         ended = await _epoch(receiver, sink, resume, stop)
         if sink.progressed:
             backoff.reset()
-        is_over = isinstance(ended, Exception) and not _may_try_again(ended)
+        is_over = isinstance(ended, Exception) and not _is_retryable(ended)
         wait = 0.0 if stop.is_set() or is_over else backoff.next_wait()
-        sink.take([_closed(ended, stopped=stop.is_set(), wait=None if is_over else wait)])
+        sink.take([_closed_mark(ended, stopped=stop.is_set(), wait=None if is_over else wait)])
         if isinstance(ended, Exception) and is_over:
             raise ended
-        await _unless(stop, sink, _settle(sink, wait))
+        await _run_until(stop, sink, _flush_and_wait(sink, wait))
 
 
 async def _epoch(receiver: Receiver, sink: BronzeSink, resume: Resume, stop: asyncio.Event) -> Exception | str | None:
-    """Run one epoch until it ends or is stopped; return what ended it: what broke it, or as `Receiver.run` does."""
+    """Run one epoch until it ends or is stopped; return the error that ended it, or the result of `Receiver.run`."""
     try:
-        return await _unless(stop, sink, receiver.run(sink, resume))
+        return await _run_until(stop, sink, receiver.run(sink, resume))
     except asyncio.CancelledError:
-        sink.take([_closed(None, stopped=True, wait=0.0)])
+        sink.take([_closed_mark(None, stopped=True, wait=0.0)])
         raise
     except Exception as error:
         return error
 
 
-async def _settle(sink: BronzeSink, wait: float) -> None:
-    """Commit what the epoch brought, then wait: without a store, a new connection would be of no use."""
+async def _flush_and_wait(sink: BronzeSink, wait: float) -> None:
+    """Commit the epoch's frames, then wait: without a store, a new connection would be useless."""
     await sink.flush()
     await asyncio.sleep(wait)
 
 
-async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+async def _run_until(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, Any, _Result]) -> _Result | None:
     """Run ``work`` to its end; cancel it when ``stop`` is set or the sink can no longer commit.
 
-    Returns what it returned, None when it was cancelled; it has ended. Raises why the sink failed, or else what
-    ``work`` raised.
+    Returns its result, or None if it was cancelled; it has ended. Raises the sink's failure, or else an error of
+    ``work``.
     """
     running = asyncio.create_task(work)
-    running.add_done_callback(_retrieved)
+    running.add_done_callback(_retrieve_exception)
     watching = [asyncio.create_task(stop.wait()), asyncio.create_task(sink.failed())]
     try:
         await asyncio.wait([running, *watching], return_when=asyncio.FIRST_COMPLETED)
@@ -133,17 +133,17 @@ async def _unless(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, An
     return running.result() if running.done() and not running.cancelled() else None
 
 
-def _retrieved(task: asyncio.Task[_Result]) -> None:
-    """Look at how a task ended: of one that fails as it is cancelled nobody else may, and asyncio would complain."""
+def _retrieve_exception(task: asyncio.Task[_Result]) -> None:
+    """Retrieve a task's exception: if it fails while cancelled nobody else does, and asyncio would complain."""
     if not task.cancelled():
         task.exception()
 
 
-def _may_try_again(error: Exception) -> bool:
+def _is_retryable(error: Exception) -> bool:
     return isinstance(error, SilverfoldError) and error.retryable
 
 
-def _closed(ended: Exception | str | None, *, stopped: bool, wait: float | None) -> Frame:
+def _closed_mark(ended: Exception | str | None, *, stopped: bool, wait: float | None) -> Frame:
     """Return the mark that ends an epoch; without ``wait`` there is no next one."""
     if stopped:
         return mark("closed", reason="stopped here", error_class=None)

@@ -1,14 +1,14 @@
-"""Folds bronze in plain Python: the rows a silver table must hold at a position, by the shortest way to say it.
+"""Fold bronze in plain Python into the rows a silver table must hold at a position, as directly as possible.
 
-It is there to find mistakes, so it shares nothing with what builds silver but the reading of bronze and the wire
-codec: not the planner, not the decoder, not the fold, not Spark. The laws it keeps are the design's own:
+This exists to find mistakes. It shares only the reading of bronze and the wire codec with the code that builds silver:
+neither planner, decoder, fold nor Spark. Its rules are those of the design:
 
-- an update counts when it is whole; a ``begin`` or ``end`` that does not belong to one voids what was open;
-- a table whose stream has snapshots is its last whole snapshot, then the data updates of the same epoch in order: all
-  of them for the first snapshot of an epoch, unless it begins with a mark, else those that began after it did;
-- any other table is every whole update, in order.
+- an update counts once it is complete; an unmatched ``begin`` or ``end`` voids the open update;
+- a table whose stream has snapshots is its last complete snapshot, then the data updates of the same epoch in order:
+  all of them for the first snapshot of an epoch, unless it begins with a mark, else those that began after it did;
+- any other table is every complete update, in order.
 
-Rows are folded a span of keys at a time (`BronzeFold.expected`): each is held in memory at one to two kilobytes.
+Rows are folded one span of keys at a time (`BronzeFold.expected`): each takes one to two kilobytes of memory.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from conf.names import folded
 from connectors.base import Connector, ControlFrame, Feed, Kind, ReferenceChange, ReferenceReader, TableKind
 from connectors.key_span import EVERY_KEY, KeySpan
 from pipelines.bronze import read_frames
-from pipelines.landed_updates import Body, Landed, LandedUpdates, landed_updates, last_state, taking_effect
+from pipelines.landed_updates import Body, LandedUpdate, LandedUpdates, in_order_of_effect, landed_updates, last_state
 from pipelines.losses import Losses
 from pipelines.places import Place
 from pipelines.table_fold import LogFold, Row, TableFold
 
 LOG_KEYS = ("_position", "_row_key", "_op", "_last_row_key")
-"""What tells the rows of a log apart."""
+"""Columns that identify a row of a changelog."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a silver table must hold.
+    """The expected contents of a silver table.
 
     Args:
-        keys: Columns that name a row.
-        columns: All columns that count, keys included.
-        rows: In no particular order; a column that a row lacks is null.
-        begins: Position from which bronze was folded; None when nothing was.
+        keys: Columns that identify a row.
+        columns: All columns to compare, keys included.
+        rows: In no particular order; a missing column is null.
+        begins: Position from which bronze was folded; None if nothing was.
     """
 
     keys: tuple[str, ...]
@@ -51,14 +51,14 @@ class Expected:
     begins: int | None
 
     def comparable(self, found: pa.Table) -> pa.Table:
-        """Return what can be compared of the rows found: all."""
+        """Return the rows found that can be compared: all of them."""
         return found
 
-    def spelt_as(self, names: Iterable[str]) -> Self:
-        """Return the same with columns as a table calls them, which keeps the letter case they had at first."""
-        spelt = {folded(name): name for name in names}
-        told = {*self.keys, *self.columns}.union(*self.rows)
-        other = {name: spelt[folded(name)] for name in told if spelt.get(folded(name), name) != name}
+    def renamed_as(self, names: Iterable[str]) -> Self:
+        """Return the same with columns named as in a table, which keeps the letter case of their first appearance."""
+        own_names = {folded(name): name for name in names}
+        used = {*self.keys, *self.columns}.union(*self.rows)
+        other = {name: own_names[folded(name)] for name in used if own_names.get(folded(name), name) != name}
         if not other:
             return self
         return replace(
@@ -71,11 +71,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class LandedTable:
-    """The frames from which a table is made, as they stand in bronze up to and including a position.
+    """The frames from which a table is made: those in bronze up to and including a position.
 
     Args:
         left_out: Positions of frames that are skipped.
-        losses: What of bronze's losses the table has, and lacks.
+        losses: The positions lost from bronze, as the table is affected by them.
     """
 
     bronze: Place
@@ -97,46 +97,46 @@ class LandedTable:
         return self.connector.stream(self.feed, self.table)
 
     def updates(self) -> LandedUpdates:
-        """Return the whole updates of the stream. Raises StoreUnavailable."""
+        """Return the complete updates of the stream. Raises StoreUnavailable."""
         return landed_updates(self.bronze, self.feed.name, self.stream, self.through, lost=self.losses.untouched)
 
-    def told(self, order: Sequence[Landed]) -> LandedContext:
-        """Return what reads updates that take effect in an order, with all that was told before the first."""
-        told = LandedContext(
+    def context(self, order: Sequence[LandedUpdate]) -> LandedContext:
+        """Return a reader for updates in order of effect, with all control frames before the first already read."""
+        context = LandedContext(
             self._controls, self.connector.reference(self.feed, self.table), self.through, self.left_out
         )
-        told.take_controls(order[0].begin if order else self.through)
-        return told
+        context.take_controls(order[0].begin if order else self.through)
+        return context
 
     @cached_property
     def _controls(self) -> Sequence[ControlFrame]:
-        """The feed's control frames: read once, whatever number of spans are folded."""
+        """The feed's control frames: read once, however many spans are folded."""
         frames = read_frames(self.bronze, kind=Kind.CONTROL)
         return [frame for frame in frames if frame.frame_seq <= self.through]
 
 
 @dataclass(frozen=True)
 class BronzeFold:
-    """The updates that make a table, to be folded: as a whole, or those of a span of keys.
+    """The updates that make a table, to be folded completely or one span of keys at a time.
 
     Args:
-        order: They take effect in it.
+        order: The updates in order of effect.
     """
 
     landed: LandedTable
-    order: Sequence[Landed]
+    order: Sequence[LandedUpdate]
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Columns that name a row."""
-        told = self.landed.told(self.order)
-        told.finish()
-        return self._named(told.keys)
+        """Columns that identify a row."""
+        context = self.landed.context(self.order)
+        context.finish()
+        return self._row_keys(context.keys)
 
     @cached_property
     def has_spans(self) -> bool:
-        """It can be folded a span of ``keys`` at a time: the source names its rows by them too."""
-        source = self.landed.told(self.order).keys
+        """Whether spans of ``keys`` can be folded separately: the source identifies its rows by them too."""
+        source = self.landed.context(self.order).keys
         return self._is_log or [folded(name) for name in self.keys] == [folded(name) for name in source]
 
     def expected(self, within: KeySpan = EVERY_KEY) -> Expected:
@@ -144,32 +144,35 @@ class BronzeFold:
 
         Raises:
             WireError, ProtocolError: A needed frame cannot be read.
-            NotBySpans: A row moved into the span or out of it, or its key has no order.
+            NotBySpans: A row moved into the span or out of it, or its key cannot be ordered.
             StoreUnavailable: Bronze cannot be read now.
         """
-        landed, told = self.landed, self.landed.told(self.order)
+        landed, context = self.landed, self.landed.context(self.order)
         snapshots = landed.connector.has_snapshots(landed.settings)
         snapshot_end = next((update.end for update in self.order if update.snapshot), -1)
         fold = (
-            LogFold(told.keys, within, self.keys)
+            LogFold(context.keys, within, self.keys)
             if self._is_log
-            else TableFold(told.keys, within, upserts=not snapshots, snapshot_end=snapshot_end)
+            else TableFold(context.keys, within, upserts=not snapshots, snapshot_end=snapshot_end)
         )
         late: list[ReferenceChange] = []
-        for update, frames in taking_effect(landed.bronze, landed.stream, self.order):
-            changes = told.changes(update, frames, EVERY_KEY if self._is_log else within)
+        for update, frames in in_order_of_effect(landed.bronze, landed.stream, self.order):
+            changes = context.changes(update, frames, EVERY_KEY if self._is_log else within)
             if landed.connector.source_ordered:
                 late += filter(fold.concerns, changes)
             else:
-                fold.apply(changes, told.columns, snapshot=update.snapshot)
-        fold.apply(in_sequence(late), told.columns)
-        told.finish()
+                fold.apply(changes, context.columns, snapshot=update.snapshot)
+        fold.apply(in_sequence(late), context.columns)
+        context.finish()
         begins = min((update.begin for update in self.order), default=None)
         return Expected(
-            self._named(told.keys), tuple(dict.fromkeys((*fold.own_columns, *told.columns))), fold.all_rows(), begins
+            self._row_keys(context.keys),
+            tuple(dict.fromkeys((*fold.own_columns, *context.columns))),
+            fold.all_rows(),
+            begins,
         )
 
-    def _named(self, source: tuple[str, ...]) -> tuple[str, ...]:
+    def _row_keys(self, source: tuple[str, ...]) -> tuple[str, ...]:
         return self.landed.settings.keys or (LOG_KEYS if self._is_log else source)
 
     @cached_property
@@ -181,7 +184,7 @@ def fold_bronze(landed: LandedTable, *, since: int = 0) -> BronzeFold:
     """Return the updates that make the rows a table must hold, once all that has landed is applied.
 
     Args:
-        since: Position of the first update that the table took; only of a table without snapshots.
+        since: Position of the first update that the table took; only for a table without snapshots.
 
     Raises:
         PositionGap: Bronze lacks frames that are needed, or has them twice.
@@ -191,21 +194,21 @@ def fold_bronze(landed: LandedTable, *, since: int = 0) -> BronzeFold:
     snapshots = landed.connector.has_snapshots(landed.settings)
     order = last_state(found.updates, resync=resync) if snapshots else sorted(found.updates)
     first = min((update.begin for update in order), default=min(landed.through, 0))
-    found.need(first if snapshots else since)
+    found.require(first if snapshots else since)
     return BronzeFold(landed, order)
 
 
 def in_sequence(changes: Iterable[ReferenceChange]) -> list[ReferenceChange]:
-    """Return the changes of a sequenced source in its own order."""
+    """Return the changes of a source-ordered source in its own order."""
     return sorted(changes, key=lambda change: change.sequence or "")
 
 
 class LandedContext:
-    """What landed frames say, control frames taken as they come by.
+    """Reads landed frames, passing control frames to the reader in turn.
 
     Args:
         controls: The feed's control frames.
-        through: Position beyond which nothing is looked at.
+        through: Position up to which frames are read.
         left_out: Positions of frames that are skipped.
     """
 
@@ -219,33 +222,35 @@ class LandedContext:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The source's columns, as they were called at first: letter case that changes makes no other column."""
+        """The source's columns under their first names: a change of letter case does not make another column."""
         return tuple(self._other.get(name, name) for name in self._reader.columns)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the columns by which the source names a row."""
+        """Names of the columns by which the source identifies a row."""
         return self._reader.keys
 
-    def changes(self, update: Landed, frames: Iterable[Body], within: KeySpan = EVERY_KEY) -> Iterable[ReferenceChange]:
-        """Return the changes of a whole update, those of other keys than the span's or not. Reads frames lazily.
+    def changes(
+        self, update: LandedUpdate, frames: Iterable[Body], within: KeySpan = EVERY_KEY
+    ) -> Iterable[ReferenceChange]:
+        """Return the changes of a complete update; keys outside the span may be included. Reads frames lazily.
 
         Raises:
-            WireError, ProtocolError: A frame cannot be read; maybe only as the changes are iterated over.
+            WireError, ProtocolError: A frame cannot be read; maybe only while iterating over the changes.
         """
         self.take_controls(update.begin)
-        told = (frame for frame in frames if frame[1] and frame[0] not in self._left_out)
-        changes = self._reader.changes(update.epoch, told, within)
+        included = (frame for frame in frames if frame[1] and frame[0] not in self._left_out)
+        changes = self._reader.changes(update.epoch, included, within)
         if not self._other:
             return changes
         return (change._replace(row=self._as_at_first(change.row)) for change in changes)
 
     def finish(self) -> None:
-        """Take the control frames that are left."""
+        """Read the remaining control frames."""
         self.take_controls(self._through)
 
     def take_controls(self, before: int) -> None:
-        """Let the reader take the control frames before a position: it may need them to name its keys."""
+        """Pass the control frames before a position to the reader: it may need them to name its keys."""
         while self._controls and self._controls[-1].frame_seq < before:
             self._reader.control(self._controls.pop())
             for name in (*self._reader.keys, *self._reader.columns):

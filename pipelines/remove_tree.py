@@ -1,4 +1,4 @@
-"""Removes whole trees of files from any store, and sets aside logs that are damaged: what a rebuild has no use for."""
+"""Remove folders from any store, and set aside damaged logs, for rebuilds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def remove_tree(place: Place) -> None:
-    """Remove everything below a place, and the place. Does nothing where there is nothing; safe to repeat.
+    """Remove a place and everything below it. Does nothing if it does not exist; safe to repeat.
 
     Raises:
         StoreUnavailable: The store does not answer, or does not allow it.
@@ -23,7 +23,7 @@ def remove_tree(place: Place) -> None:
     with naming_the_store(place):
         if place.local is None:
             store = files_of(place)
-            for found in _found(store):
+            for found in _list_files(store):
                 if found.type == fs.FileType.File:
                     store.delete_file(found.path)
         elif place.local.exists():
@@ -31,47 +31,47 @@ def remove_tree(place: Place) -> None:
 
 
 def remove_unused(place: Place, *, since: datetime) -> None:
-    """Remove each folder below a place in which nothing was written since then, and the place if it is empty.
+    """Remove each folder below a place that was not written since then, and the place itself if empty.
 
     Raises:
         StoreUnavailable: The store does not answer, or does not allow it.
     """
     newest: dict[str, datetime] = {}
     with naming_the_store(place):
-        for found in _found(files_of(place)):
+        for found in _list_files(files_of(place)):
             name = found.path.split("/")[0]
             newest[name] = max(newest.get(name, _NEVER), found.mtime or _NEVER)
     for name, written in newest.items():
         if written < since:
             remove_tree(Place(f"{place.url}/{name}", place.storage_options))
     if place.local is not None:
-        with suppress(OSError):  # it is not there, or not empty
+        with suppress(OSError):  # it does not exist, or is not empty
             place.local.rmdir()
 
 
 def set_damaged_log_aside(place: Place, token: str) -> str | None:
-    """Rename a table's log that cannot be read, though its store answers; return where it is then, None of any other.
+    """Rename a table's log if it is unreadable though its store answers; return its new path, None otherwise.
 
-    Without it there is no table at the place any more. Its files stay until ``VACUUM`` finds them unused.
+    Without a log there is no table at the place. Its files stay until ``VACUUM`` finds them unused.
 
     Args:
-        token: For the new name, which begins with ``_delta_log.damaged-``.
+        token: Part of the new name, which begins with ``_delta_log.damaged-``.
 
     Raises:
         StoreUnavailable: The store does not answer, or does not allow it.
     """
     if not is_damaged(place, lambda: _read_log(place)):
         return None
-    aside = f"_delta_log.damaged-{token}"
+    renamed = f"_delta_log.damaged-{token}"
     with naming_the_store(place):
         if place.local is not None:
-            (place.local / "_delta_log").rename(place.local / aside)
+            (place.local / "_delta_log").rename(place.local / renamed)
         else:
             store = files_of(place)
             for file in store.get_file_info(fs.FileSelector("_delta_log", recursive=True)):
                 if file.type == fs.FileType.File:
-                    store.move(file.path, aside + file.path.removeprefix("_delta_log"))
-    return f"{place}/{aside}"
+                    store.move(file.path, renamed + file.path.removeprefix("_delta_log"))
+    return f"{place}/{renamed}"
 
 
 def _read_log(place: Place) -> None:
@@ -82,6 +82,6 @@ def _read_log(place: Place) -> None:
             opened.get_add_actions()
 
 
-def _found(store: fs.FileSystem) -> list[fs.FileInfo]:
+def _list_files(store: fs.FileSystem) -> list[fs.FileInfo]:
     found: list[fs.FileInfo] = store.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
     return found

@@ -1,18 +1,19 @@
-"""Drops the oldest frames of bronze: those that no table needs any more, and that are old enough.
+"""Drop the oldest frames of bronze: those that no table needs any more, and that are old enough.
 
-What a table needs, so that it can go on, be verified and be rebuilt: every frame from the beginning of the last whole
-snapshot it has applied. Where updates landed before it that overlay it, as it is the first of its epoch, all of the
-epoch, and the frame before by which a plan sees that it is all. One whose stream
-has no snapshots, one that keeps history, and one that is not built yet need everything.
+To continue, be verified and be rebuilt, a table needs every frame from the beginning of the last complete snapshot it
+has applied. If that is the first of its epoch and overlaid by earlier updates, it needs the complete epoch, and the
+frame before, from which a plan sees that the epoch is complete. A table whose stream has no snapshots, one that keeps
+history, and one that is not built yet need everything.
 
-Below the *floor* only the control frames and marks of the epochs that go on above it are kept: later frames are read
-by them. The floor is in bronze's log, in the commit that drops (`pipelines.bronze_table.retained_from`), so a plan
-that begins there knows that nothing is missing. What is left must plan as the whole did: a snapshot that was not the
-first of its epoch must not become it while updates before it are left, so then the snapshot before it is kept too.
+Below the *floor* only the control frames and marks of epochs that continue above it are retained, since later frames
+are read with them. The floor is recorded in bronze's log by the commit that drops
+(`pipelines.bronze_table.retained_from`), so a plan that begins there knows that nothing is missing. What is left must
+plan like all of it did: a snapshot that was not the first of its epoch must not become it while updates before it are
+left. In that case the snapshot before it is retained too.
 
 Bronze refuses deletes (``delta.appendOnly``). The property is lifted, the frames are dropped in one commit, and it is
-set again; a run that dies in between has dropped all or nothing, and the next run sets it. A receiver that commits
-meanwhile conflicts at most once, and tries again by itself.
+set again. A run that dies in between has dropped all or nothing, and the next run sets it. A receiver that commits
+meanwhile conflicts at most once, and retries by itself.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pipelines.bronze_table import SCHEMA, lost_from, retained_from, retention_i
 from pipelines.compaction import claim
 from pipelines.cuts import last_cuts
 from pipelines.places import Place, Places
-from pipelines.reached import all_reached, is_of_another
+from pipelines.reached import all_reached, is_on_other_bronze
 from pipelines.rules import StreamRules
 from pipelines.store import open_table, until_committed
 from pipelines.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
@@ -42,7 +43,7 @@ from pipelines.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, 
 _APPEND_ONLY = "delta.appendOnly"
 
 _FRAMES_AT_ONCE = 2_000
-"""How many frames are held in memory to write each of them once."""
+"""Number of frames held in memory while removing duplicates."""
 
 
 class Need(NamedTuple):
@@ -53,7 +54,7 @@ class Need(NamedTuple):
     """Position of the first frame it needs."""
     reason: str
     snapshots: Updates
-    """The snapshots of the epoch it stands in, up to the one it stands on; none where it needs everything."""
+    """The snapshots of its epoch, up to the last one applied; none if it needs everything."""
     updates: Updates
     """The data updates that landed before that one, in the same epoch."""
 
@@ -64,10 +65,10 @@ class Retention:
 
     Args:
         dropped_to: Floor before.
-        floor: First position to keep; not above ``dropped_to`` when nothing may go.
-        epoch: Epoch that the floor lies in.
-        reasons: Why no more may go: what sets the floor.
-        doubled: Outermost positions that are there twice (`remove_doubles`); None when there are none.
+        floor: First position to retain; not above ``dropped_to`` if nothing may be dropped.
+        epoch: Epoch of the floor.
+        reasons: Why no more may be dropped: what sets the floor.
+        doubled: First and last duplicate position (`remove_doubles`); None if there are none.
     """
 
     dropped_to: int
@@ -78,7 +79,7 @@ class Retention:
 
     @property
     def drops(self) -> bool:
-        """Tell whether anything may go."""
+        """Whether anything may be dropped."""
         return self.floor > self.dropped_to
 
 
@@ -86,7 +87,7 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     """Return what may be dropped now. Reads bronze's small columns.
 
     Args:
-        keep_since: Frames received from then on are kept, whoever needs them.
+        keep_since: Frames received from then on are retained in any case.
 
     Raises:
         StoreUnavailable: A table cannot be read now.
@@ -95,19 +96,19 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     dropped_to, lost = retained_from(bronze, feed.name), lost_from(bronze)
     tables = all_reached(places, feed.name, feed.tables)  # read before bronze grows further
     rules = {
-        name: StreamRules.of(connector, feed, name, now, is_misfit=is_of_another(bronze, lost, now))
+        name: StreamRules.of(connector, feed, name, now, is_misfit=is_on_other_bronze(bronze, lost, now))
         for name, now in tables.items()
     }
-    seen = _Seen(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))
+    scan = _BronzeScan(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))
     for batch in read_small_columns(bronze, after=dropped_to - 1):
-        seen.take(batch)
-    if seen.doubled is not None:
-        first, last = seen.doubled
-        return Retention(dropped_to, dropped_to, 0, (f"frames {first} to {last} are there twice",), seen.doubled)
-    needs = [_need(name, each, seen, dropped_to) for name, each in rules.items()]
-    young = seen.first_young if seen.first_young is not None else seen.last + 1
+        scan.take(batch)
+    if scan.doubled is not None:
+        first, last = scan.doubled
+        return Retention(dropped_to, dropped_to, 0, (f"frames {first} to {last} are there twice",), scan.doubled)
+    needs = [_need(name, each, scan, dropped_to) for name, each in rules.items()]
+    young = scan.first_young if scan.first_young is not None else scan.last + 1
     needed = min((need.first for need in needs), default=young)
-    floor = max(dropped_to, _sound(min(young, needed), needs))
+    floor = max(dropped_to, _safe_floor(min(young, needed), needs))
     reasons = [f"{need.table} {need.reason}" for need in needs if need.first == needed]
     cuts = last_cuts(places, feed.name)
     left_out = {name: cut.last_position for name, cut in cuts.items() if name not in feed.tables}
@@ -118,14 +119,14 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
         for name, position in left_out.items()
         if dropped_to <= position + 1 < floor and open_table(places.silver(feed.name, name)) is not None
     ]
-    return Retention(dropped_to, floor, seen.epoch_of(floor), tuple(reasons))
+    return Retention(dropped_to, floor, scan.epoch_of(floor), tuple(reasons))
 
 
 def drop_frames(bronze: Place, feed: str, retention: Retention) -> None:
-    """Drop what may go, in one commit. Safe to repeat, and beside a receiver and builds.
+    """Drop what may be dropped, in one commit. Safe to repeat, and to run alongside a receiver and builds.
 
     Raises:
-        StoreUnavailable: It did not work this time. Bronze is as it was.
+        StoreUnavailable: It did not work this time. Bronze is unchanged.
     """
     try:
         until_committed(bronze, lambda: _drop(bronze, feed, retention))
@@ -134,10 +135,10 @@ def drop_frames(bronze: Place, feed: str, retention: Retention) -> None:
 
 
 def remove_doubles(bronze: Place, first: int, last: int) -> None:
-    """Leave one of each frame in an inclusive range of positions, some at a time. Safe as `drop_frames` is.
+    """Remove duplicate frames in an inclusive range of positions, in parts. Safe as `drop_frames` is.
 
     Raises:
-        StoreUnavailable: It did not work this time. What was not done yet is as it was.
+        StoreUnavailable: It did not work this time. Parts not done yet are unchanged.
     """
     try:
         for begin in range(first, last + 1, _FRAMES_AT_ONCE):
@@ -148,7 +149,7 @@ def remove_doubles(bronze: Place, first: int, last: int) -> None:
 
 
 def keep_append_only(bronze: Place) -> None:
-    """Let bronze refuse deletes, also after a run that died. Does nothing where it does. Raises StoreUnavailable."""
+    """Make bronze refuse deletes again, unless it already does. Also for runs that died. Raises StoreUnavailable."""
     until_committed(bronze, lambda: _refuse_deletes(bronze))
 
 
@@ -182,19 +183,19 @@ def _drop(bronze: Place, feed: str, retention: Retention) -> None:
     table = _open_for_deletes(bronze)
     write_deltalake(
         table,
-        _kept_below(table, retention),
+        _frames_below(table, retention),
         mode="overwrite",
         predicate=f"frame_seq < {retention.floor}",
         commit_properties=CommitProperties(app_transactions=[Transaction(retention_id(feed), retention.floor)]),
     )
 
 
-def _kept_below(table: DeltaTable, retention: Retention) -> pa.Table:
-    """Return the frames below the floor by which frames above it are read."""
-    telling = ds.field("kind").isin([Kind.CONTROL.value, Kind.MARK.value])
-    alone = ds.field("boundary") == Boundary.NONE.value
+def _frames_below(table: DeltaTable, retention: Retention) -> pa.Table:
+    """Return the frames below the floor that are needed to read those above it."""
+    has_context = ds.field("kind").isin([Kind.CONTROL.value, Kind.MARK.value])
+    is_standalone = ds.field("boundary") == Boundary.NONE.value
     below = (ds.field("frame_seq") < retention.floor) & (ds.field("epoch") >= retention.epoch)
-    found = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=below & telling & alone)
+    found = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=below & has_context & is_standalone)
     return found.sort_by("frame_seq").cast(SCHEMA)
 
 
@@ -202,8 +203,8 @@ def _is_append_only(table: DeltaTable) -> bool:
     return table.metadata().configuration.get(_APPEND_ONLY) == "true"
 
 
-class _Seen:
-    """What one pass over bronze's small columns tells.
+class _BronzeScan:
+    """What one pass over bronze's small columns finds.
 
     Args:
         since: Microseconds since 1970.
@@ -215,10 +216,10 @@ class _Seen:
         self._found: dict[str, list[Updates]] = {name: [np.empty(0, UPDATE)] for name in streams}
         self._epochs: list[tuple[int, int]] = []
         self.first_young: int | None = None
-        """Position of the first frame received since; None when there is none."""
+        """Position of the first frame received since; None if there is none."""
         self.last = -1
         self.doubled: tuple[int, int] | None = None
-        """Outermost positions that are there twice."""
+        """First and last duplicate position."""
 
     def take(self, batch: pa.RecordBatch) -> None:
         frames = read_frames(batch, self._streams)
@@ -250,9 +251,9 @@ class _Seen:
         self._epochs += zip(frames["position"][starts].tolist(), frames["epoch"][starts].tolist(), strict=True)
 
 
-def _need(table: str, rules: StreamRules, seen: _Seen, dropped_to: int) -> Need:
+def _need(table: str, rules: StreamRules, scan: _BronzeScan, dropped_to: int) -> Need:
     none = np.empty(0, UPDATE)
-    taken = seen.updates(rules.stream)
+    taken = scan.updates(rules.stream)
     taken = taken[taken["end"] <= rules.applied]
     snapshots = taken[taken["snapshot"]]
     reason = _why_all(rules, dropped_to) or ("" if len(snapshots) else "stands on no whole snapshot")
@@ -264,12 +265,12 @@ def _need(table: str, rules: StreamRules, seen: _Seen, dropped_to: int) -> Need:
     before = before[before["begin"] < last["begin"]]
     first = int(last["begin"])
     if len(of_epoch) == 1 and not last["asked"] and len(before):
-        first = max(0, seen.before_epoch(int(last["epoch"]))) if rules.resync else 0
+        first = max(0, scan.before_epoch(int(last["epoch"]))) if rules.resync else 0
     return Need(table, first, f"stands on the snapshot at {int(last['begin'])}", of_epoch, before)
 
 
 def _why_all(rules: StreamRules, dropped_to: int) -> str:
-    """Return why a table needs every frame, whatever it has applied; empty where it does not."""
+    """Return why a table needs every frame, whatever it has applied; empty if it does not."""
     if not rules.has_snapshots:
         return "has no snapshots"
     if rules.every_update:
@@ -281,14 +282,14 @@ def _why_all(rules: StreamRules, dropped_to: int) -> str:
     return "waits for a snapshot since frames were dropped without it" if rules.applied < dropped_to else ""
 
 
-def _sound(floor: int, needs: Sequence[Need]) -> int:
-    """Return the highest floor, not above the one given, from which every table is planned as from the beginning."""
-    lower = min((_sound_for(floor, need) for need in needs), default=floor)
-    return floor if lower == floor else _sound(lower, needs)
+def _safe_floor(floor: int, needs: Sequence[Need]) -> int:
+    """Return the highest floor, not above the given one, from which every table is planned as from the beginning."""
+    lower = min((_safe_floor_for(floor, need) for need in needs), default=floor)
+    return floor if lower == floor else _safe_floor(lower, needs)
 
 
-def _sound_for(floor: int, need: Need) -> int:
-    """Keep one more snapshot where the last would become the first of its epoch, and be overlaid by what it is not."""
+def _safe_floor_for(floor: int, need: Need) -> int:
+    """Lower the floor by one snapshot if the last would else become the first of its epoch and be wrongly overlaid."""
     if len(need.snapshots) < 2 or need.snapshots["asked"][-1]:
         return floor
     another = bool((need.snapshots["begin"][:-1] >= floor).any())
@@ -301,7 +302,7 @@ def _microseconds(moment: datetime) -> int:
 
 
 def describe(retention: Retention) -> str:
-    """Say what would be, or was, dropped, and why no more."""
+    """Return a message on what would be, or was, dropped, and why no more."""
     why = "; ".join(retention.reasons)
     if not retention.drops:
         return f"nothing to drop: {why}"

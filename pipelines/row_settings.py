@@ -1,7 +1,7 @@
-"""What of the settings says which rows a silver table has: its keys, its stream, and what its connector names.
+"""The settings that decide which rows a silver table has: its keys, its stream, and those its connector names.
 
-Each cut notes it. Rows made under other settings mean something else, so whoever goes on from them, or compares with
-them, asks first which setting says something else today.
+Each cut records them. Rows made under other settings mean something else, so code that continues from them, or compares
+with them, first checks which settings differ today.
 """
 
 from __future__ import annotations
@@ -13,39 +13,43 @@ from conf.names import folded
 from connectors.base import Connector, Feed
 
 RowSettings: TypeAlias = Mapping[str, str | list[str]]
-"""By name. Where one says ``error``, a table has no row that could be read in several ways: it waits."""
+"""Settings by name. With the value ``error``, the table has no ambiguous rows: it holds instead."""
 
 
 def row_settings(connector: Connector, feed: Feed, table: str, keys: Sequence[str]) -> RowSettings:
-    """Return what today's settings say.
+    """Return today's settings.
 
     Args:
-        keys: The table's, those of its source where none are set; empty where they are not known.
+        keys: The table's keys, or its source's where none are set; empty if unknown.
     """
-    said = {**connector.row_settings(feed, table), "stream": connector.stream(feed, table)}
-    return {**said, "keys": list(keys)} if keys else said
+    settings = {**connector.row_settings(feed, table), "stream": connector.stream(feed, table)}
+    return {**settings, "keys": list(keys)} if keys else settings
 
 
-def decided(settings: RowSettings) -> RowSettings:
-    """Return those by which a table's rows may have been read: what says ``error`` may be set otherwise later."""
+def without_undecided(settings: RowSettings) -> RowSettings:
+    """Return the settings that affected how rows were read. One with the value ``error`` may still be changed later."""
     return {name: value for name, value in settings.items() if value != "error"}
 
 
 def differing(then: RowSettings, now: RowSettings) -> list[str]:
-    """Return which of the settings of today say something else than they did.
+    """Return the names of today's settings whose values differ from earlier ones.
 
-    Lists are in any order, and keys in any letter case, as columns are.
+    Lists are compared in any order, and keys in any letter case, as column names are.
     """
-    return [name for name, value in now.items() if name in then and _meant(name, then[name]) != _meant(name, value)]
+    return [
+        name
+        for name, value in now.items()
+        if name in then and _comparable(name, then[name]) != _comparable(name, value)
+    ]
 
 
-def otherwise(setting: str, then: RowSettings, now: RowSettings, *, what: str) -> str:
-    """Say how a setting differs from what something was built with."""
+def describe_difference(setting: str, then: RowSettings, now: RowSettings, *, what: str) -> str:
+    """Return a message on how a setting differs from the one something was built with."""
     was, is_now = (_shown(each[setting]) for each in (then, now))
     return f"{setting} is {is_now}, {what} was built with {was}"
 
 
-def _meant(name: str, value: str | list[str]) -> object:
+def _comparable(name: str, value: str | list[str]) -> object:
     if not isinstance(value, list):
         return value
     return sorted(map(folded, value) if name == "keys" else value)

@@ -1,4 +1,4 @@
-"""What planning must know of a silver table: by which rules it takes updates, and which of them it has taken."""
+"""What planning needs to know about a silver table: its rules for taking updates, and how far it has come."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class StreamRules:
         has_snapshots: `Connector.has_snapshots`.
         resync: After a lost connection the stream needs a snapshot (`Connector.continuity`).
         applied: Position the silver table has reached; -1 for none.
-        applied_epoch: Epoch of that position; None when it is to be learnt from bronze.
-        every_update: No snapshot makes earlier updates needless: each takes effect in its turn, as history needs it.
-        stream: `Connector.stream`; empty where it is called as the table is.
-        received: When the frame at ``applied`` was received, in microseconds, as the table's own log tells; None where
-            it does not. Bronze was lost, or exchanged, where its frame there was received at another time.
-        is_misfit: It was exchanged: `pipelines.reached.stands_on_another`.
+        applied_epoch: Epoch of that position; None to take it from bronze.
+        every_update: No snapshot supersedes earlier updates: each takes effect in turn, as history requires.
+        stream: `Connector.stream`; empty if it has the table's name.
+        received: When the frame at ``applied`` was received, in microseconds, from the table's own log; None if not
+            recorded. Bronze was lost or exchanged if its frame there was received at another time.
+        is_misfit: Bronze was exchanged: `pipelines.reached.was_replaced`.
     """
 
     has_snapshots: bool
@@ -42,7 +42,7 @@ class StreamRules:
         *,
         is_misfit: bool = False,
     ) -> StreamRules:
-        """Return the rules of a configured table that stands somewhere."""
+        """Return the rules of a configured table at its current position."""
         settings = feed.tables[table]
         return StreamRules(
             connector.has_snapshots(settings),

@@ -1,4 +1,4 @@
-"""How Spark reaches a warehouse on S3: by the ``storage_options`` that delta-rs has, through Hadoop's client."""
+"""Access of Spark to a warehouse on S3: delta-rs's ``storage_options``, translated for Hadoop's client."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ _HADOOP_NAMES: Mapping[str, str | None] = {
     "virtual_hosted_style_request": None,
     "skip_signature": None,
 }
-"""How to reach S3: delta-rs's names, and those of Hadoop's client for what it is told so, behind ``fs.s3a``."""
+"""Options to access S3: delta-rs's names, and those of Hadoop's client without ``fs.s3a.``, if it has them."""
 
 
-def reaching(storage_options: Mapping[str, str]) -> dict[str, str]:
-    """Return those options that say how to reach S3, in small letters and without ``aws_`` before them.
+def access_options(storage_options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options to access S3, in lower case and without the prefix ``aws_``.
 
-    delta-rs has others besides, which no other client knows.
+    delta-rs has further ones, which no other client knows.
     """
     options = {name.lower().removeprefix("aws_"): value for name, value in storage_options.items()}
     return {name: value for name, value in options.items() if name in _HADOOP_NAMES}
 
 
 def spark_options(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that Spark needs besides those given; none where the warehouse is not on S3."""
+    """Return the options that Spark needs in addition to those given; none if the warehouse is not on S3."""
     if not settings.is_on_s3:
         return {}
     packages = given.get("spark.jars.packages", "")
     options = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
     if "hadoop-aws" not in packages + given.get("spark.jars", "") + given.get(CLASS_PATH, ""):
         options["spark.jars.packages"] = ",".join(filter(None, [packages, HADOOP_AWS]))
-        # an older one than Spark's own, which it would hide
+        # older than Spark's own, which it would hide
         options["spark.jars.excludes"] = ",".join(filter(None, [given.get("spark.jars.excludes"), "org.slf4j:*"]))
     return options
 
 
 def spark_secrets(settings: Settings) -> dict[str, str]:
-    """Return the options, some of them secret, by which Spark reaches S3 as delta-rs does. Raises ConfigError."""
+    """Return the options, some of them secret, with which Spark accesses S3 as delta-rs does. Raises ConfigError."""
     if not settings.is_on_s3:
         return {}
-    options = reaching(settings.storage())
+    options = access_options(settings.storage())
     known = (
         (theirs, options[ours]) for ours, theirs in _HADOOP_NAMES.items() if theirs is not None and ours in options
     )

@@ -1,6 +1,6 @@
-"""One silver table, cut by cut: surveys a cut, applies it, and reads back what its commit did.
+"""One silver table, cut by cut: take statistics, apply the cut, and read back what its commit did.
 
-The table's own Delta log holds the position (``txnAppId = apply/<feed>/<table>``): there is no checkpoint beside it.
+The table's own Delta log holds the position (``txnAppId = apply/<feed>/<table>``); there is no separate checkpoint.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pipelines.store import open_table
 from transforms.spark_errors import named_errors
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
-"""What decoding needs of bronze. The files are found in the log by delta-rs, which costs Spark no job."""
+"""Columns of bronze needed for decoding. delta-rs finds the files in the log, without a Spark job."""
 
 _SMALL_CUT = 10_000
-"""Updates up to which adaptive execution costs more than it gives."""
+"""Largest number of updates for which adaptive execution costs more than it gains."""
 
 _RECENT_COMMITS = 8
-"""How far back to look for our own commit: only maintenance commits besides us."""
+"""Number of commits to search for our own: only maintenance commits can be newer."""
 
 
 @dataclass
@@ -75,12 +75,12 @@ class SilverTable:
 
     @property
     def place(self) -> Place:
-        """Where the table is."""
+        """Location of the table."""
         return self.target.place
 
     @property
     def app_id(self) -> str:
-        """Whose position the commits carry."""
+        """Application id under which the commits carry the position."""
         return self.target.app_id
 
     def position(self) -> int:
@@ -88,13 +88,13 @@ class SilverTable:
         return self.target.position()
 
     def frames(self, cut: Cut) -> ArrowRows:
-        """Return the frames of a cut that are to be decoded; a few are read here, without Spark.
+        """Return the frames of a cut to be decoded; few frames are read in this process, without Spark.
 
         Raises:
             ApplyError, StoreUnavailable: They cannot be read now.
         """
         bronze = self.places.bronze(self.feed.name)
-        few, session = read_cut(bronze, cut, cut.left_out), self.session  # no column is named before it begins
+        few, session = read_cut(bronze, cut, cut.left_out), self.session  # columns need a running session
         if few is not None:
             return InProcess(session, few)
         with named_errors(self.name):
@@ -105,24 +105,25 @@ class SilverTable:
             return InSpark(frames.where(inside(F.col("frame_seq"), cut.spans) & wanted & ~left_out))
 
     def needs_statistics(self, context: Any, cut: Cut) -> bool:
-        """Tell whether the cut must be surveyed before it is applied.
+        """Return whether the cut needs statistics before it is applied.
 
-        Not one that replaces, and none that is folded here, which tells as much; unless the statistics finds notes.
+        A replacing cut does not, nor does one folded by the engine, which counts as it folds. Both do if the decoder
+        may find counters to report.
         """
         counted_on_the_way = cut.replaces or not self.connector.folds
         return not counted_on_the_way or self.decoder.has_counters(context, cut, self.table)
 
     def statistics(self, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
-        """Look through the cut before anything is written. Runs one Spark job at most.
+        """Compute statistics of the cut before anything is written. Runs one Spark job at most.
 
         Raises:
-            ApplyError: The cut cannot be read. Subclasses say why.
+            ApplyError: The cut cannot be read. Subclasses give the reason.
         """
         with named_errors(self.name):
             return self.decoder.statistics(frames, context, cut, self.table)
 
-    def measured(self, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
-        """Return the same of a cut that can be decoded. Raises UndecodableFrame, which names the first bad frame."""
+    def analyze(self, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
+        """Return the same for a cut that can be decoded. Raises UndecodableFrame, naming the first bad frame."""
         found = self.statistics(frames, context, cut)
         if found.bad_position is not None:
             raise UndecodableFrame(
@@ -145,15 +146,15 @@ class SilverTable:
         """Apply a cut in one commit. Safe to repeat.
 
         Args:
-            statistics: `connectors.base.NO_STATISTICS` where none is needed.
-            later: Columns that the source has behind the cut; until then they are NULL to the table's rules.
+            statistics: `connectors.base.NO_STATISTICS` if none are needed.
+            later: Columns that the source gains after the cut; until then they are NULL to the table's rules.
 
         Returns:
-            What the commit did; None when another applier had already gone this far.
+            The applied cut; None if another builder had already come this far.
 
         Raises:
-            ApplyError: The cut cannot be applied; the table stands as it was. Subclasses say why. Of a cut that was not
-                surveyed it may be a frame that cannot be decoded: its survey names it.
+            ApplyError: The cut cannot be applied; the table is unchanged. Subclasses give the reason. For a cut without
+                statistics it may be an undecodable frame, which `analyze` then names.
         """
         self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
         with sole_writer(self.places, self.feed.name, self.name), named_errors(self.name):
@@ -161,7 +162,7 @@ class SilverTable:
         return self._read_back(cut, began)
 
     def settle(self) -> None:
-        """Take back what was written beside the table by what never came to it. As `pipelines.applying.settle`."""
+        """Undo companion writes without a silver commit, as `pipelines.applying.settle` does."""
         with sole_writer(self.places, self.feed.name, self.name), named_errors(self.name):
             settle(self.target)
 
@@ -178,7 +179,7 @@ class SilverTable:
 
 
 def _cut_row(opened: DeltaTable, position: int, token: str) -> CutRow | None:
-    """Return what our commit that reached the position did; None where it is another builder's, or too long ago."""
+    """Return the result of our commit that reached the position; None if it is another builder's, or too old."""
     for commit in opened.history(_RECENT_COMMITS):
         note = CommitNote.from_json(commit.get("userMetadata"))
         if note is not None and note.last_position == position:

@@ -1,4 +1,4 @@
-"""Reads a silver table, or its history, as it stands at one version: by delta-rs, without the Spark that wrote it."""
+"""Read a silver table, or its history, at one version: with delta-rs, independently of the Spark that wrote it."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from pipelines.places import Place
 from pipelines.store import naming_the_store
 
 _SAMPLED: Final = 200
-"""Of so many rows the key of one is looked at to cut a table into spans."""
+"""One in this many rows is sampled to divide a table into key spans."""
 
 _AT_ONCE: Final = 16 << 20
-"""Bytes of rows that are searched at once: a million long keys beside their positions."""
+"""Bytes of rows searched at once: a million long keys with their positions."""
 
 _SEARCHED: Final = 16 << 20
-"""Rows up to which this process searches a table by itself: a million keys take 30 ms, where Spark takes 2.5 s."""
+"""Largest number of rows this process searches itself: a million keys take 30 ms, against 2.5 s in Spark."""
 
 _WHOLE_NUMBERS: Final = {"byte", "short", "integer", "long"}
 """Types that delta-rs compares as Python does."""
 
 _FEATURES: Final = {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "variantType"}
-"""Features of a table, as Delta's protocol names them, with which delta-rs reads it."""
+"""Table features, named as in Delta's protocol, that delta-rs can read."""
 
 
 @dataclass(frozen=True)
 class SilverRows:
-    """A table's rows at one version, read whenever they are asked for.
+    """A table's rows at one version, read on demand.
 
     Args:
-        more: Rows to count among them: they are at the source too, and kept aside.
+        more: Rows of the side table to include: they exist at the source too.
     """
 
     place: Place
@@ -57,13 +57,13 @@ class SilverRows:
 
     @cached_property
     def count(self) -> int:
-        """How many rows there are. Raises StoreUnavailable."""
+        """Number of rows. Raises StoreUnavailable."""
         _, batches = self._scan(self.names[:1])
         return sum(batch.num_rows for batch in batches)
 
     @property
-    def aside(self) -> int:
-        """How many of them are `more`."""
+    def side_count(self) -> int:
+        """Number of rows from `more`."""
         return 0 if self.more is None else self.more.num_rows
 
     def table(self, keys: Sequence[str] = (), within: KeySpan = EVERY_KEY) -> pa.Table:
@@ -73,7 +73,7 @@ class SilverRows:
         return pa.Table.from_batches(wanted, schema)
 
     def _limits(self, keys: Sequence[str], within: KeySpan) -> list[str]:
-        """Return conditions that the rows of a span meet, among others maybe: not every row need be looked at here."""
+        """Return conditions that all rows of a span meet, to limit the scan. Other rows may meet them too."""
         kinds = [field.type.type for field in self.opened.schema().fields if field.name in keys]
         if len(kinds) != 1 or kinds[0] not in _WHOLE_NUMBERS:
             return []
@@ -83,11 +83,11 @@ class SilverRows:
         return first + end
 
     def spans(self, keys: Sequence[str], rows: int) -> list[KeySpan]:
-        """Cut the keys into spans of about so many rows.
+        """Divide the keys into spans of about ``rows`` rows.
 
         Raises:
             StoreUnavailable: The table cannot be read now.
-            TypeError: There is no order between the keys.
+            TypeError: The keys cannot be ordered.
         """
         parts = -(-self.count // rows)
         if parts < 2 or not set(keys) <= set(self.names):
@@ -97,7 +97,7 @@ class SilverRows:
         return spans(sample, parts)
 
     def can_be_searched(self, columns: Sequence[str]) -> bool:
-        """Tell whether `at` is a way to find rows by these columns: they are there, and the table is not too large."""
+        """Return whether `at` can find rows by these columns: they exist, and the table is not too large."""
         counts = pa.table(self.opened.get_add_actions())["num_records"]
         return (
             {folded(name) for name in self.names}.issuperset(map(folded, columns))
@@ -109,20 +109,20 @@ class SilverRows:
     def at(
         self, keys: pa.Table, others: Sequence[str], *, bounds: Mapping[str, tuple[int, int]] = MappingProxyType({})
     ) -> pa.Table:
-        """Return the rows that have one of some keys, in no order. Reads those columns of all rows, a part at a time.
+        """Return the rows with any of the given keys, in no order. Reads those columns of all rows, a part at a time.
 
         Args:
-            keys: The columns that name a row, spelt in any case, of types that the table's can be cast to. A key that
-                is there twice counts once.
-            others: Columns wanted beside them.
-            bounds: Smallest and largest value of key columns that are whole numbers, both inclusive: skips files.
+            keys: The key columns, named in any case, of types that the table's can be cast to. Duplicate keys count
+                once.
+            others: Further columns to return.
+            bounds: Smallest and largest value of integer key columns, both inclusive: skips files.
 
         Raises:
             StoreUnavailable: The table cannot be read now.
         """
-        spelt = {folded(name): name for name in self.names}
-        limits = [f"{_quoted(spelt[folded(name)])} BETWEEN {a} AND {b}" for name, (a, b) in bounds.items()]
-        scanned, batches = self._scan([*(spelt[folded(name)] for name in keys.column_names), *others], limits)
+        own_names = {folded(name): name for name in self.names}
+        limits = [f"{_quoted(own_names[folded(name)])} BETWEEN {a} AND {b}" for name, (a, b) in bounds.items()]
+        scanned, batches = self._scan([*(own_names[folded(name)] for name in keys.column_names), *others], limits)
         kinds = pa.schema([*keys.schema, *(scanned.field(name) for name in others)])
         found = [kinds.empty_table()]
         for part in _parts(batches):
@@ -133,9 +133,9 @@ class SilverRows:
     def _scan(
         self, columns: Sequence[str], conditions: Sequence[str] = ()
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return some columns of the rows that meet all conditions, as they are read. Raises StoreUnavailable, both.
+        """Return some columns of the rows that meet all conditions, lazily. Both parts raise StoreUnavailable.
 
-        Only what is wanted is asked for: delta-rs reads ahead, also for a reader that nobody reads.
+        Call this only if the rows will be read: delta-rs reads ahead even without a consumer.
         """
         with naming_the_store(self.place):
             scanned = self.opened.scan(columns=list(columns), predicate=" AND ".join(conditions) or None)
@@ -152,7 +152,7 @@ class SilverRows:
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Yield the batches, some at a time, so that what is looked up in each is prepared a few times only."""
+    """Group the batches by size, so that the join with the searched keys is set up only a few times."""
     part, size = list[pa.RecordBatch](), 0
     for batch in batches:
         part.append(batch)
@@ -165,7 +165,7 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 
 def _quoted(name: str) -> str:
-    """Return a column's name as delta-rs's SQL has it."""
+    """Return a column's name quoted for delta-rs's SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -178,7 +178,7 @@ def _inside(batch: pa.RecordBatch, keys: Sequence[str], within: KeySpan) -> pa.R
 
 
 def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with a table's columns; one that they lack is NULL."""
+    """Return rows with a table's columns; missing ones are NULL."""
     missing = [field for field in schema if field.name not in rows.column_names]
     for field in missing:
         rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -186,7 +186,7 @@ def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Return the type in a form that rows can be picked from: Arrow has no such thing for views yet."""
+    """Return the type without view types, for which Arrow does not implement selecting rows yet."""
     if pa.types.is_list(kind):
         return pa.list_(_without_views(kind.value_type))
     if pa.types.is_struct(kind):

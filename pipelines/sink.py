@@ -1,8 +1,8 @@
-"""Takes frames from a receiver and commits them to bronze, by time or by bytes, while reading goes on.
+"""Take frames from a receiver and commit them to bronze, by time or by bytes, while reading continues.
 
-`BronzeSink.land` only appends to lists. One task at a time turns what has come together into one commit, in a
-thread. A commit that fails is tried again with the same frames; meanwhile `land` makes its caller wait once too many
-bytes are uncommitted, and the socket behind the caller slows its sender down. Nothing taken is ever dropped.
+`BronzeSink.land` only appends to lists. One task at a time turns pending frames into one commit, in a thread. A commit
+that fails is retried with the same frames. Meanwhile `land` blocks its caller once too many bytes are uncommitted, and
+the socket behind the caller slows its sender down. Nothing taken is ever dropped.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from conf.errors import SilverfoldError, StoreUnavailable
 from conf.model import Commit
 from connectors.backoff import Backoff
 from connectors.base import Frame
-from pipelines.batch import Batch, Prepared
+from pipelines.batch import Batch, PreparedCommit
 from pipelines.places import Place
 from pipelines.writer import BronzeWriter, compact
 
 UNCOMMITTED_COMMITS: Final = 4
-"""How many full commits may wait in memory before `BronzeSink.land` makes its caller wait."""
+"""Number of full commits buffered in memory before `BronzeSink.land` blocks its caller."""
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
 
-_TOLD_AT_ONCE = 20
-"""Marks of one name in a commit that are logged one by one: a peer may be the cause of as many as it likes."""
+_LOGGED_AT_ONCE = 20
+"""Marks of one name per commit that are logged individually: a peer may cause any number of them."""
 
 
 class BronzeSink:
@@ -59,9 +59,9 @@ class BronzeSink:
         self._writer, self._place, self._settings = writer, place, settings
         self._clock, self._rng, self._log, self._patience = clock, rng, log, patience
         self.epoch = writer.epoch
-        """Epoch that the next frames belong to."""
+        """Epoch of the next frames."""
         self.progressed = False
-        """A whole update was taken since the epoch began."""
+        """A complete update was taken since the epoch began."""
         self.source_positions: dict[str, str] = {}
         """Per stream, the last source position committed by this sink."""
         self._batch = Batch(writer.last + 1)
@@ -69,7 +69,7 @@ class BronzeSink:
         self._bound = UNCOMMITTED_COMMITS * settings.max_bytes
         self._failure: BaseException | None = None
         self._traceback: TracebackType | None = None
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
         self._begun, self._due = asyncio.Event(), asyncio.Event()
         self._commits = 0
         self._committer: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class BronzeSink:
 
     @property
     def last(self) -> int:
-        """Position of the last frame taken, committed or not; -1 when there is none."""
+        """Position of the last frame taken, committed or not; -1 if there is none."""
         return self._batch.first + len(self._batch) - 1
 
     async def __aenter__(self) -> BronzeSink:
@@ -97,13 +97,15 @@ class BronzeSink:
             await asyncio.gather(*filter(None, (self._committer, self._compaction)), return_exceptions=True)
 
     def begin_epoch(self) -> int:
-        """Count a new epoch and return it. Frames landed from here on belong to it."""
+        """Begin a new epoch and return its number. Frames landed from here on belong to it."""
         self.epoch += 1
         self.progressed = False
         return self.epoch
 
     def take(self, frames: Sequence[Frame]) -> None:
-        """Take frames, in order, however many bytes are uncommitted. `land` for what cannot wait.
+        """Take frames, in order, without blocking, however many bytes are uncommitted.
+
+        For callers that cannot await `land`.
 
         Raises:
             Fenced: Another process took the feed over. The frames were not taken.
@@ -121,7 +123,7 @@ class BronzeSink:
     async def land(self, frames: Sequence[Frame]) -> None:
         """Take frames, in order. All are taken before the first await: a cancelled caller loses none.
 
-        Returns at once, unless too many bytes are uncommitted: then when there is room again.
+        Returns at once, unless too many bytes are uncommitted: then once there is room again.
 
         Raises:
             Fenced: Another process took the feed over.
@@ -144,23 +146,23 @@ class BronzeSink:
         return wanted
 
     def check(self) -> None:
-        """Raise what ended the commits, if anything did: Fenced, or a bug."""
+        """Raise the error that ended the commits, if any: Fenced, or a bug."""
         if self._failure is not None:
             raise self._failure.with_traceback(self._traceback)
 
     async def failed(self) -> None:
-        """Return when this sink can no longer commit; `check` then says why."""
+        """Return once this sink can no longer commit; `check` then raises the reason."""
         assert self._committer is not None
         await asyncio.wait([self._committer])
 
     async def _commit_ends(self) -> None:
-        """Wait until a commit has ended, in one way or the other."""
+        """Wait until a commit has succeeded, or commits have ended."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiters.add(future)
         try:
             await future
         finally:
-            self._waiting.discard(future)
+            self._waiters.discard(future)
         self.check()
 
     async def _run(self) -> None:
@@ -171,13 +173,13 @@ class BronzeSink:
                 await self._commit(await asyncio.to_thread(self._take().prepare))
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # a panic of delta-rs is no Exception; whoever lands gets it
+        except BaseException as error:  # a panic of delta-rs is no Exception; it is raised to callers of land
             self._failure, self._traceback = error, error.__traceback__
         finally:
             self._wake()
 
     def _wake(self) -> None:
-        for future in self._waiting:
+        for future in self._waiters:
             if not future.done():
                 future.set_result(None)
 
@@ -194,25 +196,25 @@ class BronzeSink:
         self._due.clear()
         return batch
 
-    async def _commit(self, batch: Prepared) -> None:
+    async def _commit(self, batch: PreparedCommit) -> None:
         await self._append(batch)
         self._uncommitted -= batch.size
         self.source_positions.update(batch.source_positions)
         self._wake()
-        told = Counter[str]()
+        logged = Counter[str]()
         for mark in batch.marks:
-            told[mark.name] += 1
-            if told[mark.name] <= _TOLD_AT_ONCE:
+            logged[mark.name] += 1
+            if logged[mark.name] <= _LOGGED_AT_ONCE:
                 (self._log.warning if mark.warns else self._log.info)(mark.name, **mark.details)
-        for name, count in told.items():
-            if count > _TOLD_AT_ONCE:
-                self._log.warning("more of the same have landed", mark=name, count=count - _TOLD_AT_ONCE)
+        for name, count in logged.items():
+            if count > _LOGGED_AT_ONCE:
+                self._log.warning("more of the same have landed", mark=name, count=count - _LOGGED_AT_ONCE)
         self._log.debug("committed", epoch=self.epoch, first=batch.first, last=self._writer.last, bytes=batch.size)
         self._commits += 1
         if self._commits % self._settings.compact_every == 0:
             self._start_compaction()
 
-    async def _append(self, batch: Prepared) -> None:
+    async def _append(self, batch: PreparedCommit) -> None:
         backoff = Backoff(_FIRST_RETRY, _LONGEST_RETRY, self._rng)
         while True:
             try:

@@ -1,6 +1,6 @@
-"""Tells how a feed and its silver tables stand, from what is in the store alone. No Spark, nothing is written.
+"""Report the state of a feed and its silver tables, from the store alone. Uses no Spark and writes nothing.
 
-The models here are what ``silverfold status --json`` prints: their names and meanings stay.
+The models here are printed by ``silverfold status --json``: their names and meanings must not change.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from pipelines.places import Place, Places
 from pipelines.plan import Plan, Planner, State
 from pipelines.quarantine_log import Hold, HoldState, quarantined
 from pipelines.ranges import is_inside
-from pipelines.reached import NOTHING, Reached, reached, stands_on_another
+from pipelines.reached import NOTHING, Reached, reached, was_replaced
 from pipelines.rules import StreamRules
 from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
 
 
 class TableState(StrEnum):
-    """How a table stands. The first that fits, in this order."""
+    """State of a table. The first that applies, in this order."""
 
     STOPPED = "stopped"
     """Bronze lacks positions the table has yet to pass, or has them twice."""
     HELD = "held"
-    """A frame cannot be decoded, or a cut cannot be applied; the table stands before it."""
+    """A frame cannot be decoded, or a cut cannot be applied; the table stops before it."""
     NOT_BUILT = "not_built"
     """There is no silver table yet."""
     BEHIND = State.BEHIND.value
@@ -58,13 +58,13 @@ class Fault(_Report):
     """Stable name (`conf.errors`)."""
     reason: str
     position: int
-    """Position of the bad frame, or the first that is missing or there twice."""
+    """Position of the bad frame, or the first that is missing or repeated."""
     since: datetime | None
-    """When it was found; null for missing positions, which are looked for at each reading."""
+    """When it was found; null for missing positions, which are searched for at each reading."""
 
 
 class LastCut(_Report):
-    """What was applied last."""
+    """The cut applied last."""
 
     position: int
     """Position the table reached with it."""
@@ -87,60 +87,59 @@ class TableStatus(_Report):
     fault: Fault | None
     """Null unless ``state`` is ``held`` or ``stopped``."""
     epoch: int | None
-    """Epoch the table stands in; null before its first cut."""
+    """Epoch of the table; null before its first cut."""
     landed_position: int | None
     """Newest frame of the table's stream."""
     applied_position: int | None
     """Last frame applied, from the table's own log."""
     lag_updates: int
-    """Whole updates landed and not applied."""
+    """Complete updates landed and not applied."""
     lag_seconds: float
-    """Age of the oldest of them, since it was whole; 0 when there is none."""
+    """Age of the oldest of them since it was complete; 0 if there is none."""
     rows: int | None
-    """Null when there is no table, or its files do not tell."""
+    """Null if there is no table, or its files lack statistics."""
     last_cut: LastCut | None
     degraded: bool = False
-    """The table went on without frames that cannot be decoded: its rows may differ from the source's."""
+    """The table continued without frames that cannot be decoded: its rows may differ from the source's."""
     skipped_positions: tuple[int, ...] = ()
     """Those frames; none unless ``degraded``. A snapshot that passes them ends it."""
     versions: int | None = None
-    """Versions in the table's history, also those that ended; null when it keeps none, or its files do not tell."""
+    """Versions in the table's history, ended ones included; null without a history, or if its files lack statistics."""
     tombstones: int | None = None
-    """Deletes that are remembered, of a source with an order of its own; null as before."""
+    """Remembered deletes, for a source-ordered source; null as above."""
     rows_aside: int | None = 0
-    """Rows that may not stand in the table: they fail its rules, or wait for the change that explains them; null when
-    the files do not tell."""
+    """Rows in the side table: they fail the table's rules, or are updates pending until their row arrives; null if the
+    files lack statistics."""
     begins_at_position: int | None = None
-    """Position from which on the table has what landed: it was added when older frames had been dropped, and no
-    snapshot makes up for them. Null when it lacks nothing."""
+    """Position from which the table has what landed: it was added after older frames were dropped, and no snapshot
+    replaced them. Null if it lacks nothing."""
     built_otherwise: str | None = None
-    """Which setting says something else today than when the table was built, or which of the tables beside it is gone:
-    its next cut holds, or, without a history, waits for a snapshot that makes it right. Null when all is as it was
-    built."""
+    """Which setting differs from those the table was built with, or which companion table is gone. The next cut holds,
+    or, without a history, waits for a snapshot that corrects the table. Null if nothing differs."""
     warning: str | None = None
-    """What its receiver said last of its stream in the newest epoch, if that is a warning: why nothing comes, or no
-    snapshot. Null when there is none."""
+    """The receiver's newest mark for its stream in the newest epoch, if that is a warning: why there are no frames, or
+    no snapshot. Null without one."""
     lacks_positions: tuple[tuple[int, int], ...] = ()
-    """First and last of each range of positions that bronze lost before the table took them, and no snapshot has made
-    up for. They may have been of other streams."""
+    """First and last of each range of positions that bronze lost before the table took them, and that no snapshot has
+    replaced. They may have been of other streams."""
     emptied_version: int | None = None
-    """Version of the table whose commit is an empty file, as a power cut leaves: rows may be missing. Null where there
-    is none, or a snapshot or rebuild has made the table whole since."""
+    """Version of the table whose commit is an empty file, as a power cut leaves: rows may be missing. Null if there is
+    none, or a later snapshot or rebuild has replaced the table."""
 
 
 class ReceiverState(StrEnum):
-    """How the feed's connection stands. A receiver that was killed says nothing more: see ``landed_at``."""
+    """State of the feed's connection. A receiver that was killed reports nothing more: see ``landed_at``."""
 
     CONNECTED = "connected"
     CONNECTING = "connecting"
     """An epoch has begun; nothing was received in it."""
     LISTENING = "listening"
-    """The same of a receiver that waits for others to connect."""
+    """The same for a receiver that accepts connections."""
     CLOSED = "closed"
 
 
 class ReceiverStatus(_Report):
-    """What the receiver said last of its connection."""
+    """The receiver's last report on its connection."""
 
     state: ReceiverState
     since: datetime
@@ -148,7 +147,7 @@ class ReceiverStatus(_Report):
     reason: str | None
     """Why it was closed; null while it is open."""
     error_class: str | None
-    """Stable name of the error that closed it; null when none did."""
+    """Stable name of the error that closed it; null if none did."""
 
 
 class FeedStatus(_Report):
@@ -157,15 +156,15 @@ class FeedStatus(_Report):
     feed: str
     connector: str
     epoch: int | None
-    """Newest epoch; null when nothing has landed."""
+    """Newest epoch; null if nothing has landed."""
     landed_position: int | None
     landed_at: datetime | None
     """When the newest frame of any stream was received."""
     receiver: ReceiverStatus | None
-    """Null when it has never said anything."""
+    """Null if it has never reported."""
     tables: tuple[TableStatus, ...]
     lost_positions: tuple[tuple[int, int], ...] = ()
-    """First and last of each range of positions that bronze lost and nobody will have again."""
+    """First and last of each range of positions permanently lost from bronze."""
 
 
 class Status(_Report):
@@ -179,14 +178,14 @@ class Status(_Report):
 
 @dataclass(frozen=True)
 class Built:
-    """What the store knows of one silver table.
+    """What the store records of one silver table.
 
     Args:
-        now: Where it stands, as its own log tells.
-        is_misfit: `pipelines.reached.stands_on_another`.
+        now: Its position, from its own log.
+        is_misfit: `pipelines.reached.was_replaced`.
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
-        versions: In its history.
+        versions: Number of versions in its history.
         begins_at: `pipelines.beginnings.begins_at`.
         otherwise: `TableStatus.built_otherwise`.
         lacking: `pipelines.losses.Losses.lacking`.
@@ -201,7 +200,7 @@ class Built:
     last_cut: CutRow | None = None
     versions: int | None = None
     tombstones: int | None = None
-    aside: int | None = 0
+    side_count: int | None = 0
     begins_at: int = 0
     otherwise: str | None = None
     lacking: Sequence[tuple[int, int]] = ()
@@ -209,7 +208,7 @@ class Built:
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
-    """Read how a feed stands. Reads bronze's small columns from the smallest applied position on.
+    """Return the status of a feed. Reads bronze's small columns from the smallest applied position on.
 
     Raises:
         StoreUnavailable: A table cannot be read now.
@@ -236,7 +235,7 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
         receiver=marks.of_feed
         and receiver_status(*marks.of_feed, planner.landed, listens=connector.listens_at(feed) is not None),
         tables=tuple(
-            table_status(name, built[name], _planned(planner, name), newest=newest[name], now=now)
+            table_status(name, built[name], _try_plan(planner, name), newest=newest[name], now=now)
             for name in feed.tables
         ),
         lost_positions=tuple(lost),
@@ -252,7 +251,7 @@ def read_built(
     *,
     lost: Sequence[tuple[int, int]],
 ) -> Built:
-    """Read what the store knows of one silver table, its history and tombstones.
+    """Return what the store records of one silver table, its history and tombstones.
 
     Args:
         lost: `pipelines.bronze_table.lost_from`.
@@ -273,43 +272,43 @@ def read_built(
         parts.append("tombstones")
     with naming_the_store(place):
         now = reached(places, feed.name, table)
-        kept = {part: beside_opened(places, feed.name, table, part, opened) for part in parts}
-        counts = {part: None if each.counts is None else count_rows(each.counts) for part, each in kept.items()}
+        companions = {part: beside_opened(places, feed.name, table, part, opened) for part in parts}
+        counts = {part: None if each.counts is None else count_rows(each.counts) for part, each in companions.items()}
         return Built(
             True,
             now,
-            stands_on_another(places.bronze(feed.name), lost, now),
+            was_replaced(places.bronze(feed.name), lost, now),
             count_rows(opened),
             held,
             last_cut,
             versions=counts.get("history"),
             tombstones=counts.get("tombstones"),
-            aside=0 if kept["aside"].counts is None else counts["aside"],
+            side_count=0 if companions["aside"].counts is None else counts["aside"],
             begins_at=begins,
-            otherwise=_lacks(place, opened, kept)
+            otherwise=_missing_part(place, opened, companions)
             or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
             lacking=losses_of(places, connector, feed, table).lacking,
             emptied=emptied_since_whole(places, feed.name, table),
         )
 
 
-def _lacks(place: Place, opened: DeltaTable, kept: Mapping[Part, Beside]) -> str | None:
-    """Say what of a table, or beside it, is lacking, so that no cut is applied to it; None for nothing."""
+def _missing_part(place: Place, opened: DeltaTable, companions: Mapping[Part, Beside]) -> str | None:
+    """Return which part of a table or its companions is missing, so that no cut is applied to it; None if none is."""
     if is_emptied(place, opened.version()):
         return EMPTIED
     note = newest_note(opened)
-    if "history" in kept and note is not None and note.history is None:
+    if "history" in companions and note is not None and note.history is None:
         return "it is to keep a history, and was built without"
-    return next((GONE[part] for part, each in kept.items() if each.is_gone), None)
+    return next((GONE[part] for part, each in companions.items() if each.is_gone), None)
 
 
 def table_status(
     name: str, built: Built, planned: Plan | PositionGap, *, newest: Mark | None = None, now: datetime
 ) -> TableStatus:
-    """Say how one table stands.
+    """Return the status of one table.
 
     Args:
-        planned: The planner's answer, or why it gives none.
+        planned: The planner's plan, or the error it raised.
         newest: The newest mark of its stream.
     """
     fault = _fault(built, planned)
@@ -332,7 +331,7 @@ def table_status(
         versions=built.versions,
         tombstones=built.tombstones,
         begins_at_position=built.begins_at or None,
-        rows_aside=built.aside,
+        rows_aside=built.side_count,
         built_otherwise=built.otherwise,
         warning=None if newest is None else newest.warning,
         lacks_positions=tuple(built.lacking),
@@ -341,25 +340,25 @@ def table_status(
 
 
 def receiver_status(first: Mark, newest: Mark, landed: int, *, listens: bool = False) -> ReceiverStatus:
-    """Say how the connection stands.
+    """Return the state of the connection.
 
     Args:
         first: The mark that begins the newest epoch.
         newest: The newest mark of that epoch; may be the same.
         landed: Position of the feed's newest frame.
-        listens: It waits for others to connect.
+        listens: The receiver accepts connections.
     """
     if newest.name == CLOSED:
         reason, error_class = (newest.details.get(name) for name in ("reason", "error_class"))
         return ReceiverStatus(
             state=ReceiverState.CLOSED, since=newest.received_at, reason=reason, error_class=error_class
         )
-    waiting = ReceiverState.LISTENING if listens else ReceiverState.CONNECTING
-    state = ReceiverState.CONNECTED if landed > first.position else waiting
+    unconnected = ReceiverState.LISTENING if listens else ReceiverState.CONNECTING
+    state = ReceiverState.CONNECTED if landed > first.position else unconnected
     return ReceiverStatus(state=state, since=first.received_at, reason=None, error_class=None)
 
 
-def _planned(planner: Planner, table: str) -> Plan | PositionGap:
+def _try_plan(planner: Planner, table: str) -> Plan | PositionGap:
     try:
         return planner.plan(table, CutLimits())
     except PositionGap as gap:
@@ -372,7 +371,7 @@ def _fault(built: Built, planned: Plan | PositionGap) -> Fault | None:
     holding = [hold for hold in built.quarantined if hold.state(built.now.position) is HoldState.HOLDING]
     if not holding:
         return None
-    hold = max(holding, key=lambda hold: hold.found_at)  # others may be of settings that are otherwise now
+    hold = max(holding, key=lambda hold: hold.found_at)  # older ones may be due to settings since changed
     return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
 
 

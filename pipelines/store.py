@@ -1,4 +1,4 @@
-"""Opens Delta tables without Spark, and gives the store's troubles one name."""
+"""Open Delta tables without Spark, and raise the store's errors as StoreUnavailable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from conf.errors import StoreUnavailable
-from pipelines.places import Place, way_on_without
+from pipelines.places import Place, recovery_advice
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -26,10 +26,10 @@ _SMALL = 16 << 20
 """Bytes."""
 
 _LOG_FILE = re.compile(r'ParsedLogPath \{.*?filename: "([^"]*)".*?file_type: \w+ \}')
-"""How delta-rs spells a file of a log."""
+"""A log file as formatted in delta-rs's errors."""
 
 _OF_THEIRS = " This is a kernel bug, please report."
-"""What delta-rs adds where a log is damaged."""
+"""Text that delta-rs appends for a damaged log."""
 
 _A_MOMENT = 1.0
 """Seconds."""
@@ -39,7 +39,7 @@ _TRIES = 10
 
 
 def open_table(place: Place) -> DeltaTable | None:
-    """Return the table at its newest version; None when there is none yet. Raises StoreUnavailable."""
+    """Return the table at its newest version; None if it does not exist. Raises StoreUnavailable."""
     with naming_the_store(place, of_its_log=True):
         try:
             return DeltaTable(place.url, storage_options=dict(place.storage_options))
@@ -48,7 +48,7 @@ def open_table(place: Place) -> DeltaTable | None:
 
 
 def emptied_commits(place: Place) -> list[int]:
-    """Return the versions whose file in the log is empty, ascending: what a power cut leaves on a local disk."""
+    """Return the versions whose log file is empty, ascending: a power cut leaves such files on a local disk."""
     log = None if place.local is None else place.local / "_delta_log"
     if log is None or not log.is_dir():
         return []
@@ -56,13 +56,13 @@ def emptied_commits(place: Place) -> list[int]:
 
 
 def is_emptied(place: Place, version: int) -> bool:
-    """Tell the same of one version."""
+    """Return whether one version's log file is empty."""
     commit = None if place.local is None else place.local / "_delta_log" / f"{version:020}.json"
     return commit is not None and commit.is_file() and not commit.stat().st_size
 
 
 def files_of(place: Place) -> FileSystem:
-    """Return the files below a place, by their paths from there. Each call raises what Arrow or delta-rs do."""
+    """Return the file system below a place, with relative paths. Its calls raise errors of Arrow or delta-rs."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - receivers need not load it
     from pyarrow import fs  # noqa: PLC0415 - as above
 
@@ -72,33 +72,33 @@ def files_of(place: Place) -> FileSystem:
 
 
 def count_rows(table: DeltaTable) -> int | None:
-    """Return how many rows a table has, from its log and deletion vectors; None when a file does not tell."""
+    """Return the number of rows, from a table's log and deletion vectors; None if a file lacks statistics."""
     counts = pa.table(table.get_add_actions())["num_records"]
     if counts.null_count:
         return None
-    kept = [pa.record_batch(batch)["selection_vector"].flatten() for batch in table.deletion_vectors()]
-    deleted = sum(len(mask) - (pc.sum(mask).as_py() or 0) for mask in kept)
+    selected = [pa.record_batch(batch)["selection_vector"].flatten() for batch in table.deletion_vectors()]
+    deleted = sum(len(mask) - (pc.sum(mask).as_py() or 0) for mask in selected)
     return int(pc.sum(counts).as_py() or 0) - deleted
 
 
 def mean_row_bytes(table: DeltaTable) -> float:
-    """Return about how many bytes a row takes in a table's files, as its log tells; 0.0 where it has none."""
+    """Return the approximate bytes per row in a table's files, from its log; 0.0 without rows."""
     files = pa.table(table.get_add_actions())
     rows = pc.sum(files["num_records"]).as_py() or 0
     return (pc.sum(files["size_bytes"]).as_py() or 0) / rows if rows else 0.0
 
 
 def is_small(opened: DeltaTable | None) -> bool:
-    """Tell whether a table's files are so small that all of them are written anew in no time, or there are none."""
+    """Return whether a table's files are small enough to rewrite all of them quickly, or there is no table."""
     return opened is None or (pc.sum(pa.table(opened.get_add_actions())["size_bytes"]).as_py() or 0) <= _SMALL
 
 
 def skipping_bounds(opened: DeltaTable | None, bounds: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Return those bounds of columns by which some files of a table are skipped, as its log alone tells.
+    """Return those bounds that skip some files of a table, judging by its log alone.
 
     Args:
-        opened: The table; None where there is none.
-        bounds: Smallest and largest value by column, both inclusive. Only columns of whole numbers skip files here.
+        opened: The table; None if it does not exist.
+        bounds: Smallest and largest value by column, both inclusive. Only integer columns skip files here.
     """
     if opened is None or not bounds:
         return {}
@@ -117,7 +117,7 @@ def _skips(files: pa.Table, column: str, least: int, most: int) -> bool:
 
 
 def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, str | None]) -> DeltaTable:
-    """Make a table; when another process makes one here at the same moment, take theirs. Raises StoreUnavailable."""
+    """Create a table, or open one that another process creates concurrently. Raises StoreUnavailable."""
     with naming_the_store(place):
         try:
             return DeltaTable.create(
@@ -126,7 +126,7 @@ def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, st
                 mode="error",
                 configuration=dict(configuration),
                 storage_options=dict(place.storage_options),
-                # Tried again, it would become a later version of theirs, and their appends would conflict with it.
+                # A retry would become a later version of their table, and conflict with their appends.
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         except DeltaError:
@@ -138,9 +138,9 @@ def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, st
 
 @contextmanager
 def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterator[None]:
-    """Turn what delta-rs and Arrow raise inside the block into StoreUnavailable, which names the place, in one line.
+    """Raise errors of delta-rs and Arrow inside the block as StoreUnavailable, with the place, in one line.
 
-    So a file that is damaged, or gone, is told as a store that does not answer is (`is_damaged`).
+    A damaged or missing file is thus reported like a store that does not answer (`is_damaged`).
 
     Args:
         of_its_log: The block reads nothing but a table's log.
@@ -148,19 +148,19 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)  # below it is the stack of delta-rs
+        first = next(iter(str(error).splitlines()), type(error).__name__)  # the stack of delta-rs follows
         first = _LOG_FILE.sub(r"\1", first).removesuffix(_OF_THEIRS).rstrip(".")
-        told = f"its log cannot be read: {first}" if of_its_log else first
-        raise StoreUnavailable("; ".join((f"{place}: {told}", *_ways_on(str(place), first, of_its_log)))) from error
+        message = f"its log cannot be read: {first}" if of_its_log else first
+        raise StoreUnavailable("; ".join((f"{place}: {message}", *_advice(str(place), first, of_its_log)))) from error
 
 
 def is_damaged(place: Place, read: Callable[[], object]) -> bool:
-    """Tell whether a table cannot be read, nor a moment later, though its store answers. Raises StoreUnavailable.
+    """Return whether a table cannot be read, even a moment later, though its store answers. Raises StoreUnavailable.
 
     Args:
-        read: Raises StoreUnavailable where it cannot be.
+        read: Reads the table; raises StoreUnavailable if that fails.
     """
-    for pause in (0.0, _A_MOMENT):  # of a log that is just being cleaned, another look finds all
+    for pause in (0.0, _A_MOMENT):  # a second look succeeds if the log was just being cleaned
         time.sleep(pause)
         try:
             read()
@@ -172,14 +172,14 @@ def is_damaged(place: Place, read: Callable[[], object]) -> bool:
     return True
 
 
-def _ways_on(url: str, told: str, of_its_log: bool) -> Sequence[str]:
-    """Say what can be done about what delta-rs told of a table; nothing where the store may be to blame."""
+def _advice(url: str, message: str, of_its_log: bool) -> Sequence[str]:
+    """Return advice on an error of delta-rs for a table; nothing if the store may be to blame."""
     folders = () if "://" in url else (Path(url), Path(url) / "_delta_log")
     for each in folders:
         if each.exists() and not each.is_dir():
             return (f"{each} is no folder: move it away",)
-    damage = _damage(told, of_its_log=of_its_log)
-    return tuple(filter(None, (damage, damage and way_on_without(url))))
+    damage = _damage(message, of_its_log=of_its_log)
+    return tuple(filter(None, (damage, damage and recovery_advice(url))))
 
 
 _DAMAGES = (
@@ -191,26 +191,26 @@ _DAMAGES = (
     "No table metadata",
     "CRC file version",
 )
-"""What delta-rs says of a log that is damaged."""
+"""Messages of delta-rs for a damaged log."""
 
 
-def _damage(told: str, *, of_its_log: bool) -> str:
-    """Say what is the matter where a file is gone, or damaged; nothing where the store may be to blame."""
+def _damage(message: str, *, of_its_log: bool) -> str:
+    """Return a description of a missing or damaged file; empty if the store may be to blame."""
     if of_its_log:
-        return "its log is damaged: put back what it lacks" if any(text in told for text in _DAMAGES) else ""
-    if ".parquet" in told and "not found" in told and "magic" not in told:
+        return "its log is damaged: put back what it lacks" if any(text in message for text in _DAMAGES) else ""
+    if ".parquet" in message and "not found" in message and "magic" not in message:
         return "as long as it is gone, put it back"
-    damaged = ("Parquet" in told and "Object Store error" not in told) or "range was invalid" in told
+    damaged = ("Parquet" in message and "Object Store error" not in message) or "range was invalid" in message
     return "if it stays so, a file is damaged: put it back" if damaged else ""
 
 
 def was_overtaken(error: StoreUnavailable) -> bool:
-    """Tell whether a commit failed because another came first: the store is well, and nothing was written."""
+    """Return whether a commit failed because another came first: the store is well, and nothing was written."""
     return isinstance(error.__cause__, CommitFailedError)
 
 
 def until_committed(place: Place, commit: Callable[[], _T]) -> _T:
-    """Call what opens a table and commits to it, again while the commits of others come first; return its result.
+    """Call a function that opens a table and commits to it, retrying while other commits come first; return its result.
 
     Raises:
         StoreUnavailable: The store does not answer, or others came first ten times. Nothing was written.

@@ -1,11 +1,11 @@
-"""Puts the rows of one Delta table in another one's stead, in one commit that fails if that table has moved meanwhile.
+"""Replace the rows of one Delta table with those of another, in a commit that fails if the first has changed.
 
-A table moves by the commits of builds. Before the swap's commit begins, a task of the commit itself looks whether the
-table is where it was; from then on, Delta fails whichever of two commits comes second, since both record a position. A
-cut that was begun before the swap and comes to its commit after it is dropped by Delta: its rows were made from those
-that are gone, and the swap records what no such cut can exceed (`pipelines.cuts.to_record`).
+A table changes by the commits of builds. Before the swap's commit begins, a task of the commit itself checks the
+table's position. From then on Delta fails the second of two commits, since both record a position. A cut begun before
+the swap that commits after it is dropped by Delta, because the swap records a value no such cut can exceed
+(`pipelines.cuts.to_record`). The rows of such a cut were made from rows that are gone.
 
-What is beside the table (`pipelines.beside`) is written before; the table's commit says which versions count.
+Companion tables (`pipelines.beside`) are written first; the silver commit records which versions count.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from transforms.merge import allow_columns, overwrite, plainly_typed, table_prop
 from transforms.spark_errors import named_errors
 
 _RECENT_COMMITS = 20
-"""How far back to look for our own commit of just now: only those of maintenance and of other builders are newer."""
+"""Number of commits to search for our own: only maintenance and other builders can have committed since."""
 
 _MOVED = "SILVERFOLD_TABLE_MOVED"
-"""In the error of a query: the table is not where it was."""
+"""Marker in a query error: the table has changed."""
 
 
 class TableMoved(Exception):
-    """Another process has written the table meanwhile. Nothing is swapped, or more is to be done."""
+    """Another process has changed the table meanwhile. Nothing was swapped, or later cuts need another attempt."""
 
 
 class Live(NamedTuple):
-    """A table that is to be written, where it is, and whose position its log records."""
+    """A table about to be written, and the position value its log records."""
 
     place: Place
     app: str
     recorded: int
-    """What its log records (`pipelines.cuts.to_record`), which must still be so; -1 when it is nothing, or is gone."""
+    """Value in its log (`pipelines.cuts.to_record`), which must not have changed; -1 for none, or without a table."""
 
 
 def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
-    """Put the rows in the old table's stead, in one commit; return its version. Runs Spark jobs.
+    """Replace the old table's rows in one commit; return its version. Runs Spark jobs.
 
     Raises:
-        TableMoved: Nothing was committed, or what was is followed by more to do.
-        ApplyError: Spark or Delta refused. The old table stays.
+        TableMoved: Nothing was committed, or other cuts came between and need another attempt.
+        ApplyError: Spark or Delta refused. The old table remains.
     """
     before = version_of(live.place)
     with _naming_moves(note.table):
         _overwrite(rows, note, live)
-    return _found(note, live, before)
+    return _swapped_version(note, live, before)
 
 
 def replace_beside(rows: DataFrame, place: Place, metadata: str, *, table: str) -> int:
-    """Make one of the tables beside a table hold just these rows, in one commit; return its version. Runs Spark jobs.
+    """Replace the rows of a companion table in one commit; return its version. Runs Spark jobs.
 
-    None of them counts before the table's own commit names that version (`pipelines.beside`).
+    None of them count until the silver table's commit names that version (`pipelines.beside`).
 
     Args:
-        metadata: Text for the commit's ``userMetadata``, unlike any other one's that is written meanwhile.
+        metadata: Text for the commit's ``userMetadata``, unique among concurrent commits.
 
     Raises:
         Overtaken: Another process wrote it at the same moment.
@@ -76,32 +76,32 @@ def replace_beside(rows: DataFrame, place: Place, metadata: str, *, table: str) 
     before = version_of(place)
     with named_errors(table):
         overwrite(rows, place.url, metadata=metadata)
-    if before >= 0 and version_of(place) == before:  # no rows have replaced no rows: Delta had nothing to commit
+    if before >= 0 and version_of(place) == before:  # no rows replaced no rows: Delta had nothing to commit
         return before
-    _, version = _committed(place, metadata, table=table)
+    _, version = _find_commit(place, metadata, table=table)
     return version
 
 
-def merged(place: Place, metadata: str, *, before: DeltaTable | None, table: str) -> int:
-    """Return the version that our commit made of one of the tables beside a table, by changing the rows it had.
+def merged_version(place: Place, metadata: str, *, before: DeltaTable | None, table: str) -> int:
+    """Return the version that our commit made of a companion table by changing its rows.
 
     Args:
-        before: It as it was read, and what was to be changed was found by; None where there was none.
+        before: The table as it was read to find the rows to change; None if it did not exist.
 
     Raises:
-        Overtaken: Another process wrote other rows meanwhile, maybe to take back what it believed a dead one left.
+        Overtaken: Another process wrote other rows meanwhile, maybe to undo what it took for the writes of a dead one.
     """
-    newest, version = _committed(place, metadata, table=table)
+    newest, version = _find_commit(place, metadata, table=table)
     if not was_written_on(place, newest, version, before):
         raise Overtaken(f"another process wrote {place} meanwhile", table=table)
     return version
 
 
-def _committed(place: Place, metadata: str, *, table: str) -> tuple[DeltaTable, int]:
-    """Return the table as it is, and the version that our commit with some ``userMetadata`` made, the newest one.
+def _find_commit(place: Place, metadata: str, *, table: str) -> tuple[DeltaTable, int]:
+    """Return the table at its newest version, and the version of our newest commit with the given ``userMetadata``.
 
     Raises:
-        Overtaken: It is not among the recent ones, or the table is gone: another process was there.
+        Overtaken: It is not among the recent commits, or the table is gone: another process intervened.
     """
     newest = open_table(place)
     if newest is None:
@@ -115,14 +115,14 @@ def _committed(place: Place, metadata: str, *, table: str) -> tuple[DeltaTable, 
 
 
 def version_of(place: Place) -> int:
-    """Return a table's newest version; -1 when there is none. Raises StoreUnavailable."""
+    """Return a table's newest version; -1 if there is none. Raises StoreUnavailable."""
     opened = open_table(place)
     return -1 if opened is None else opened.version()
 
 
 @dataclass(frozen=True)
 class _Unmoved:
-    """A part of a query that yields no row, and fails if a table has moved."""
+    """Part of a query that yields no row, and fails if a table has changed."""
 
     live: Live
 
@@ -135,15 +135,15 @@ class _Unmoved:
 
 
 def unless_moved(rows: DataFrame, live: Live) -> DataFrame:
-    """Return rows that fail to be written if their table moves before it: a look at it is part of the query. Lazy.
+    """Return rows whose write fails if their table changes first: a check is part of the query. Lazy.
 
-    Delta itself fails the later of two commits that record a position, from the moment on when it has begun to write.
+    Once the write has begun, Delta itself fails the later of two commits that record a position.
     """
     return rows.unionByName(rows.sparkSession.range(1).mapInArrow(_Unmoved(live), rows.schema))
 
 
-def is_of_a_move(error: ApplyError) -> bool:
-    """Tell whether rows could not be written because their table has moved (`unless_moved`)."""
+def failed_by_move(error: ApplyError) -> bool:
+    """Return whether a write failed because its table has changed (`unless_moved`)."""
     return _MOVED in str(error.__cause__)
 
 
@@ -165,13 +165,13 @@ def _naming_moves(table: str) -> Iterator[None]:
     except Overtaken as error:
         raise TableMoved from error
     except ApplyError as error:
-        if is_of_a_move(error):
+        if failed_by_move(error):
             raise TableMoved from error
         raise
 
 
-def _found(note: CommitNote, live: Live, before: int) -> int:
-    """Return the version our commit made. Raises TableMoved where it is not there, or cuts of others came between."""
+def _swapped_version(note: CommitNote, live: Live, before: int) -> int:
+    """Return the version our commit made. Raises TableMoved if it is missing, or cuts of others came between."""
     opened = open_table(live.place)
     if opened is None or opened.version() <= before:
         raise TableMoved

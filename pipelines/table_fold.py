@@ -1,7 +1,7 @@
-"""Folds plain changes into a table's rows, one after another, in dictionaries: what silver is verified by.
+"""Fold reference changes into a table's rows, one by one, in dictionaries: what silver is verified against.
 
-A row that moves to a key that is taken displaces the row that stood there: the next move or delete of the same frame
-at that key means the displaced one, so that rows can be swapped.
+A row that moves to a taken key displaces the row there. The next move or delete of the same frame at that key refers to
+the displaced row, so rows can be swapped.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class TableFold:
 
     Args:
         own_columns: The source's keys, which each row carries.
-        within: The keys whose rows are kept; of others nothing is known.
-        upserts: An update of a row that is not there begins it.
-        snapshot_end: Position up to which a snapshot is overlaid. Of an update that moves a row, and has all of it, a reader
-            tells an insert besides, by its ``old_key``: the snapshot may lack the row that moved. Elsewhere it says
-            nothing.
+        within: The keys whose rows are retained; nothing is known of others.
+        upserts: An update without an existing row inserts one.
+        snapshot_end: Position up to which a snapshot is overlaid. For an update that moves a row and carries all of it,
+            a reader also yields an insert with its ``old_key``, since the snapshot may lack the moved row. After this
+            position such an insert is ignored.
     """
 
     own_columns: tuple[str, ...]
@@ -39,7 +39,7 @@ class TableFold:
     _frame: int = -1
 
     def apply(self, changes: Iterable[ReferenceChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
-        """Apply one whole update."""
+        """Apply one complete update."""
         if snapshot:
             for key in list(self.rows):
                 self.put(key, None)
@@ -47,7 +47,7 @@ class TableFold:
             self.take(change)
 
     def concerns(self, change: ReferenceChange) -> bool:
-        """Tell whether a change may be of a key in the span. Raises NotBySpans."""
+        """Return whether a change may affect a key in the span. Raises NotBySpans."""
         if self.within == EVERY_KEY or change.last_key is not None:
             return True
         inside = self.within.holds(change.key)
@@ -60,7 +60,7 @@ class TableFold:
         return list(self.rows.values())
 
     def put(self, key: Key, row: Row | None) -> None:
-        """Let a row stand at a key, or none."""
+        """Set the row at a key, or delete it with None."""
         if row is None:
             del self.rows[key]
         else:
@@ -70,25 +70,25 @@ class TableFold:
         """Apply one change."""
         if change.position != self._frame:
             self._frame, self._displaced = change.position, {}
-        stands = self.rows.get(change.key)
+        existing = self.rows.get(change.key)
         if change.op == "delete":
             self._delete(change)
         elif change.op == "update" and change.old_key is not None:
             self._move(change, change.old_key)
         elif change.op == "insert" and change.old_key is not None and change.position > self.snapshot_end:
             return
-        elif change.op == "insert" or (stands is None and self.upserts):
-            self.put(change.key, {**self._named_by(change.key), **change.row})
-        elif stands is not None:
-            self.put(change.key, {**stands, **change.row})
+        elif change.op == "insert" or (existing is None and self.upserts):
+            self.put(change.key, {**self._key_columns(change.key), **change.row})
+        elif existing is not None:
+            self.put(change.key, {**existing, **change.row})
 
     def _delete(self, change: ReferenceChange) -> None:
         if self._displaced.pop(change.key, None) is None:
-            for key in list(self._named(change)):
+            for key in list(self._deleted_keys(change)):
                 self.put(key, None)
 
     def _move(self, change: ReferenceChange, old_key: Key) -> None:
-        """Take a row to another key. One that stands there is displaced: the same frame may yet say where it goes."""
+        """Move a row to another key. A row already there is displaced: the same frame may yet move or delete it."""
         row = self._displaced.pop(old_key, None)
         if row is None and old_key in self.rows:
             row = self.rows[old_key]
@@ -97,13 +97,13 @@ class TableFold:
             return
         if change.key in self.rows:
             self._displaced[change.key] = self.rows[change.key]
-        self.put(change.key, {**(row or {}), **self._named_by(change.key), **change.row})
+        self.put(change.key, {**(row or {}), **self._key_columns(change.key), **change.row})
 
-    def _named_by(self, key: Key) -> Row:
+    def _key_columns(self, key: Key) -> Row:
         return dict(zip(self.own_columns, key, strict=True))
 
-    def _named(self, change: ReferenceChange) -> Iterator[Key]:
-        """Yield the keys of the rows that a delete names."""
+    def _deleted_keys(self, change: ReferenceChange) -> Iterator[Key]:
+        """Yield the keys of existing rows that a delete names."""
         first, last = change.key, change.last_key
         if last is None:
             yield from [first] if first in self.rows else []
@@ -117,10 +117,10 @@ class TableFold:
 
 @dataclass
 class LogFold:
-    """A log of changes: per update one row for each row key written, and one for each removed range.
+    """A changelog: per update one row for each row key written, and one for each removed range.
 
     Args:
-        within: The rows whose ``keys`` are in it are kept.
+        within: Rows whose ``keys`` are in this span are retained.
     """
 
     source_keys: tuple[str, ...]
@@ -130,11 +130,11 @@ class LogFold:
 
     @property
     def own_columns(self) -> tuple[str, ...]:
-        """Columns that a log has besides the source's."""
+        """Columns that a changelog has in addition to the source's."""
         return ("_op", "_position", *self.source_keys, "_last_row_key", "_present")
 
     def apply(self, changes: Iterable[ReferenceChange], columns: Sequence[str] = (), *, snapshot: bool = False) -> None:
-        """Add the rows of one whole update."""
+        """Append the rows of one complete update."""
         net: dict[Key, ReferenceChange] = {}
         for change in changes:
             if change.op == "delete":
@@ -149,7 +149,7 @@ class LogFold:
             self._add({**self._row(change), **change.row, "_present": sent if partial else None})
 
     def concerns(self, _change: ReferenceChange) -> bool:
-        """Tell whether a change counts: which rows it makes is seen at its update's end."""
+        """Return True: the rows that a change makes are known only at the end of its update."""
         return True
 
     def all_rows(self) -> list[Row]:

@@ -1,23 +1,24 @@
-"""Finds the versions of a feed's silver tables that show it as of one source position, or one moment.
+"""Find the versions of a feed's silver tables that show it as of one source position, or one point in time.
 
-As of a position P, a table is read at the newest of its cuts that ends at or before P. It then stands where a build
-would stand that had seen bronze up to P and no further, unless that build would apply more:
+As of a position P, a table is read at its newest cut that ends at or before P. This is the state of a build that has
+seen bronze up to P and no further, unless that build would apply more:
 
-- all of the table's cuts end before what is missing: it has not reached P yet, and is not read at all;
-- a later cut has what is missing, in one commit with what came after P: no version shows P itself. The table is read
-  before that cut, and a note says so.
+- if all of the table's cuts end before what is missing, it has not reached P yet and is not read at all;
+- if a later cut applied what is missing in one commit with updates after P, no version shows P itself. The table is
+  read before that cut, and a note reports it.
 
-Tables for which there is no note are consistent with each other: each has every update up to P, and none beyond.
+Tables without a note are consistent with each other: each has every update up to P, and none beyond.
 
-As of a moment, P is the newest position that every table which had been built by then can be read at without a note:
-everything up to P was committed by that moment. Builds apply what has landed to all tables before they look again, so
-there is such a position after nearly every look; a table that holds keeps P before what holds it.
+As of a point in time, P is the newest position at which every table built by then can be read without a note.
+Everything up to P was committed by that time. Builds apply what has landed to all tables before they refresh, so such a
+position exists after nearly every refresh; a table that holds keeps P before its hold.
 
-The history of a table is shown as of the same cut as the table, so that both agree: the versions that had begun by
-then, and those that ended later as standing. Its positions tell that by themselves, whatever was removed of the table.
-Where they do not, as the source has an order of its own, or a rebuild came since, the version of then is read.
+A table's history is shown as of the same cut as the table, so that both agree: the versions that had begun by then,
+with those that ended later as current. The positions in the current history suffice for that, whatever was removed of
+the table. They do not for a source-ordered source, or after a later rebuild: then the history's version of that time is
+read.
 
-Reads the logs, the list of cuts and bronze's small columns between a table's cut and P.
+Reads the logs, the list of cuts, and bronze's small columns between a table's cut and P.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from pipelines.beginnings import history_rebuilt
 from pipelines.beside import beside
 from pipelines.bronze import last_position, read_small_columns
 from pipelines.bronze_table import lost_from
-from pipelines.cuts import CutRow, all_cuts, app_id, position_in, standing
+from pipelines.cuts import CutRow, all_cuts, app_id, current_cuts, position_in
 from pipelines.places import Place, Places, history_of
 from pipelines.plan import Planner
 from pipelines.quarantine_log import holds
@@ -54,13 +55,13 @@ from pipelines.store import naming_the_store, open_table
 
 @dataclass(frozen=True)
 class AsOf:
-    """How a feed's tables show one position.
+    """How to read a feed's tables as of one position.
 
     Args:
-        versions: Delta version of each table that can be read. A history is a table too, called by `history_of`.
-        missing: Why a table cannot. One that is not built is in neither.
-        notes: What to know about tables that can be read, one line each.
-        until: Of each history in landing order, the position up to which that version is to be shown.
+        versions: Delta version of each table that can be read. A history is a table too, named by `history_of`.
+        missing: Why a table cannot be read. A table that is not built is in neither.
+        notes: Remarks on tables that can be read, one line each.
+        until: For each history in landing order, the position up to which that version is shown.
     """
 
     feed: str
@@ -88,7 +89,7 @@ def as_of_position(places: Places, connector: Connector, feed: Feed, position: i
 
 
 def as_of_moment(places: Places, connector: Connector, feed: Feed, moment: datetime) -> AsOf:
-    """Return how to read the feed's tables as of a moment: at one position, which all of them had reached by then.
+    """Return how to read the feed's tables as of a point in time: at one position that all had reached by then.
 
     Args:
         moment: With a time zone.
@@ -108,8 +109,8 @@ def as_of_moment(places: Places, connector: Connector, feed: Feed, moment: datet
     return replace(found, missing={**found.missing, **late})
 
 
-class _Shown(NamedTuple):
-    """How one table or history is read: at a version, of that up to a position, or why it is not."""
+class _TableView(NamedTuple):
+    """How one table or history is read: at a version, maybe up to a position; or why it is not."""
 
     name: str
     version: int | None = None
@@ -119,11 +120,11 @@ class _Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class _Cuts:
-    """The applied cuts of a feed's tables, those of each the oldest first.
+    """The applied cuts of a feed's tables, oldest first per table.
 
     Args:
         known: All of them.
-        rows: Those that were there at the moment asked for.
+        rows: Those committed by the requested time.
     """
 
     places: Places
@@ -134,38 +135,38 @@ class _Cuts:
 
     @cached_property
     def lost(self) -> Sequence[tuple[int, int]]:
-        """What bronze has lost (`pipelines.bronze_table.lost_from`)."""
+        """Positions that bronze has lost (`pipelines.bronze_table.lost_from`)."""
         return lost_from(self.places.bronze(self.feed.name))
 
     @staticmethod
     def of(places: Places, connector: Connector, feed: Feed, moment: datetime | None = None) -> _Cuts:
         cuts = all_cuts(places, feed.name, list(feed.tables))
-        known = {table: standing(cut for cut in cuts if cut.table == table) for table in feed.tables}
+        known = {table: current_cuts(cut for cut in cuts if cut.table == table) for table in feed.tables}
         if moment is None:
             return _Cuts(places, connector, feed, known, known)
         by_then = [cut for cut in cuts if cut.committed_at <= moment]
-        then = {table: standing(cut for cut in by_then if cut.table == table) for table in feed.tables}
+        then = {table: current_cuts(cut for cut in by_then if cut.table == table) for table in feed.tables}
         return _Cuts(places, connector, feed, known, then)
 
     def common_position(self) -> int:
-        """Return the newest position at which no table lacks an update; -1 when there is none."""
+        """Return the newest position at which no table lacks an update; -1 if there is none."""
         position = max((rows[-1].last_position for rows in self.rows.values() if rows), default=-1)
         while (since := self._lacking_since(position)) is not None:
             position = since - 1
         return position
 
     def names(self, table: str) -> list[str]:
-        """Return the names of a table and, where it keeps one, of its history."""
+        """Return the names of a table and of its history, if it has one."""
         return [table, history_of(table)] if self.feed.tables[table].keeps_history else [table]
 
     def as_of(self, position: int) -> AsOf:
-        shown: list[_Shown] = []
+        shown: list[_TableView] = []
         notes = []
         for table, rows in self.rows.items():
             row = _newest(rows, position)
-            why = self._why_not_there(table, row, position)
+            why = self._missing_reason(table, row, position)
             if why is not None:
-                shown += [_Shown(name, why=why) for name in self.names(table)]
+                shown += [_TableView(name, why=why) for name in self.names(table)]
             elif row is not None:
                 shown += [self._table(table, row, position), *self._history(table, row, position)]
                 notes += self._notes(table, row, position)
@@ -178,69 +179,75 @@ class _Cuts:
             until={each.name: each.until for each in shown if each.until is not None},
         )
 
-    def _table(self, table: str, row: CutRow, position: int) -> _Shown:
+    def _table(self, table: str, row: CutRow, position: int) -> _TableView:
         place, app = self.places.silver(self.feed.name, table), app_id(self.feed.name, table)
         if lost := what_is_lost(place, app, row):
-            return _Shown(table, why=f"{self._called(table)} cannot be read as of position {position} any more: {lost}")
-        return _Shown(table, version=row.delta_version)
+            return _TableView(
+                table, why=f"{self._describe(table)} cannot be read as of position {position} any more: {lost}"
+            )
+        return _TableView(table, version=row.delta_version)
 
-    def _history(self, table: str, row: CutRow, position: int) -> list[_Shown]:
-        """Return how the history is shown that belongs to a cut of its table; nothing where none is kept."""
-        return [self._shown_history(table, name, row, position) for name in self.names(table)[1:]]
+    def _history(self, table: str, row: CutRow, position: int) -> list[_TableView]:
+        """Return how the history is shown for a cut of its table; empty without a history."""
+        return [self._history_view(table, name, row, position) for name in self.names(table)[1:]]
 
-    def _shown_history(self, table: str, name: str, row: CutRow, position: int) -> _Shown:
+    def _history_view(self, table: str, name: str, row: CutRow, position: int) -> _TableView:
         then = beside(self.places, self.feed.name, table, "history", at=row.delta_version).counts
         if self.connector.source_ordered:
-            why = self._table(table, row, position).why  # then its log cannot tell which version was its history
-            return self._shown_version(table, name, then, position) if why is None else _Shown(name, why=why)
+            why = self._table(table, row, position).why  # if that version is gone, the log cannot identify its history
+            return self._version_view(table, name, then, position) if why is None else _TableView(name, why=why)
         now = beside(self.places, self.feed.name, table, "history").counts
         rebuilt = history_rebuilt(self.places, self.feed.name, table)
         was_another = rebuilt is not None and row.delta_version < rebuilt.delta_version
-        shown = self._shown_version(table, name, then if was_another or now is None else now, position)
+        shown = self._version_view(table, name, then if was_another or now is None else now, position)
         return shown if shown.version is None else shown._replace(until=row.last_position)
 
-    def _shown_version(self, table: str, name: str, history: DeltaTable | None, position: int) -> _Shown:
+    def _version_view(self, table: str, name: str, history: DeltaTable | None, position: int) -> _TableView:
         if history is None:
-            return _Shown(name, why=f"{self._called(name)} was not kept with the cut of then, or was removed since")
-        lost = _lost_of(self.places.history(self.feed.name, table), history)
+            return _TableView(
+                name, why=f"{self._describe(name)} was not kept with the cut of then, or was removed since"
+            )
+        lost = _removed_files(self.places.history(self.feed.name, table), history)
         if lost:
-            return _Shown(name, why=f"{self._called(name)} cannot be read as of position {position} any more: {lost}")
-        return _Shown(name, version=history.version())
+            return _TableView(
+                name, why=f"{self._describe(name)} cannot be read as of position {position} any more: {lost}"
+            )
+        return _TableView(name, version=history.version())
 
-    def _called(self, name: str) -> str:
+    def _describe(self, name: str) -> str:
         return f"table {name} of feed {self.feed.name}"
 
     def _lacking_since(self, position: int) -> int | None:
         newest = ((table, _newest(rows, position)) for table, rows in self.rows.items())
-        found = (self._lacks_or_stands(table, row, position) for table, row in newest if row is not None)
+        found = (self._lacks_or_reached(table, row, position) for table, row in newest if row is not None)
         return next((since for since in found if since is not None), None)
 
-    def _lacks_or_stands(self, table: str, row: CutRow, position: int) -> int | None:
-        """Return the same as `_lacks`; of a table that lacks what bronze does not have any more, where it stands."""
+    def _lacks_or_reached(self, table: str, row: CutRow, position: int) -> int | None:
+        """Do as `_lacks`; where bronze no longer has the missing frames, return the position after the table's cut."""
         try:
             return self._lacks(table, row, position)
         except PositionGap:
             return row.last_position + 1
 
     def _lacks(self, table: str, row: CutRow, position: int) -> int | None:
-        """Return where the first update ends that a build would apply after a cut, had it seen bronze up to a position.
+        """Return the end of the first update that a build would apply after a cut, having seen bronze up to a position.
 
-        None when it would apply nothing. Where bronze no longer reaches back, or has lost what the next cut took, that
-        cut tells, less exactly.
+        None if it would apply nothing. Where bronze no longer reaches back, or has lost what the next cut took, the end
+        comes, less exactly, from that cut.
         """
         if row.last_position == position:
             return None
         later = next((each for each in self.known[table] if each.last_position > row.last_position), None)
         since = None if later is None else _first_end(later, after=row.last_position)
-        told = since if since is not None and since <= position else None
+        next_end = since if since is not None and since <= position else None
         if later is not None and any(row.last_position < last and first <= position for first, last in self.lost):
-            return told
+            return next_end
         try:
             lacking = self._planned(table, row, position)
         except PositionGap:
             if later is None:
                 raise
-            return told
+            return next_end
         return None if lacking is None else min(lacking.ends)
 
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
@@ -253,9 +260,9 @@ class _Cuts:
                 break
         return planner.plan(table, CutLimits()).cut
 
-    def _why_not_there(self, table: str, row: CutRow | None, position: int) -> str | None:
-        """Return why a table never was as of a position; None when it was, or was not built."""
-        name, rows = self._called(table), self.rows[table]
+    def _missing_reason(self, table: str, row: CutRow | None, position: int) -> str | None:
+        """Return why a table never existed as of a position; None if it did, or is not built."""
+        name, rows = self._describe(table), self.rows[table]
         if row is None:
             first = rows[0].last_position if rows else None
             no_cut = f"{name} has no cut at or before position {position}: its first ends at position {first}"
@@ -264,7 +271,7 @@ class _Cuts:
         return how and f"{name} has reached only position {row.last_position}, not {position}: {how}"
 
     def _how_to_reach(self, table: str, row: CutRow, position: int) -> str | None:
-        """Return what to do about a table whose last cut is before a position; None when it lacks nothing there."""
+        """Return what to do about a table whose last cut is before a position; None if it lacks nothing there."""
         try:
             lacks = self._lacks(table, row, position)
         except PositionGap as gap:
@@ -287,14 +294,14 @@ class _Cuts:
 
 
 def _first_end(cut: CutRow, *, after: int) -> int:
-    """Return where the first update of a cut may end; of one that replaces, what its snapshot made needless too."""
+    """Return where the first update of a cut may end. For a replacing cut that includes superseded updates."""
     if cut.replaced:
         return after + 1
     return cut.last_position if cut.updates == 1 else max(cut.first_position, after + 1)
 
 
 def what_is_lost(silver: Place, app: str, row: CutRow) -> str | None:
-    """Return what was removed of the version that a cut made; None when it can still be read.
+    """Return what was removed of the version that a cut made; None if it can still be read.
 
     Lists the table's folder, unless the newest version still has all of the files. Raises StoreUnavailable.
     """
@@ -307,11 +314,11 @@ def what_is_lost(silver: Place, app: str, row: CutRow) -> str | None:
         return f"the log of its version {row.delta_version} was cleaned up"
     if position_in(opened, app) != row.last_position:
         return f"its version {row.delta_version} is of another table"
-    return _lost_of(silver, opened)
+    return _removed_files(silver, opened)
 
 
-def _lost_of(place: Place, opened: DeltaTable) -> str | None:
-    """Return what was removed of a table as it is open; None when it can be read."""
+def _removed_files(place: Place, opened: DeltaTable) -> str | None:
+    """Return what was removed of an open table's version; None if it can be read."""
     newest = open_table(place)
     with naming_the_store(place):
         removed = _files(opened) - (set() if newest is None else _files(newest))

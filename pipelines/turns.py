@@ -1,8 +1,8 @@
-"""Builds the tables of several feeds in one session: they take turns, one cut each.
+"""Build the tables of several feeds in one session, in turns of one cut each.
 
-A table that has had its turn waits until every other one with something to do has had its own, whichever feed it is of:
-one with a long way to go, or one that holds, keeps no other waiting for more than one cut. A cut that fails is tried
-again after a while, which doubles each time: what holds a table may take long to be put right.
+After its turn a table goes to the back of the queue, behind every other table with work, of whichever feed. A table
+with a large backlog, or one that holds, thus delays the others by at most one cut. A cut that fails is retried after a
+delay that doubles each time, since the cause may take long to fix.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from time import monotonic
 from pipelines.build import FeedBuild, Step
 
 LONGEST_WAIT = 30.0
-"""Seconds between two tries of a cut that fails, at most."""
+"""Largest number of seconds between two tries of a failing cut."""
 
 
 @dataclass
 class _Turn:
-    """A table, and what became of its last turn."""
+    """A table in the queue, and the result of its last turn."""
 
     build: FeedBuild
     table: str
     failed: bool = False
-    """It is worth another try though nothing more may have landed."""
+    """Worth another try even if nothing more has landed."""
     landed: int = -1
-    """Position of the feed's newest frame when its turn came."""
+    """Position of the feed's newest frame at its last turn."""
     wait: float = 0.0
-    """Seconds to the next try, after a cut that failed."""
+    """Seconds until the next try, after a cut that failed."""
     not_before: float = 0.0
-    """When that is."""
+    """Monotonic time of that try."""
 
     def take(self) -> Step:
         self.landed = self.build.landed
@@ -60,42 +60,44 @@ def take_turns(
     follow: Callable[[FeedBuild], None] | None = None,
     poll_seconds: float = 0.0,
 ) -> Iterator[tuple[FeedBuild, Step]]:
-    """Step the tables until none moves any more; yield each step as it ends, which may be in any order.
+    """Step the tables until none can move any more; yield each step as it ends, in any order.
 
-    Once ``stop`` is set no step begins; those that run are waited for.
+    Once ``stop`` is set no step begins; running steps are awaited.
 
     Args:
-        builds: Refreshed once.
+        builds: Already refreshed once.
         at_once: How many tables may step at the same time.
-        follow: Go on until ``stop``, and call this every so often to refresh a feed's build. None to end when nothing
-            more is to be done.
-        poll_seconds: How often.
+        follow: Continue until ``stop``, calling this periodically to refresh a feed's build. None to return when there
+            is nothing more to do.
+        poll_seconds: Interval of those calls.
     """
     due = deque(_Turn(build, table) for build in builds for table in build.tables)
-    resting: list[_Turn] = []
+    idle: list[_Turn] = []
     running: dict[Future[Step], _Turn] = {}
-    looked = monotonic()
+    polled = monotonic()
     with ThreadPoolExecutor(at_once, thread_name_prefix="build") as pool:
         while running or (not stop.is_set() and (due or follow is not None)):
             while due and len(running) < at_once and not stop.is_set():
                 turn = due.popleft()
                 running[pool.submit(turn.take)] = turn
-            for future in _ended(running, stop, poll_seconds if follow is not None else None):
+            for future in _wait_for_steps(running, stop, poll_seconds if follow is not None else None):
                 turn = running.pop(future)
                 step = future.result()
                 turn.ended(step, poll_seconds)
-                (due if step.moved else resting).append(turn)
+                (due if step.moved else idle).append(turn)
                 yield turn.build, step
-            if follow is not None and not stop.is_set() and monotonic() - looked >= poll_seconds:
+            if follow is not None and not stop.is_set() and monotonic() - polled >= poll_seconds:
                 for build in builds:
                     follow(build)
-                rested, resting, looked = resting, [], monotonic()
-                for turn in rested:
-                    (due if turn.may_move else resting).append(turn)
+                were_idle, idle, polled = idle, [], monotonic()
+                for turn in were_idle:
+                    (due if turn.may_move else idle).append(turn)
 
 
-def _ended(running: dict[Future[Step], _Turn], stop: threading.Event, seconds: float | None) -> set[Future[Step]]:
-    """Wait for the first step that ends, at most so long; return those that have ended."""
+def _wait_for_steps(
+    running: dict[Future[Step], _Turn], stop: threading.Event, seconds: float | None
+) -> set[Future[Step]]:
+    """Wait up to ``seconds`` for the first step to end; return the steps that have ended."""
     if not running:
         stop.wait(seconds)
         return set()

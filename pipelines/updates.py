@@ -1,16 +1,16 @@
-"""Finds whole updates in bronze's small columns, one batch after another, without looking at a body.
+"""Find complete updates in bronze's small columns, batch by batch, without reading a body.
 
-What is whole, of one stream and one epoch; frames of other streams may lie between:
+Complete updates, within one stream and one epoch; frames of other streams may lie between:
 
 - from a ``begin`` to the next ``end``, or a single ``whole`` frame;
-- a ``whole`` data frame inside an open snapshot is an update of its own, and the snapshot goes on;
+- a ``whole`` data frame inside an open snapshot is an update of its own, and the snapshot stays open;
 - any other ``begin`` or ``whole`` inside an open update voids the open one, and an ``end`` without ``begin`` ends
-  nothing: our receivers land neither, so nothing is lost by being strict;
+  nothing: our receivers land neither, so this strictness loses nothing;
 - an update is a snapshot unless its first frame is of kind ``data``. First and last frame may be marks, where a
-  snapshot's window is wider than its rows. One that begins with a mark was *asked for* then.
+  snapshot's window is wider than its rows. One that begins with a mark was requested at that point (``asked``).
 
-The result does not depend on where batches end. All frames of a batch are looked at together, by numpy: one
-structured array per batch, one element per frame (`FRAME`) or update (`UPDATE`).
+The result does not depend on where batches end. numpy processes all frames of a batch at once: one structured array per
+batch, one element per frame (`FRAME`) or update (`UPDATE`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ FRAME = np.dtype(
         ("position", "i8"),
         ("epoch", "i4"),
         ("received", "i8"),  # µs since 1970 UTC
-        ("stream", "i4"),  # index into the streams asked for; -1 for any other
+        ("stream", "i4"),  # index into the requested streams; -1 for any other
         ("kind", "i1"),
         ("boundary", "i1"),
-        ("number", "i8"),  # counts the frames of its stream: two frames touch when their numbers do
+        ("number", "i8"),  # counts the frames of its stream: adjacent frames have consecutive numbers
     ]
 )
 UPDATE = np.dtype(
@@ -49,8 +49,8 @@ UPDATE = np.dtype(
         ("first", "i8"),  # number of the first frame
         ("last", "i8"),  # number of the last frame
         ("snapshot", "?"),
-        ("asked", "?"),  # a snapshot that has in it whatever landed before it began
-        ("received", "i8"),  # when the last frame was, in µs since 1970 UTC
+        ("asked", "?"),  # a snapshot that includes everything landed before it began
+        ("received", "i8"),  # when the last frame was received, in µs since 1970 UTC
     ]
 )
 
@@ -74,7 +74,7 @@ def read_frames(batch: pa.RecordBatch | pa.Table, streams: Sequence[str]) -> Fra
 
 
 def by_stream(frames: Frames) -> Mapping[int, Frames]:
-    """Split frames by stream, each part in order, without the frames that take part in no update."""
+    """Split frames by stream, each part in order, without the frames that belong to no update."""
     kind, boundary = frames["kind"], frames["boundary"]
     mine = frames[(frames["stream"] >= 0) & ((boundary != _NONE) | (kind == _DATA) | (kind == _SNAPSHOT))]
     if not len(mine):
@@ -87,7 +87,7 @@ def by_stream(frames: Frames) -> Mapping[int, Frames]:
 
 
 class UpdateFinder:
-    """Finds the whole updates of one stream. Keeps the open update's first frame and a count, nothing else."""
+    """Finds the complete updates of one stream. Retains only the open update's first frame and a counter."""
 
     def __init__(self) -> None:
         self._frames = 0
@@ -95,9 +95,9 @@ class UpdateFinder:
 
     @property
     def open(self) -> tuple[int, int] | None:
-        """Position and epoch of the first frame of an update whose end has not been seen; None when there is none.
+        """Position and epoch of the first frame of the open update; None without one.
 
-        Whether that epoch still lives is not known here.
+        Does not consider whether that epoch is still current.
         """
         if not len(self._open):
             return None
@@ -118,11 +118,11 @@ class UpdateFinder:
         chain = np.flatnonzero(~_inside_snapshot(events))
         newest = events[chain[-1:]]
         self._open = newest[newest["boundary"] == _BEGIN]
-        return _completed(events, chain)
+        return _completed_updates(events, chain)
 
 
 def _inside_snapshot(events: Frames) -> Bools:
-    """Tell which events are whole data frames that leave an open snapshot open."""
+    """Return a mask of the ``whole`` data frames that leave an open snapshot open."""
     single = (events["boundary"] == _WHOLE) & (events["kind"] == _DATA)
     nearest = np.maximum.accumulate(np.where(single, -1, np.arange(len(events))))
     before = events[nearest]
@@ -131,8 +131,12 @@ def _inside_snapshot(events: Frames) -> Bools:
     return inside
 
 
-def _completed(events: Frames, chain: Indexes) -> Updates:
-    """Return the updates that end among the events. ``chain``: those that begin, end or void one another."""
+def _completed_updates(events: Frames, chain: Indexes) -> Updates:
+    """Return the updates that end among the events.
+
+    Args:
+        chain: Indexes of the events that begin, end or void one another.
+    """
     links = events[chain]
     follows = (links["boundary"][1:] == _END) & (links["boundary"][:-1] == _BEGIN)
     ends = 1 + np.flatnonzero(follows & (links["epoch"][1:] == links["epoch"][:-1]))
@@ -140,10 +144,10 @@ def _completed(events: Frames, chain: Indexes) -> Updates:
     opener[chain[ends]] = chain[ends - 1]
     done = events["boundary"] == _WHOLE
     done[chain[ends]] = True
-    return _updates(opened=events[opener[done]], ended=events[done])
+    return _pair_updates(opened=events[opener[done]], ended=events[done])
 
 
-def _updates(opened: Frames, ended: Frames) -> Updates:
+def _pair_updates(opened: Frames, ended: Frames) -> Updates:
     updates = np.empty(len(ended), UPDATE)
     updates["begin"], updates["first"] = opened["position"], opened["number"]
     updates["end"], updates["last"] = ended["position"], ended["number"]
@@ -153,7 +157,7 @@ def _updates(opened: Frames, ended: Frames) -> Updates:
 
 
 def spans_of(updates: Updates) -> tuple[tuple[int, int], ...]:
-    """Join updates, ordered by ``begin``, between which no frame of the stream lies."""
+    """Return spans of positions. Updates, ordered by ``begin``, are joined if no frame of the stream lies between."""
     reach = np.maximum.accumulate(updates["last"])
     ends = np.maximum.accumulate(updates["end"])
     starts = np.flatnonzero(np.append(True, updates["first"][1:] > reach[:-1] + 1))
@@ -162,16 +166,16 @@ def spans_of(updates: Updates) -> tuple[tuple[int, int], ...]:
 
 
 def _numbers(column: Any) -> Any:
-    return _one(column).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return _combined(column).cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
 def _codes(column: Any, names: Sequence[str]) -> Any:
-    """Return each value's index in ``names``; -1 for null and for anything else."""
-    values = _one(column)
+    """Return each value's index in ``names``; -1 for null and for any other value."""
+    values = _combined(column)
     known = pa.array([str(name) for name in names], pa.string())
     if not pa.types.is_dictionary(values.type):
         return _indexes(values, known)
-    of_entry = np.append(_indexes(values.dictionary, known), -1)  # the last is for nulls
+    of_entry = np.append(_indexes(values.dictionary, known), -1)  # the last entry is for nulls
     entries = values.indices.cast(pa.int32()).fill_null(len(of_entry) - 1)
     return of_entry[entries.to_numpy(zero_copy_only=False)]
 
@@ -180,5 +184,5 @@ def _indexes(values: Any, known: Any) -> Any:
     return pc.index_in(values.cast(pa.string()), value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
 
 
-def _one(column: Any) -> Any:
+def _combined(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,14 +1,14 @@
-"""Verifies silver: folds bronze anew by another way (`pipelines.reference_fold`) and compares (`pipelines.compare`).
+"""Verify silver: fold bronze independently (`pipelines.reference_fold`) and compare (`pipelines.compare`).
 
-Neither side needs the other's code to be right, and silver is read by delta-rs, without the Spark that wrote it. A
-table is compared at the position it had reached when it was opened; builds and receivers may go on meanwhile.
+Neither side depends on the other's code, and silver is read by delta-rs, without the Spark that wrote it. A table is
+compared at the position it had reached when it was opened; builds and receivers may continue meanwhile.
 
-A table that keeps history is followed by its history, as a table of its own: every version is compared, by key and
-``__START_AT`` (`pipelines.reference_history` says what can be known where bronze begins at a floor). Of a source with
-an order of its own, the tombstones tell that no row stands that is older than its key's delete. Tombstones that ought
-to be there and are not are not noticed: which of them may be forgotten is the decoder's to say.
+A history is verified after its table, as a table of its own: every version is compared, by key and ``__START_AT``
+(`pipelines.reference_history` describes what can be known where bronze begins at a floor). For source-ordered sources,
+no row may be older than its key's tombstone. Missing tombstones are not detected: the decoder decides which of them may
+be forgotten.
 
-The models here are what ``silverfold verify --json`` prints: their names and meanings stay.
+The models here are printed by ``silverfold verify --json``: their names and meanings must not change.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from connectors.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from pipelines.beginnings import begins_at, history_begins_at
 from pipelines.beside import beside, beside_opened
 from pipelines.bronze import CARRYING, read_small_columns
-from pipelines.compare import Comparison, as_held, compare, shown
+from pipelines.compare import Comparison, as_stored, compare, shown
 from pipelines.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from pipelines.kept_aside import failing_rows, without_reasons
 from pipelines.losses import Losses, losses_of
 from pipelines.places import Places, history_of
 from pipelines.quarantine_log import PASSED_OVER, HoldState, quarantined
-from pipelines.ranges import Range, is_inside, named
+from pipelines.ranges import Range, format_ranges, is_inside
 from pipelines.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
 from pipelines.reference_history import HistoryFold, fold_history
 from pipelines.silver_rows import SilverRows
 from pipelines.store import open_table
 
 ROWS_AT_ONCE: Final = 500_000
-"""Rows of a table that are held in memory at a time, and again as bronze says them: at one to two kilobytes."""
+"""Rows of a table held in memory at a time, as well as the expected ones: one to two kilobytes each."""
 
 
 class Verdict(StrEnum):
-    """What verifying a table found."""
+    """Result of verifying a table."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
     NOT_BUILT = "not_built"
     """There is no silver table yet: nothing to verify."""
     UNKNOWN = "unknown"
-    """It cannot be told; ``reason`` says why."""
+    """It could not be determined; ``reason`` says why."""
 
 
 class _Report(BaseModel):
@@ -63,7 +63,7 @@ class _Report(BaseModel):
 
 
 class Difference(_Report):
-    """One cell that differs, or a whole row that one side lacks. Values that JSON has no form for are text."""
+    """One cell that differs, or a row that one side lacks. Values without a JSON form are text."""
 
     key: dict[str, Any]
     column: str | None
@@ -89,15 +89,14 @@ class TableVerification(_Report):
     table: str
     verdict: Verdict
     reason: str | None
-    """Null unless ``verdict`` is ``unknown``, ``different`` for more than ``differences`` show, or of a part only; and
-    where the table is held or stopped, or not built though frames of it have landed.
-    """
+    """Null, except in these cases: ``verdict`` is ``unknown``; ``different`` for more than ``differences`` show; only a
+    part was compared; the table is held or stopped, or not built though frames of it have landed."""
     position: int | None
-    """Position the table had reached: what was expected is bronze up to and including it."""
+    """Position the table had reached: expected rows are those of bronze up to and including it."""
     delta_version: int | None
     """Version of the table that was compared."""
     folded_from: int | None = None
-    """Position from which bronze was folded: the last whole snapshot, if there is one."""
+    """Position from which bronze was folded: the last complete snapshot, if there is one."""
     expected_rows: int | None = None
     found_rows: int | None = None
     missing_rows: int | None = None
@@ -108,7 +107,7 @@ class TableVerification(_Report):
     differences: tuple[Difference, ...] = ()
     """The first differences, by key."""
     rows_aside: int = 0
-    """So many of ``found_rows`` are kept aside by the table's rules. Which are to be is not judged: that is Spark's."""
+    """Number of ``found_rows`` from the side table. Which rows belong there is not verified: Spark evaluates rules."""
 
 
 class Verification(_Report):
@@ -125,15 +124,15 @@ class Verification(_Report):
 
 
 class Silver(NamedTuple):
-    """A silver table as it stood at one version."""
+    """A silver table at one version."""
 
     position: int
-    """-1 when none is recorded."""
+    """-1 if none is recorded."""
     rows: SilverRows
 
 
 def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
-    """Compare one silver table with what bronze says it must hold.
+    """Compare one silver table with the rows expected from bronze.
 
     Raises:
         StoreUnavailable: A table cannot be read now.
@@ -151,10 +150,10 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         other = built_otherwise(places, connector, feed, table, fold.keys)
         if other is not None:
             return unknown(table, other, silver)
-        found = _verified(table, fold, silver, placed=placed, reason=_partly(since, landed.losses.lacking))
+        found = _compare_spans(table, fold, silver, placed=placed, reason=_limits(since, landed.losses.lacking))
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
-        return unknown(table, other or _why(error, landed.losses), silver)
+        return unknown(table, other or _explain(error, landed.losses), silver)
     wrong = without_reasons(silver.rows.more)
     if wrong is None and connector.source_ordered:
         wrong = _older_than_deletes(places, connector, feed, table, silver)
@@ -162,7 +161,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
 
 
 def verify_history(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
-    """Compare a table's history with what bronze says it must hold, at the position the history has reached.
+    """Compare a table's history with the versions expected from bronze, at the position the history has reached.
 
     Raises:
         StoreUnavailable: A table cannot be read now.
@@ -186,9 +185,9 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     begun = history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0
     try:
         fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
-        return _verified(name, fold, history, reason=_partly(since, landed.losses.untouched))
+        return _compare_spans(name, fold, history, reason=_limits(since, landed.losses.untouched))
     except (PositionGap, WireError, ProtocolError) as error:
-        return unknown(name, _why(error, landed.losses), history)
+        return unknown(name, _explain(error, landed.losses), history)
 
 
 def _landed(places: Places, connector: Connector, feed: Feed, table: str, through: int) -> LandedTable:
@@ -197,7 +196,7 @@ def _landed(places: Places, connector: Connector, feed: Feed, table: str, throug
     return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out, losses)
 
 
-def _why(error: Exception, losses: Losses) -> str:
+def _explain(error: Exception, losses: Losses) -> str:
     if not isinstance(error, PositionGap) or error.advice:
         return str(error)
     if is_inside((error.first, error.last), losses.taken):
@@ -205,46 +204,46 @@ def _why(error: Exception, losses: Losses) -> str:
     return f"{error}: `silverfold status` says what can be done"
 
 
-def _verified(
+def _compare_spans(
     table: str, fold: BronzeFold | HistoryFold, silver: Silver, *, placed: bool = False, reason: str | None
 ) -> TableVerification:
-    """Compare a table with what bronze says it must hold, `ROWS_AT_ONCE` at a time where that can be."""
-    spelt = {folded(name): name for name in silver.rows.names}
-    keys = [spelt.get(folded(name), name) for name in fold.keys]
+    """Compare a table with the rows expected from bronze, `ROWS_AT_ONCE` at a time if possible."""
+    own_names = {folded(name): name for name in silver.rows.names}
+    keys = [own_names.get(folded(name), name) for name in fold.keys]
     try:
         spans = silver.rows.spans(keys, ROWS_AT_ONCE) if fold.has_spans else [EVERY_KEY]
-        return compared(table, fold.expected, silver, keys=keys, spans=spans, placed=placed, reason=reason)
+        return compare_table(table, fold.expected, silver, keys=keys, spans=spans, placed=placed, reason=reason)
     except NotBySpans:
-        return compared(table, fold.expected, silver, placed=placed, reason=reason)
+        return compare_table(table, fold.expected, silver, placed=placed, reason=reason)
 
 
-def _partly(since: int, lost: Sequence[Range]) -> str | None:
-    """Say what a comparison cannot mean: a table may lack what was dropped, or lost, before it was built."""
+def _limits(since: int, lost: Sequence[Range]) -> str | None:
+    """Return the limits of a comparison: a table may lack what was dropped or lost before it was built."""
     dropped = f"begins at position {since}, what landed before was dropped and is not compared" if since else ""
-    lacking = f"lacks positions {named(lost)}, which bronze has lost" if lost else ""
+    lacking = f"lacks positions {format_ranges(lost)}, which bronze has lost" if lost else ""
     return "; ".join(filter(None, [dropped, lacking])) or None
 
 
 def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
-    """Return which rows stand though a later delete is remembered; None when none does, or it cannot be told now."""
-    stones = beside(places, feed.name, table, "tombstones", at=silver.rows.version).counts
-    if stones is None:
+    """Return a message on rows older than their key's tombstone; None if there are none, or it cannot be determined."""
+    tombstones = beside(places, feed.name, table, "tombstones", at=silver.rows.version).counts
+    if tombstones is None:
         return None
     keys = connector.reference(feed, table).keys
     listed = sorted(
-        SilverRows(places.tombstones(feed.name, table), stones).table().to_pylist(), key=itemgetter("_position")
-    )  # of a key's deletes, the last one stays
-    buried = {tuple(stone[name] for name in keys): stone["_position"] for stone in listed}
-    standing = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.table().to_pylist())
-    late = sorted(key for key, position in standing if key in buried and position <= buried[key])
+        SilverRows(places.tombstones(feed.name, table), tombstones).table().to_pylist(), key=itemgetter("_position")
+    )  # the last delete of a key wins
+    deleted_at = {tuple(stone[name] for name in keys): stone["_position"] for stone in listed}
+    rows = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.table().to_pylist())
+    late = sorted(key for key, position in rows if key in deleted_at and position <= deleted_at[key])
     named = ", ".join(f"{name}={shown(value)}" for name, value in zip(keys, late[0], strict=True)) if late else ""
     return f"{len(late)} rows are older than the deletes of their keys, the first {named}" if late else None
 
 
 def read_silver(places: Places, feed: str, table: str) -> Silver | None:
-    """Return a silver table with its position, both of one version; None when there is none. Raises StoreUnavailable.
+    """Return a silver table and its position, both of one version; None if it does not exist. Raises StoreUnavailable.
 
-    Rows that are at the source and fail the table's rules are among its own: together they are the source's table.
+    Rows that exist at the source but fail the table's rules are included: together they are the source's table.
     """
     place = places.silver(feed, table)
     opened = open_table(place)
@@ -254,7 +253,7 @@ def read_silver(places: Places, feed: str, table: str) -> Silver | None:
     return Silver(position_in(opened, app_id(feed, table)), SilverRows(place, opened, failing))
 
 
-def compared(
+def compare_table(
     table: str,
     expected: Callable[[KeySpan], Expected],
     silver: Silver,
@@ -264,26 +263,26 @@ def compared(
     placed: bool = False,
     reason: str | None = None,
 ) -> TableVerification:
-    """Return what comparing expected rows with silver's found.
+    """Compare expected rows with silver's; return the result.
 
     Args:
         expected: Returns the rows of a span.
-        keys: Columns by which the spans tell silver's rows apart.
-        spans: Taken one after another.
-        placed: ``_position`` counts. A table's state has it too, but where a row was written last says nothing of
-            what it is: a snapshot leaves equal rows as they are.
+        keys: Columns by which silver's rows are divided into spans.
+        spans: Compared one after another.
+        placed: Compare ``_position`` too. A state table has this column, but its value is not part of the state: a
+            snapshot leaves equal rows as they are.
 
     Raises:
-        NotBySpans: The spans cannot be told apart.
+        NotBySpans: The rows cannot be divided into these spans.
     """
     result, rows = Comparison(0, 0), None
     for span in spans:
-        rows, found = expected(span).spelt_as(silver.rows.names), silver.rows.table(keys, span)
+        rows, found = expected(span).renamed_as(silver.rows.names), silver.rows.table(keys, span)
         try:
-            result = result.plus(_compared(rows, found, placed=placed))
-        except TypeError:  # such keys have no order between them
-            told = "its keys are of another type than those of the source: run silverfold rebuild"
-            return unknown(table, told, silver, Verdict.DIFFERENT)
+            result = result.plus(_compare_rows(rows, found, placed=placed))
+        except TypeError:  # such keys cannot be ordered
+            message = "its keys are of another type than those of the source: run silverfold rebuild"
+            return unknown(table, message, silver, Verdict.DIFFERENT)
     assert rows is not None
     return TableVerification(
         table=table,
@@ -299,23 +298,23 @@ def compared(
         different_cells=result.cells,
         ranges=_ranges(rows.keys, result),
         differences=_differences(rows.keys, result),
-        rows_aside=silver.rows.aside,
+        rows_aside=silver.rows.side_count,
     )
 
 
-def _compared(expected: Expected, found: pa.Table, *, placed: bool) -> Comparison:
+def _compare_rows(expected: Expected, found: pa.Table, *, placed: bool) -> Comparison:
     names = [name for name in found.column_names if placed or name != "_position"]
     found = expected.comparable(found).select(names)
     result = compare(expected.keys, expected.columns, expected.rows, found)
     if result.equal:
         return result
-    return compare(expected.keys, expected.columns, as_held(expected.rows, found.schema), found)
+    return compare(expected.keys, expected.columns, as_stored(expected.rows, found.schema), found)
 
 
 def unknown(
     table: str, reason: str | None, silver: Silver | None = None, verdict: Verdict = Verdict.UNKNOWN
 ) -> TableVerification:
-    """Return that nothing was compared, and why."""
+    """Return a result for a table that was not compared, and why."""
     return TableVerification(
         table=table,
         verdict=verdict,
@@ -323,11 +322,11 @@ def unknown(
         position=_position(silver.position) if silver else None,
         delta_version=silver.rows.version if silver else None,
         found_rows=silver.rows.count if silver else None,
-        rows_aside=silver.rows.aside if silver else 0,
+        rows_aside=silver.rows.side_count if silver else 0,
     )
 
 
-def summed_up(
+def summarize(
     places: Places,
     feed: str,
     against: Literal["bronze", "source"],
@@ -336,19 +335,21 @@ def summed_up(
     *,
     stopped: Mapping[str, str] = MappingProxyType({}),
 ) -> Verification:
-    """Return the verdict on a feed; ``stopped`` says by table why no build of it goes on, though nothing holds it."""
-    told, equal = [], True
+    """Return the verdict on a feed; ``stopped`` gives, by table, why no build continues although nothing holds it."""
+    results, equal = [], True
     for each in tables:
         held = None if each.verdict is Verdict.UNKNOWN else _holding(places, feed, each) or stopped.get(each.table)
         full = each if held is None else each.model_copy(update={"reason": each.reason or held})
         fine = full.verdict is Verdict.EQUAL or (full.verdict is Verdict.NOT_BUILT and not full.reason)
         equal &= fine and held is None
-        told.append(full)
-    return Verification(at=at, warehouse=places.warehouse, feed=feed, against=against, equal=equal, tables=tuple(told))
+        results.append(full)
+    return Verification(
+        at=at, warehouse=places.warehouse, feed=feed, against=against, equal=equal, tables=tuple(results)
+    )
 
 
 def _holding(places: Places, feed: str, found: TableVerification) -> str | None:
-    """Return what holds a table, if anything does: it is compared as it stands."""
+    """Return the hold of a table, if any: such a table is compared as it is."""
     for each in quarantined(places, feed, found.table):
         if each.state(-1 if found.position is None else found.position) is HoldState.HOLDING:
             return f"it is held at position {each.position}: {each.error_class}"

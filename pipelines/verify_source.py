@@ -1,14 +1,15 @@
-"""Verifies silver against the source itself: was the source's table ever what silver is?
+"""Verify silver against the source itself: was the source's table ever in the state of silver?
 
-A subscription of its own (`connectors.base.SourceSubscription`) gives the source's table as a snapshot, then update after update.
-The table is kept in memory, and of every state it has stood in at the end of an update a digest. Silver, read without
-Spark, has a digest too. If it is among them, silver *is* the source's table as of that update: exactly the table when
-the source rests, one of its states when it changes while receiver and build go on.
+A separate subscription (`connectors.base.SourceSubscription`) gives the source's table as a snapshot, then update by
+update. The table is retained in memory, with a digest of its state at the end of each update. Silver, read without
+Spark, has a digest too. If it is among them, silver *is* the source's table as of that update: the current state while
+the source rests, one of its states while it changes.
 
-What is proved: connection, receiver, bronze and build together lost nothing and made nothing up, for the one version
-of silver that was found equal. What is not: anything about other versions; that silver will get to the newest state;
-a log or a table without snapshots, whose rows say nothing about the source's table; that what the source sends to
-two subscriptions is right. Two different tables with one digest (64 bits a row, added up) will not be met by chance.
+This proves that connection, receiver, bronze and build together neither lost nor invented anything, for the one version
+of silver found equal. It proves nothing about other versions, nor that silver will reach the newest state, nor that the
+source sends the right data to two subscriptions. It does not apply to a changelog or a table without snapshots, whose
+rows say nothing about the source's table. Different tables will not by chance have the same digest (64 bits per row,
+summed).
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from pipelines.places import Place, Places
 from pipelines.reference_fold import Expected
 from pipelines.store import open_table
 from pipelines.table_fold import Row, TableFold
-from pipelines.verify import Silver, TableVerification, Verdict, compared, read_silver, unknown
+from pipelines.verify import Silver, TableVerification, Verdict, compare_table, read_silver, unknown
 
 _WAIT = 0.25
-"""Seconds between looks at silver."""
+"""Seconds between reads of silver."""
 
 _MOD = 1 << 64
 
@@ -43,16 +44,17 @@ def verify_against_source(
     patience: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> TableVerification:
-    """Look for the update of the source at which its table was what silver is.
+    """Search for an update of the source at which its table was in silver's state.
 
     Args:
-        patience: Seconds to look. Silver is looked at again whenever it has a new version, the source all the time.
+        patience: Seconds to search. Silver is reread whenever it has a new version; the source is followed all the
+            time.
 
     Returns:
-        ``different`` with the differences to the source's newest state when none was found.
+        ``different`` with the differences to the source's newest state if none was found.
 
     Raises:
-        SourceUnavailable, SourceRefused: The source cannot be asked.
+        SourceUnavailable, SourceRefused: The source cannot be queried.
         StoreUnavailable: Silver cannot be read now.
     """
     silver = _SilverTable(places, feed.name, table)
@@ -64,33 +66,33 @@ def verify_against_source(
     other = built_otherwise(places, connector, feed, table, keys)
     if other is not None:
         return unknown(table, other)
-    with connector.subscribe(feed, table) as watch:
-        states = States(watch.keys)
+    with connector.subscribe(feed, table) as subscription:
+        states = SourceStates(subscription.keys)
         while True:
-            for update in watch.take(_WAIT):
-                states.take(update.changes, watch.columns, snapshot=update.snapshot)
-            silver.look()
+            for update in subscription.take(_WAIT):
+                states.take(update.changes, subscription.columns, snapshot=update.snapshot)
+            silver.refresh()
             if silver.digest in states.seen:
                 return _equal(table, silver.seen)
             if clock() >= until:
-                return _nowhere(table, keys, states, silver.seen)
+                return _not_found(table, keys, states, silver.seen)
 
 
 class _SilverTable:
-    """A silver table, read anew when it has a newer version."""
+    """A silver table, reread when it has a newer version."""
 
     def __init__(self, places: Places, feed: str, table: str) -> None:
         self._places, self._feed, self._table = places, feed, table
         self.seen: Silver
         self.digest = -1
-        """Of all its rows; -1 when there is none yet."""
+        """Digest of all its rows; -1 if there is no table yet."""
 
     def exists(self) -> bool:
-        """Tell whether there is a table."""
+        """Return whether the table exists."""
         return open_table(self._place) is not None
 
-    def look(self) -> None:
-        """Read what is new."""
+    def refresh(self) -> None:
+        """Read the table if it has a new version."""
         opened = open_table(self._place)
         if opened is None or (self.digest >= 0 and opened.version() == self.seen.rows.version):
             return
@@ -105,14 +107,14 @@ class _SilverTable:
         return self._places.silver(self._feed, self._table)
 
 
-def _nowhere(table: str, keys: tuple[str, ...], states: States, silver: Silver) -> TableVerification:
+def _not_found(table: str, keys: tuple[str, ...], states: SourceStates, silver: Silver) -> TableVerification:
     """Return how silver differs from the source's newest state."""
     if not states.seen:
         return unknown(table, "the source sent no snapshot in time", silver)
     fold = states.fold
     expected = Expected(keys or fold.own_columns, (*fold.own_columns, *fold.columns), fold.all_rows(), None)
     never = f"in {len(states.seen)} states the source was never what silver is; silver may be behind: see its lag"
-    found = compared(table, lambda _: expected, silver)
+    found = compare_table(table, lambda _: expected, silver)
     return found if found.verdict is Verdict.EQUAL else found.model_copy(update={"reason": never})
 
 
@@ -131,10 +133,10 @@ class _DigestedFold(TableFold):
     columns: Sequence[str] = ()
 
     def put(self, key: tuple[Any, ...], row: Row | None) -> None:
-        """Let a row stand at a key, or none."""
-        stands = self.rows.get(key)
-        if stands is not None:
-            self.digest -= self._of(stands)
+        """Set the row at a key, or delete it with None."""
+        previous = self.rows.get(key)
+        if previous is not None:
+            self.digest -= self._of(previous)
         super().put(key, row)
         if row is not None:
             self.digest += self._of(row)
@@ -143,8 +145,8 @@ class _DigestedFold(TableFold):
         return row_digest({name: row.get(name) for name in (*self.own_columns, *self.columns)})
 
 
-class States:
-    """The states a table of the source has stood in, as far as they were watched."""
+class SourceStates:
+    """The observed states of a table of the source."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self.fold = _DigestedFold(keys)
@@ -152,20 +154,20 @@ class States:
         """Digests of all states, each at the end of an update."""
 
     def take(self, changes: Sequence[ReferenceChange], columns: Sequence[str], *, snapshot: bool) -> None:
-        """Apply one whole update."""
+        """Apply one complete update."""
         self.fold.columns = columns
         self.fold.apply(changes, snapshot=snapshot)
         self.seen.add(self.fold.digest % _MOD)
 
 
 def row_digest(row: Mapping[str, Any]) -> int:
-    """Return a number for a row, whatever the order of its columns."""
+    """Return a hash of a row, independent of the order of its columns."""
     cells = [(name, _canonical(row[name])) for name in sorted(row)]
     return int.from_bytes(hashlib.blake2b(repr(cells).encode(), digest_size=8).digest())
 
 
 def _canonical(value: Any) -> Any:
-    """Return a value in the one form that equal values have: zero has no sign, a moment no name of its time zone."""
+    """Return a canonical form that equal values share: zero without sign, times without a time zone name."""
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, list):

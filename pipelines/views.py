@@ -1,10 +1,12 @@
-"""Gives silver tables their names in Spark SQL.
+"""Name silver tables in Spark SQL.
 
-Every built table of every feed is the temporary view ``<feed>__<table>``, and plain ``<table>`` too where only one
-feed has a table of that name. Views read the newest version each time a query begins, or the version that
-`pipelines.time_travel` found: nothing is copied. What is beside a table is read as it counted when the views were made. A
-history is called as its folder is, ``<table>__history``; as of a position it has the versions that had begun by then,
-and those that ended later stand. What a table keeps aside is ``<table>__aside``, only as of now.
+Every built table of every feed is the temporary view ``<feed>__<table>``, and also ``<table>`` if only one feed has a
+table of that name. Views read the newest version whenever a query begins, or the version found by
+`pipelines.time_travel`; nothing is copied. Companion tables are read at the version that counted when the views were
+made.
+
+A history is named as its folder, ``<table>__history``. As of a position it shows the versions that had begun by then;
+those that ended later appear as current. A side table is ``<table>__aside``, and only readable as of now.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.beside import Beside, beside_named
-from pipelines.places import Place, Places, aside_of, silver_table_of
+from pipelines.places import Place, Places, side_table_of, silver_table_of
 from pipelines.store import open_table
 from pipelines.time_travel import AsOf
 from transforms.history import END, START
@@ -27,7 +29,7 @@ from transforms.side_table import REASONS
 
 @dataclass(frozen=True)
 class Views:
-    """What names mean, in small letters: Spark SQL does not look at case."""
+    """The meaning of names, in lower case: Spark SQL is case-insensitive."""
 
     built: Mapping[str, tuple[str, str]]
     """Name of a view → feed and table."""
@@ -36,10 +38,10 @@ class Views:
     shared: Mapping[str, tuple[str, ...]]
     """Name of tables of several feeds, which is no view → the names to use instead."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Name of a table that cannot be read as of the position asked for → why."""
+    """Name of a table that cannot be read as of the requested position → the reason."""
 
     def why_missing(self, name: str) -> str | None:
-        """Return why a name is no view, and what to do; None when no configured table has it."""
+        """Return why a name is no view, and what to do; None if no configured table has it."""
         wanted = name.lower()
         if wanted in self.shared:
             return f"several feeds have a table {name}: use {' or '.join(self.shared[wanted])}"
@@ -54,60 +56,60 @@ class Views:
 def register_views(
     session: SparkSession, places: Places, tables: Mapping[str, Iterable[str]], as_of: Iterable[AsOf] = ()
 ) -> Views:
-    """Name every built silver table in the session. Reads no rows; safe to repeat.
+    """Create views for every built silver table in the session. Reads no rows; safe to repeat.
 
     Args:
         tables: Names of the silver tables of each feed, and of their histories (`pipelines.places.history_of`).
-        as_of: Feeds whose tables are to show a position, not what is newest.
+        as_of: Feeds whose tables are shown as of a position instead of at their newest version.
 
     Raises:
         StoreUnavailable: A table's store cannot be read now.
     """
     names, shared = _names((feed, table) for feed in tables for table in tables[feed])
-    then = {found.feed: found for found in as_of}
-    seen = {table: _seen(places, then, *table) for table in set(names.values())}
+    then = {each.feed: each for each in as_of}
+    lookups = {table: _look_up(places, then, *table) for table in set(names.values())}
     for name, table in names.items():
-        if seen[table].is_there:
-            _shown(session, places, then, *table, found=seen[table].beside).createOrReplaceTempView(name)
+        if lookups[table].is_there:
+            _view_rows(session, places, then, *table, found=lookups[table].beside).createOrReplaceTempView(name)
         else:
-            session.catalog.dropTempView(name)  # of an earlier call
+            session.catalog.dropTempView(name)  # left by an earlier call
     return Views(
-        built={name: table for name, table in names.items() if seen[table].is_there},
-        not_built={name: table for name, table in names.items() if seen[table] == _Seen()},
+        built={name: table for name, table in names.items() if lookups[table].is_there},
+        not_built={name: table for name, table in names.items() if lookups[table] == _Lookup()},
         shared=shared,
-        unreadable={name: why for name, table in names.items() if (why := seen[table].why) is not None},
+        unreadable={name: why for name, table in names.items() if (why := lookups[table].why) is not None},
     )
 
 
-class _Seen(NamedTuple):
-    """Whether a table can be queried, and why it cannot; neither where it is not built."""
+class _Lookup(NamedTuple):
+    """Whether a table can be queried, and if not, why; the defaults mean it is not built."""
 
     is_there: bool = False
     why: str | None = None
     beside: Beside | None = None
-    """Of one beside a silver table, as of now: what counts of it."""
+    """For a companion table, as of now: its version that counts."""
 
 
-def _seen(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Seen:
-    """Look for a table; the rows aside of one that is built are there, if only none."""
-    is_aside, called = name.endswith(aside_of("")), f"table {name} of feed {feed}"
+def _look_up(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> _Lookup:
+    """Look up a table. The side table of a built table is there even if it is empty."""
+    is_aside, called = name.endswith(side_table_of("")), f"table {name} of feed {feed}"
     table = silver_table_of(name)
     if open_table(places.silver(feed, table)) is None:
-        return _Seen(why=then[feed].missing.get(name) if feed in then else None)
+        return _Lookup(why=then[feed].missing.get(name) if feed in then else None)
     if feed in then:
         now_only = f"{called} is shown only as of now: ask without --at" if is_aside else None
         why = now_only or then[feed].missing.get(name)
-        return _Seen(why is None, why)
+        return _Lookup(why is None, why)
     found = beside_named(places, feed, name)
     if found is not None and (found.is_gone or (found.counts is None and not is_aside)):
-        return _Seen(why=f"{called} is not what its table was built with: run `silverfold rebuild {feed} {table}`")
-    return _Seen(True, beside=found)
+        return _Lookup(why=f"{called} is not what its table was built with: run `silverfold rebuild {feed} {table}`")
+    return _Lookup(True, beside=found)
 
 
-def _shown(
+def _view_rows(
     session: SparkSession, places: Places, then: Mapping[str, AsOf], feed: str, name: str, *, found: Beside | None
 ) -> DataFrame:
-    """Return a table's rows as they are to be shown. Lazy."""
+    """Return a table's rows as the view shows them. Lazy."""
     place = places.silver(feed, name)
     if feed in then:
         rows = _read(session, place, then[feed].versions.get(name))
@@ -131,13 +133,15 @@ def _up_to(versions: DataFrame, position: int) -> DataFrame:
 
 
 def _names(tables: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, ...]]]:
-    """Return the table each name means, and the names that would mean several."""
+    """Return the table for each name, and the ambiguous names."""
     qualified = {f"{feed}__{table}".lower(): (feed, table) for feed, table in tables}
-    holders: dict[str, list[str]] = {}
+    names_by_table: dict[str, list[str]] = {}
     for name, (_feed, table) in qualified.items():
-        holders.setdefault(table.lower(), []).append(name)
-    for name in holders.keys() & qualified.keys():  # FEED__TABLE of one is TABLE of another, as a history may be
-        holders[name].append(qualified[name][1].lower())
-    plain = {name: qualified[only] for name, (only, *others) in holders.items() if not others}
-    shared = {name: tuple(sorted(found)) for name, found in holders.items() if len(found) > 1}
-    return {name: table for name, table in (plain | qualified).items() if name not in shared}, shared
+        names_by_table.setdefault(table.lower(), []).append(name)
+    for name in (
+        names_by_table.keys() & qualified.keys()
+    ):  # one feed's FEED__TABLE may be another's TABLE, as with a history
+        names_by_table[name].append(qualified[name][1].lower())
+    unqualified = {name: qualified[only] for name, (only, *others) in names_by_table.items() if not others}
+    shared = {name: tuple(sorted(found)) for name, found in names_by_table.items() if len(found) > 1}
+    return {name: table for name, table in (unqualified | qualified).items() if name not in shared}, shared

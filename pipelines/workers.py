@@ -1,4 +1,4 @@
-"""Gives the workers of a cluster our packages, and looks whether they can work, before the first cut needs them."""
+"""Ship our packages to the workers of a cluster, and check that they can work, before the first cut needs them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 _HOME: Final = Path(__file__).parents[1]
 _PACKAGES: Final = ("conf", "transforms", "connectors", "pipelines")
-"""What decoders import of ours."""
+"""Our packages that decoders import."""
 
 WITHIN: Final = 600.0
 """Seconds for a first task. A cluster may have to start machines for it."""
 
-_A_WORD: Final = 30.0
-"""Seconds of silence, at most."""
+_LOG_INTERVAL: Final = 30.0
+"""Seconds between log messages while waiting."""
 
 
 def ship_packages(session: SparkSession) -> None:
-    """Send our own packages, as they are here, to workers elsewhere: what else they need, they have to have.
+    """Send our own packages, as they are here, to remote workers; further packages must be installed there.
 
-    Before any that are installed there, these count: driver and workers never run different versions.
+    They take precedence over installed ones, so driver and workers never run different versions.
 
     Raises:
         SparkUnavailable: Spark does not take them.
@@ -51,7 +51,7 @@ def ship_packages(session: SparkSession) -> None:
             for file in sorted((_HOME / package).rglob("*")):
                 if file.is_file() and file.suffix != ".pyc":
                     archive.write(file, file.relative_to(_HOME))
-    folder = Path(tempfile.mkdtemp(prefix="silverfold-"))  # whose file Spark hands out for as long as it runs
+    folder = Path(tempfile.mkdtemp(prefix="silverfold-"))  # Spark serves the file for as long as it runs
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     # a server takes one file of a name, for all its sessions
     file = folder / f"silverfold-{sha256(packed.getvalue()).hexdigest()[:16]}.zip"
@@ -67,25 +67,25 @@ def ship_packages(session: SparkSession) -> None:
 
 
 def is_local(session: SparkSession) -> bool:
-    """Tell whether tasks run in this process's own JVM."""
+    """Return whether tasks run in this process's own JVM."""
     return not is_remote() and re.match(r"local(\[|$)", str(session.sparkContext.master)) is not None
 
 
 def await_workers(session: SparkSession, *, within: float = WITHIN) -> None:
-    """Run a task that imports what decoders do, where tasks run elsewhere than on this machine.
+    """Run a task that imports what decoders do, if tasks run elsewhere than on this machine.
 
-    A job whose executors never come would wait for ever, without a word.
+    A job whose executors never come would wait for ever, without a message.
 
     Raises:
         SparkUnavailable: No executor came in time, or it lacks Python or a package. The message says which.
     """
     if is_local(session):
         return
-    rows = session.range(1).mapInArrow(_importing, "id bigint")
+    rows = session.range(1).mapInArrow(_import_connectors, "id bigint")
     with ThreadPoolExecutor(1) as beside:
         task = beside.submit(rows.collect)
         try:
-            _awaited(task, within)
+            _await_task(task, within)
         except TimeoutError:
             asked = "are there any, and can they reach this machine?"
             raise SparkUnavailable(f"no executor has come to work in {within:g} seconds: {asked}") from None
@@ -94,16 +94,16 @@ def await_workers(session: SparkSession, *, within: float = WITHIN) -> None:
                 _cancel(session)
 
 
-def _awaited(task: Future[Any], within: float) -> None:
-    for waited in range(int(within // _A_WORD)):
+def _await_task(task: Future[Any], within: float) -> None:
+    for waited in range(int(within // _LOG_INTERVAL)):
         try:
-            return _done(task, _A_WORD)
+            return _check_result(task, _LOG_INTERVAL)
         except TimeoutError:
-            structlog.get_logger("spark").warning("no executor has come yet", seconds=(waited + 1) * _A_WORD)
-    return _done(task, within % _A_WORD)
+            structlog.get_logger("spark").warning("no executor has come yet", seconds=(waited + 1) * _LOG_INTERVAL)
+    return _check_result(task, within % _LOG_INTERVAL)
 
 
-def _done(task: Future[Any], seconds: float) -> None:
+def _check_result(task: Future[Any], seconds: float) -> None:
     try:
         with named_errors("a first task"):
             task.result(seconds)
@@ -118,7 +118,7 @@ def _cancel(session: SparkSession) -> None:
         session.sparkContext.cancelAllJobs()
 
 
-def _importing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _import_connectors(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for name in CONNECTORS:
         find_connector(name)
     yield from batches

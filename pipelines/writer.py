@@ -1,8 +1,8 @@
-"""Appends frames to one feed's bronze table, and notices when another process has taken the feed over.
+"""Append frames to one feed's bronze table, and detect when another process has taken the feed over.
 
-Each commit records the last position it holds, in the table's own log. A writer knows the position it wrote last;
-a table that says otherwise has another owner, and this writer stops (`Fenced`). Two writers that race for one
-commit are told apart by the store: the loser's commit conflicts on the recorded position.
+Each commit records its last position in the table's own log. A writer knows the position it wrote last; if the table
+records another one, it has another owner, and this writer stops (`Fenced`). If two writers race for one commit, the
+store decides: the loser's commit conflicts on the recorded position.
 
 Everything here blocks; `pipelines.sink` calls it from threads.
 """
@@ -44,13 +44,13 @@ class BronzeWriter:
     """The one writer of a feed's bronze table. Not safe for use by two threads at once.
 
     Args:
-        token: Unlike any other writer's. It tells this writer's commits from another's.
-        silver: How far the feed's tables have come. Where bronze ends before that, or before what its own log records,
-            it has lost frames: the writer begins behind them, and notes which.
+        token: Unique to this writer; identifies its commits.
+        silver: The farthest position of the feed's tables. If bronze ends before that, or before what its own log
+            records, it has lost frames: the writer begins after them, and records the loss.
 
     Raises:
         ConfigError: The place holds a table that is not a bronze table.
-        Fenced: Another writer landed frames while this one noted what is lost.
+        Fenced: Another writer landed frames while this one recorded the loss.
         StoreUnavailable: The store does not answer.
     """
 
@@ -60,44 +60,44 @@ class BronzeWriter:
         self._in_doubt = self._stale = False
         with naming_the_store(place):
             self.last = last_landed(self._table, feed)
-        """Last position written; -1 when there is none."""
+        """Last position written; -1 if there is none."""
         self.epoch = max(last_epoch(self._table), silver.epoch)
-        """Epoch of the last frame found at the start, or that silver has; 0 when there was none."""
+        """Epoch of the last frame found at the start, or of silver; 0 without either."""
         emptied = emptied_commits(place)
         self.emptied = next(count for count in itertools.count() if self._table.version() - count not in emptied)
-        """How many of the newest commits found at the start had nothing in them any more."""
+        """Number of newest commits found empty at the start."""
         self.lost: tuple[int, int] | None = None
-        """First and last position that bronze has lost, as far as silver and its log tell; None where it lacks none."""
+        """First and last position lost from bronze, judging by silver and its log; None if none is."""
         recorded = self._recorded()
         end = max(silver.position, recorded)
         if end > self.last:
             self.lost = self.last + 1, end
             with naming_the_store(place):
                 note_lost(self._table, *self.lost)
-            if self._recorded() != recorded:  # another one has landed frames since the log was read
+            if self._recorded() != recorded:  # another writer has landed frames since the log was read
                 raise Fenced(owner=app_id(feed), expected=recorded, found=self._recorded())
             self._write(SCHEMA.empty_table(), end)
             self.last = end
 
     def resume(self, silver: Mapping[str, str] = MappingProxyType({})) -> Resume:
-        """Return what had landed before. Reads small columns of all files, and the bodies of control frames.
+        """Return the state landed before. Reads small columns of all files, and the bodies of control frames.
 
         Args:
-            silver: What silver's tables have (`pipelines.reached.source_positions`), which may be lost here.
+            silver: Source positions of silver's tables (`pipelines.reached.source_positions`), which may be lost here.
         """
         from pipelines.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 
         return Resume(self.epoch, {**silver, **last_source_positions(self._table)}, last_control(self._place))
 
     def refresh(self) -> None:
-        """Read the log anew before the next commit: after a compaction, older log files will be dropped."""
+        """Reread the log before the next commit: after a compaction, older log files will be dropped."""
         self._stale = True
 
     def append(self, frames: pa.Table) -> None:
         """Commit frames whose positions follow `last`. On return they are safe, and `last` has moved.
 
-        Safe to call again *with the same frames* after StoreUnavailable: a commit whose outcome was not known is
-        looked up first, so nothing lands twice.
+        Safe to call again *with the same frames* after StoreUnavailable: a commit with an unknown outcome is looked up
+        first, so nothing lands twice.
 
         Raises:
             Fenced: The table's position is not the one this writer wrote last. Nothing was written.
@@ -110,18 +110,18 @@ class BronzeWriter:
             raise
 
     def _append(self, frames: pa.Table, last: int) -> None:
-        if not self._has(last):
+        if not self._is_committed(last):
             self._in_doubt = True
             try:
                 self._write(frames, last)
             except StoreUnavailable as error:
-                if not self._has(last):
+                if not self._is_committed(last):
                     self._write_again(frames, last, error)
         self._in_doubt = False
         self.last = last
 
     def _write_again(self, frames: pa.Table, last: int, error: StoreUnavailable) -> None:
-        """Write over the table as it is now, if a compaction claimed it meanwhile; else raise the error."""
+        """Retry on the table's newest version if a compaction took the commit's version; else raise the error."""
         if not was_overtaken(error):
             raise error
         self._write(frames, last)
@@ -140,14 +140,14 @@ class BronzeWriter:
                 post_commithook_properties=NO_HOOKS,
             )
 
-    def _has(self, last: int) -> bool:
-        """Tell whether our commit that ends at ``last`` is in the table. Reads the log anew when in doubt."""
+    def _is_committed(self, last: int) -> bool:
+        """Return whether our commit that ends at ``last`` is in the table. Rereads the log when in doubt."""
         if self._in_doubt or self._stale:
             self._table, self._stale = self._reload(), False
         found = self._recorded()
         if found == self.last:
             return False
-        if found == last and self._in_doubt and self._wrote(last):
+        if found == last and self._in_doubt and self._has_own_commit(last):
             return True
         raise Fenced(owner=app_id(self._feed), expected=self.last, found=found)
 
@@ -163,7 +163,7 @@ class BronzeWriter:
             raise StoreUnavailable(f"{self._place}: {gone}")
         return table
 
-    def _wrote(self, last: int) -> bool:
+    def _has_own_commit(self, last: int) -> bool:
         ours = {"receiver": self._token, "last_position": str(last)}
         with naming_the_store(self._place):
             commits = self._table.history(_COMMITS_TO_SEARCH)
@@ -171,9 +171,9 @@ class BronzeWriter:
 
 
 def compact(place: Place) -> int:
-    """Join the small files of bronze (`pipelines.compaction`); return the files joined.
+    """Join the small files of bronze (`pipelines.compaction`); return the number of files joined.
 
     Raises:
-        StoreUnavailable: It did not work this time. The table is as it was.
+        StoreUnavailable: It did not work this time. The table is unchanged.
     """
     return join_files(place, target_size=_COMPACTED_BYTES, writer_properties=_KEEPING)

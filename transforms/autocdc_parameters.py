@@ -62,7 +62,7 @@ def check_parameters(
     if not path.startswith("/") and ":/" not in path:
         raise ValueError(f"path is {path!r}, neither an absolute path nor a URL")
     if not isinstance(tombstone_horizon, str | None):
-        raise _wrong_type("settled", "str", tombstone_horizon)
+        raise _wrong_type("tombstone_horizon", "str", tombstone_horizon)
     if not isinstance(recorded, Recorded) or not isinstance(recorded.version, int):
         raise _wrong_type("recorded", "Recorded, whose version is an int", recorded)
     if not recorded.app_id or not 0 <= recorded.version < 1 << 63:

@@ -1,25 +1,26 @@
-"""Applies one cut to one silver table: read → decode → fold → check → write → record.
+"""Apply one cut to one silver table: read → decode → fold → check → write → record.
 
-======================  ===============================================================================================
-`applying.target`       the table, and whether it was built under the settings it has now
-`applying.job`          what a cut has to work with: the table, those beside it, and how they are before the cut
-`applying.fold`         its changes, one net change per key, and the rows that are at those keys
-`applying.statistics`   what is counted on the way
-`applying.check`        the rows the cut comes to; whatever can refuse it is known here, before anything is written
-`applying.write`        the commits, the table's own last: it carries the position, and makes the others count
-======================  ===============================================================================================
+===========================  ==========================================================================================
+`applying.target`            the table, and whether it was built under its current settings
+`applying.settle`            undoes writes to the companion tables that no commit of the silver table references
+`applying.cut_job`           the inputs of a cut: the table, its companion tables, and their state before the cut
+`applying.fold_cut`          the cut's changes, one net change per key, and the existing rows at those keys
+`applying.fold_statistics`   counts taken from the folded changes
+`applying.check`             the rows that result; every reason to refuse the cut is found here, before any write
+`applying.write`             the commits; the silver table's comes last, carries the position and validates the others
+===========================  ==========================================================================================
 
-Each step takes the frozen result of the one before. How a cut is applied depends on the table's settings and on what
-is aside, never on what its data happen to be:
+Each step takes the frozen result of the one before. The table's settings and the rows in the side table decide how a
+cut is applied; the values in its data do not:
 
 ================================================  ============================================================
-the cut begins with a snapshot                    it replaces; nothing before it is looked at
-rules, rows aside, or ``keys`` of a positional    rows at the cut's keys are read whole, completed and judged,
-source                                            and written whole
-a decoder that does not fold                      rows at the cut's keys are looked up, not read whole; MERGE
-                                                  completes them
+the cut begins with a snapshot                    it replaces the table; earlier rows are not read
+rules, rows in the side table, or ``keys`` of a   complete rows at the cut's keys are read, completed, checked
+positional source                                 against the rules, and written in full
+a decoder that does not fold                      rows at the cut's keys are looked up without their columns;
+                                                  MERGE completes them
 a decoder that folds                              MERGE completes them
 ================================================  ============================================================
 
-Key moves are followed where a cut has any, whatever the way.
+Key moves are followed in every case.
 """

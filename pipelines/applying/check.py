@@ -1,7 +1,7 @@
-"""Checks the rows a cut comes to, before anything is written: keys, rules, and which rows may not be in the table.
+"""Check the rows of a cut before anything is written: keys, rules, and which rows must stay out of the table.
 
-Silver is the source's rows that meet the rules, at every cut. A row that fails one that quarantines is kept aside as it
-is at the source, so that a change of some of its columns, or of the rule, lets it in again, whole.
+At every cut silver holds the source's rows that meet the rules. A row that fails a ``quarantine`` rule goes to the side
+table as it is at the source. A later change of some of its columns, or of the rule, can then admit the complete row.
 """
 
 from __future__ import annotations
@@ -35,59 +35,59 @@ _NULL, _TWICE, _SINCE = "NULL keys", "doubled keys", "position of the first row 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a cut comes to.
+    """The checked result of a cut.
 
     Args:
-        rows: Net rows (`transforms.merge`). Of a cut that replaces, the rows there are.
-        aside: The rows to be kept aside from then on; None where the side table stays as it is.
-        notes: Counts worth telling, by name.
+        rows: Net rows (`transforms.merge`). For a replacing cut, all rows of the table.
+        side_rows: The complete new contents of the side table; None if it does not change.
+        notes: Counts to report, by name.
     """
 
     rows: DataFrame
-    aside: DataFrame | None
+    side_rows: DataFrame | None
     notes: Mapping[str, int]
 
 
 def check_cut(job: CutJob, folded: Folded) -> Checked:
-    """Check the rows a cut comes to. Runs at most one Spark job; writes nothing.
+    """Check the rows of a cut. Runs at most one Spark job; writes nothing.
 
     Raises:
-        DuplicateKey, NullKey: Two rows claim one of the table's keys, or one has none.
-        ExpectationFailed: A row fails a rule whose action is ``fail``, or a rule cannot be judged of it.
+        DuplicateKey, NullKey: Two rows share one of the table's keys, or a row has a NULL in its key.
+        ExpectationFailed: A row fails a rule whose action is ``fail``, or a rule cannot be evaluated for it.
     """
-    if not job.completes and folded.waiting is None:
-        return Checked(_as_they_are(job, folded), None, folded.notes)
-    unjudged = _rows(job, folded)
+    if not job.completes and folded.pending is None:
+        return Checked(_uncompleted_rows(job, folded), None, folded.notes)
+    unjudged = _result_rows(job, folded)
     try:
         rows = job.cached(with_failed_rules(unjudged, job.target.rules, job.later))
         failed = {f"failed.{name}": count for name, count in failures(job.target.rules).items()}
         keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
-        counts = counted(rows, {**keys, **failed, **_since(job, rows)})
+        counts = counted(rows, {**keys, **failed, **_first_refused(job, rows)})
     except PySparkException:
-        _name_the_rule(job, unjudged)
+        _raise_failing_rule(job, unjudged)
         raise
     _refuse(job, counts)
     out = is_quarantined(job.target.rules)
     op = F.when(out, F.lit(DELETE)).otherwise(F.col("op"))
     written = rows.where(~out) if job.cut.replaces else rows.withColumn("op", op)
-    aside = _aside(job, rows.where(out), folded.waiting, counts)
-    return Checked(_flat(job, written), aside, {**folded.notes, **counts})
+    side_rows = _side_rows(job, rows.where(out), folded.pending, counts)
+    return Checked(_flatten(job, written), side_rows, {**folded.notes, **counts})
 
 
-def _as_they_are(job: CutJob, folded: Folded) -> DataFrame:
+def _uncompleted_rows(job: CutJob, folded: Folded) -> DataFrame:
     """Return net rows that MERGE completes, or the rows of a snapshot."""
-    net = folded.folds.where(F.col("op").isin(INSERT, SNAPSHOT)) if job.cut.replaces else folded.folds
+    net = folded.net.where(F.col("op").isin(INSERT, SNAPSHOT)) if job.cut.replaces else folded.net
     rows = net_rows(net, position="position")
     return rows if folded.partial and not job.cut.replaces else rows.drop(PRESENT)
 
 
-def _rows(job: CutJob, folded: Folded) -> DataFrame:
-    """Return the rows the cut comes to, by the table's keys: ``key``, ``op``, ``position`` and ``after``."""
+def _result_rows(job: CutJob, folded: Folded) -> DataFrame:
+    """Return the rows of the cut by the table's keys: ``key``, ``op``, ``position`` and ``after``."""
     if job.cut.replaces:
-        there = _snapshot_rows(job, folded.folds)
+        there = _snapshot_rows(job, folded.net)
         return snapshot_by_keys(there, keys=job.keys) if job.rekeyed else there
     assert folded.before is not None, "a cut that completes rows has looked them up"
-    rows = completed(folded.folds, folded.before, upsert=job.target.upsert)
+    rows = completed(folded.net, folded.before, upsert=job.target.upsert)
     if not job.rekeyed:
         return rows
     rows = job.cached(rows)
@@ -101,7 +101,7 @@ def _snapshot_rows(job: CutJob, net: DataFrame) -> DataFrame:
 
 
 def _refused_keys(rows: DataFrame) -> dict[str, Column]:
-    """Return what tells of a row that its key is refused, and why; none where the source itself names rows by them."""
+    """Return conditions for refused keys, by reason; none where the table uses the source's own keys."""
     if "claims" not in rows.columns:
         return {}
     null = reduce(or_, (F.col(f"key.{quoted(name)}").isNull() for name in struct_type(rows, "key").names))
@@ -109,10 +109,10 @@ def _refused_keys(rows: DataFrame) -> dict[str, Column]:
     return {_NULL: null & (F.col("claims") > 0), _TWICE: ~null & twice}
 
 
-def _since(job: CutJob, rows: DataFrame) -> dict[str, Column]:
-    """Return the aggregate that tells the position behind which every cut is refused, as far as this one goes.
+def _first_refused(job: CutJob, rows: DataFrame) -> dict[str, Column]:
+    """Return the aggregate for the first refused position: cuts from there to the end of this one are refused too.
 
-    A row stays as the cut leaves it from its last change on. Not known where positions are not those of frames.
+    A row keeps its final state from its last change on. None where positions are not those of frames.
     """
     forbidden = [F.array_contains(FAILED, rule.name) for rule in job.target.rules if rule.action == "fail"]
     refused = [*_refused_keys(rows).values(), *forbidden]
@@ -133,27 +133,29 @@ def _refuse(job: CutJob, counts: Mapping[str, int]) -> None:
         raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=table, since=since)
 
 
-def _name_the_rule(job: CutJob, unjudged: DataFrame) -> None:
-    """Raise ExpectationFailed if a rule is to blame for rows that cannot be judged. Runs Spark jobs.
+def _raise_failing_rule(job: CutJob, unjudged: DataFrame) -> None:
+    """Raise ExpectationFailed if a rule causes the evaluation of the rows to fail. Runs Spark jobs.
 
-    Spark does not tell which row it was: the position of the first one is found by halves, in the rows there are.
+    Spark does not report the failing row, so the position of the first one is found by bisection.
     """
     rows, rules = job.cached(unjudged), job.target.rules
-    compute_all(rows)  # what else is wrong is raised as it is
+    compute_all(rows)  # unrelated errors are raised as they are
     positions = sorted(line.position for line in rows.select("position").distinct().collect())
     first = bisect_left(
-        positions, True, key=lambda last: _error(job, rows.where(F.col("position") <= last), rules) is not None
+        positions,
+        True,
+        key=lambda last: _evaluation_error(job, rows.where(F.col("position") <= last), rules) is not None,
     )
     for rule in rules if first < len(positions) else ():
-        error = _error(job, rows.where(F.col("position") == positions[first]), [rule])
+        error = _evaluation_error(job, rows.where(F.col("position") == positions[first]), [rule])
         if error is not None:
             reason = f"rule {rule.name} cannot be judged of a row: {error.getCondition()} (try_cast and such give NULL)"
             since = None if job.target.connector.source_ordered else positions[first]
             raise ExpectationFailed(reason, table=job.target.name, since=since) from error
 
 
-def _error(job: CutJob, rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
-    """Return the error that judging the rows raises, None if it raises none. Runs a Spark job."""
+def _evaluation_error(job: CutJob, rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
+    """Return the error raised by evaluating the rules on the rows, or None. Runs a Spark job."""
     try:
         compute_all(with_failed_rules(rows, rules, job.later))
     except PySparkException as error:
@@ -161,21 +163,23 @@ def _error(job: CutJob, rows: DataFrame, rules: Sequence[Rule]) -> PySparkExcept
     return None
 
 
-def _aside(job: CutJob, failing: DataFrame, waiting: DataFrame | None, counts: Mapping[str, int]) -> DataFrame | None:
-    """Return the rows to be kept aside; None where there are none, and were none."""
-    quarantines = any(f"failed.{rule.name}" in counts for rule in job.target.rules if rule.action == "quarantine")
-    if job.aside is None and waiting is None and not quarantines:
+def _side_rows(
+    job: CutJob, failing: DataFrame, pending: DataFrame | None, counts: Mapping[str, int]
+) -> DataFrame | None:
+    """Return the new contents of the side table; None if there are none and were none before."""
+    has_quarantined = any(f"failed.{rule.name}" in counts for rule in job.target.rules if rule.action == "quarantine")
+    if job.side_rows is None and pending is None and not has_quarantined:
         return None
     unsent = F.lit(None).cast("array<string>").alias(PRESENT)
     rows = failing.select("after.*", F.col("position").alias(POSITION), unsent, F.col(FAILED).alias(REASONS))
-    if waiting is None:
+    if pending is None:
         return rows
     reasons = F.array(F.lit(UNEXPLAINED)).alias(REASONS)
-    return rows.unionByName(net_rows(waiting, reasons, position="position").drop(OP), allowMissingColumns=True)
+    return rows.unionByName(net_rows(pending, reasons, position="position").drop(OP), allowMissingColumns=True)
 
 
-def _flat(job: CutJob, rows: DataFrame) -> DataFrame:
-    """Return checked rows as net rows with whole rows."""
+def _flatten(job: CutJob, rows: DataFrame) -> DataFrame:
+    """Return checked rows as net rows that carry complete rows."""
     keys = {folded(name): name for name in struct_type(rows, "key").names}
 
     def cell(field: T.StructField) -> Column:

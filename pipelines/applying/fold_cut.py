@@ -1,7 +1,7 @@
-"""Folds the changes of a cut: one net change per key, the rows at those keys, and what nothing explains.
+"""Fold the changes of a cut: one net change per key, the existing rows at those keys, and unexplained changes.
 
-Where the order of the source is not the landing order, changes that come late lose, deletes are remembered, and an
-update whose row is not there waits for it among the rows kept aside.
+For source-ordered sources, late changes lose, deletes are remembered, and an update without an existing row is pending
+in the side table until its row arrives.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class Folded:
     """A folded cut.
 
     Args:
-        folds: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present``, as in change rows.
-        before: The rows at the keys of a cut that `CutJob.completes`, as `transforms.complete_rows.completed` wants
-            them; None for any other cut.
-        changes: All changes, those that waited for their row among them: what histories are made of.
-        waiting: Net changes that wait for their row; None where none do.
-        moves: Changes move rows to other keys.
+        net: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present``, as in change rows.
+        before: Existing rows at the keys of a cut with `CutJob.completes`, in the form
+            `transforms.complete_rows.completed` takes; None for any other cut.
+        changes: All changes, including formerly pending ones: the input for the history.
+        pending: Net changes that are pending until their row arrives; None without any.
+        moves: Some changes move rows to other keys.
         partial: Net changes may be partial updates.
-        bounds: Smallest and largest value of key columns by which files of the table are skipped, both inclusive.
+        bounds: Smallest and largest value of key columns, both inclusive, for skipping files of the table.
         few: There are at most about `FEW` keys.
-        notes: Counts worth telling, by name.
+        notes: Counts to report, by name.
     """
 
-    folds: DataFrame
+    net: DataFrame
     before: DataFrame | None
     changes: DataFrame
-    waiting: DataFrame | None = None
+    pending: DataFrame | None = None
     moves: bool = False
     partial: bool = True
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -64,59 +64,59 @@ def fold_cut(job: CutJob) -> Folded:
 
     Raises:
         DuplicateKey: Two rows of the source's snapshot have the same key.
-        Unexplained: A change is of nothing, or begins a row that is there, and the settings do not let that pass.
+        Unexplained: A change has no row to act on, or inserts an existing row, and the settings do not allow it.
         ApplyError: A frame cannot be decoded, or a key is NULL.
     """
-    return _folded_by_decoder(job) if job.target.connector.folds else _Folding(job).folded()
+    return _fold_by_decoder(job) if job.target.connector.folds else _Folding(job).run()
 
 
-def _folded_by_decoder(job: CutJob) -> Folded:
+def _fold_by_decoder(job: CutJob) -> Folded:
     net = _net(job.changes)
-    bounds = _useful(job, job.statistics.bounds)
+    bounds = _skipping_bounds(job, job.statistics.bounds)
     few = job.statistics.changes <= FEW
-    looks = job.completes and not job.cut.replaces
-    if looks:
+    needs_rows = job.completes and not job.cut.replaces
+    if needs_rows:
         net = job.cached(net)
     if job.statistics.wide_ranges and not job.nothing_before:
         net = _with_ranges(job, net)
-    before = _rows_before(job, net, bounds=bounds, few=few) if looks else None
+    before = _rows_before(job, net, bounds=bounds, few=few) if needs_rows else None
     return Folded(net, before, job.changes, bounds=bounds, few=few, notes=job.statistics.counters)
 
 
 class _Folding:
-    """The folding of one cut by the engine."""
+    """Folds one cut in the engine, for decoders that do not fold."""
 
     def __init__(self, job: CutJob) -> None:
         self._job, self._target, self._cut = job, job.target, job.cut
         self._by_sequence = job.target.connector.source_ordered
-        self._waiting = _waiting_changes(job)
+        self._pending = _pending_changes(job)
 
-    def folded(self) -> Folded:
+    def run(self) -> Folded:
         job = self._job
-        changes = job.changes if self._waiting is None else job.changes.unionByName(self._waiting)
+        changes = job.changes if self._pending is None else job.changes.unionByName(self._pending)
         if self._by_sequence or self._target.table.keeps_history:
             changes = job.cached(changes)
-        in_time, before = self._in_time(changes)
+        in_time, before = self._drop_late(changes)
         net = job.cached(self._fold(in_time))
         found = self._statistics(net)
-        bounds, few = _useful(job, found.bounds), found.changes <= FEW
+        bounds, few = _skipping_bounds(job, found.bounds), found.changes <= FEW
         if found.moves:
             changes = job.cached(changes)
-            before = _rows_before(job, _named(changes), bounds=bounds, few=few, whole=True)
-            net = job.cached(self._resolved(changes, before))
+            before = _rows_before(job, _keys_named(changes), bounds=bounds, few=few, whole=True)
+            net = job.cached(self._resolve_moves(changes, before))
         elif before is None:
             before = _rows_before(job, net, bounds=bounds, few=few)
-        marked = _marked(net, before)
-        notes = self._explained(marked, found)
-        may_wait = self._by_sequence and not self._target.upsert
-        waits = may_wait and (UPDATES_WITHOUT_ROW in notes or self._waiting is not None)
-        lonely = marked.where(~F.col("stood") & (F.col("op") == UPDATE))
+        marked = _mark_existing(net, before)
+        notes = self._count_unexplained(marked, found)
+        may_be_pending = self._by_sequence and not self._target.upsert
+        has_pending = may_be_pending and (UPDATES_WITHOUT_ROW in notes or self._pending is not None)
+        updates_without_row = marked.where(~F.col("stood") & (F.col("op") == UPDATE))
         position = "sequence" if self._by_sequence else "frame_seq"
         return Folded(
-            folds=_net(net, position),
+            net=_net(net, position),
             before=before if job.completes else None,
             changes=changes,
-            waiting=_net(lonely, position) if waits else None,
+            pending=_net(updates_without_row, position) if has_pending else None,
             moves=found.moves > 0,
             partial=found.partial > 0 or found.moves > 0,
             bounds=bounds,
@@ -124,31 +124,31 @@ class _Folding:
             notes={**job.statistics.counters, **notes},
         )
 
-    def _in_time(self, changes: DataFrame) -> tuple[DataFrame, DataFrame | None]:
-        """Leave out changes that come late: folded with later ones, what they carry would pass for new.
+    def _drop_late(self, changes: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+        """Drop late changes: folded with later ones, their values would pass for new.
 
-        Returns the rows at all their keys too, as they were looked up.
+        Also returns the existing rows at all the changes' keys, as looked up.
         """
         job = self._job
         if not self._by_sequence or job.nothing_before:
             return changes, None
         before = _rows_before(job, changes, bounds={}, few=job.is_small)
-        return newer(changes, before, None if job.buried is None else by_key(job.buried, job.key)), before
+        return newer(changes, before, None if job.tombstones is None else by_key(job.tombstones, job.key)), before
 
     def _fold(self, changes: DataFrame) -> DataFrame:
-        """Fold by the cheaper way where no update can be partial."""
+        """Fold, by the cheaper method where no update can be partial."""
         return fold(
             changes,
             by_sequence=self._by_sequence,
             upsert=self._target.upsert,
-            whole=not self._target.connector.has_partial_updates and self._waiting is None,
+            whole=not self._target.connector.has_partial_updates and self._pending is None,
             replaces=self._cut.replaces,
-            op_code=self._letters(),
+            op_code=self._op_code(),
             counts=True,
         )
 
-    def _resolved(self, changes: DataFrame, before: DataFrame) -> DataFrame:
-        """Fold a cut some of whose changes move rows to other keys."""
+    def _resolve_moves(self, changes: DataFrame, before: DataFrame) -> DataFrame:
+        """Fold a cut in which some changes move rows to other keys."""
         job = self._job
         if self._by_sequence:
             raise ApplyError(
@@ -161,11 +161,11 @@ class _Folding:
             job.cache,
             upsert=self._target.upsert,
             replaces=self._cut.replaces,
-            op_code=self._letters(),
+            op_code=self._op_code(),
         )
 
-    def _letters(self) -> Column:
-        counted_before = self._cut.after  # what waited since an earlier cut was counted then
+    def _op_code(self) -> Column:
+        counted_before = self._cut.after  # changes pending since an earlier cut were counted in that cut
         return op_code(snapshot_end=counted_before if self._cut.snapshot_end is None else self._cut.snapshot_end)
 
     def _statistics(self, net: DataFrame) -> FoldStatistics:
@@ -179,8 +179,8 @@ class _Folding:
             raise DuplicateKey(reason, table=self._target.name, since=self._cut.snapshot_end)
         return found
 
-    def _explained(self, marked: DataFrame, found: FoldStatistics) -> Mapping[str, int]:
-        """Return how many changes nothing explains, by name; or refuse them."""
+    def _count_unexplained(self, marked: DataFrame, found: FoldStatistics) -> Mapping[str, int]:
+        """Return the number of unexplained changes by name, or raise Unexplained."""
         counts = found.onto_nothing
         if not self._job.nothing_before or found.moves:
             each = unexplained(F.col(OP_HISTORY), F.col("stood"))
@@ -191,7 +191,7 @@ class _Folding:
         return counts
 
     def _unexplained_since(self, marked: DataFrame) -> int | None:
-        """Return the last change of the first key of which a change is not explained. Runs a Spark job."""
+        """Return the smallest position of the last change of a key with an unexplained change. Runs a Spark job."""
         if self._by_sequence:
             return None
         each = unexplained(F.col(OP_HISTORY), F.col("stood")).values()
@@ -203,15 +203,15 @@ def _net(changes: DataFrame, position: str = "frame_seq") -> DataFrame:
     return changes.select("key", "op", F.col(position).alias("position"), "row", "present")
 
 
-def _waiting_changes(job: CutJob) -> DataFrame | None:
-    """Return the updates that wait for their row as the changes they were, but those whose row cannot come any more."""
-    if job.aside is None:
+def _pending_changes(job: CutJob) -> DataFrame | None:
+    """Return the pending updates as change rows, without those whose row can no longer arrive."""
+    if job.side_rows is None:
         return None
-    waiting = job.aside.where(F.array_contains(REASONS, UNEXPLAINED))
+    pending = job.side_rows.where(F.array_contains(REASONS, UNEXPLAINED))
     horizon = job.target.decoder.tombstone_horizon(job.context, job.cut, job.target.table)
-    living = waiting if horizon is None else waiting.alias("t").where(f"NOT ({horizon})")
+    remaining = pending if horizon is None else pending.alias("t").where(f"NOT ({horizon})")
     return complete(
-        living.select(
+        remaining.select(
             F.lit(job.before).cast("long").alias("frame_seq"),
             F.lit(0).alias("ordinal"),
             F.lit(UPDATE).alias("op"),
@@ -226,9 +226,10 @@ def _waiting_changes(job: CutJob) -> DataFrame | None:
 def _rows_before(
     job: CutJob, keys: DataFrame, *, bounds: Mapping[str, tuple[int, int]], few: bool, whole: bool | None = None
 ) -> DataFrame:
-    """Return the rows at some keys before the cut: ``key``, ``position``, ``row`` if whole, ``outside``. Lazy, cached.
+    """Return existing rows at the given keys: ``key``, ``position``, ``outside``, and ``row`` if whole. Lazy, cached.
 
-    Where the cut completes rows, those aside are looked at too, all of them: a row is in the table, or aside.
+    A row is either in the table or in the side table. If the cut completes rows, all rows of the side table are
+    included, with ``outside`` true.
     """
     row = job.row if (job.completes if whole is None else whole) else None
     if job.nothing_before:
@@ -236,9 +237,9 @@ def _rows_before(
     assert job.opened.table is not None, "a table that has reached a position is there"
     there = SilverRows(job.target.place, job.opened.table)
     if row is None and few and there.can_be_searched(job.key.names):
-        with suppress(StoreUnavailable, pa.ArrowException):  # what is wrong is told as by any other cut: by Spark
-            return _found(job, there, keys, bounds)
-    failing = _failing(job)
+        with suppress(StoreUnavailable, pa.ArrowException):  # Spark reports the problem, as for any other cut
+            return _search_silver(job, there, keys, bounds)
+    failing = _failing_rows(job)
     wanted = keys.select("key")
     if failing is not None:
         failing = by_key(failing, job.key, row)
@@ -252,8 +253,8 @@ def _rows_before(
     return inside.unionByName(failing.withColumn("outside", F.lit(True)))
 
 
-def _found(job: CutJob, there: SilverRows, keys: DataFrame, bounds: Mapping[str, tuple[int, int]]) -> DataFrame:
-    """Return the rows at a few keys, without ``row``. Spark need not look through the table for them."""
+def _search_silver(job: CutJob, there: SilverRows, keys: DataFrame, bounds: Mapping[str, tuple[int, int]]) -> DataFrame:
+    """Return the rows at a few keys, without ``row`` and without a Spark scan of the table."""
     found = there.at(keys.select("key.*").toArrow(), [POSITION], bounds=bounds)
     rows = pa.table({"key": found.select(job.key.names).to_struct_array(), "position": found[POSITION]})
     kind = T.StructType().add("key", job.key).add("position", job.columns[POSITION].dataType)
@@ -267,34 +268,36 @@ def _no_rows(job: CutJob, row: T.StructType | None) -> DataFrame:
     return job.target.session.createDataFrame([], kind.add("outside", T.BooleanType()))
 
 
-def _named(changes: DataFrame) -> DataFrame:
-    """Return the keys that changes name."""
+def _keys_named(changes: DataFrame) -> DataFrame:
+    """Return the keys that the changes name, old and new."""
     left = changes.where(F.col("old_key").isNotNull()).select(F.col("old_key").alias("key"))
     return changes.select("key").unionByName(left)
 
 
-def _failing(job: CutJob) -> DataFrame | None:
-    """Return the rows aside that are whole: they are at the source, but fail the table's rules. Lazy."""
-    return None if job.aside is None else job.aside.where(~F.array_contains(REASONS, UNEXPLAINED))
+def _failing_rows(job: CutJob) -> DataFrame | None:
+    """Return the complete rows of the side table: they exist at the source but fail the table's rules. Lazy."""
+    return None if job.side_rows is None else job.side_rows.where(~F.array_contains(REASONS, UNEXPLAINED))
 
 
-def _marked(net: DataFrame, before: DataFrame) -> DataFrame:
-    """Tell of each key by ``stood`` whether a row was there before the cut."""
+def _mark_existing(net: DataFrame, before: DataFrame) -> DataFrame:
+    """Add ``stood`` to each key: whether a row existed before the cut."""
     there = before.select("key", F.lit(True).alias("stood"))
     return net.join(there, "key", "left").withColumn("stood", F.coalesce("stood", F.lit(False)))
 
 
-def _useful(job: CutJob, bounds: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
-    """Return the bounds by which a reader of the table would skip files; others only make it dearer."""
-    return {} if job.nothing_before or job.aside is not None else skipping_bounds(job.opened.table, bounds)
+def _skipping_bounds(job: CutJob, bounds: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
+    """Return only the bounds that let a reader skip files; others just add cost."""
+    return {} if job.nothing_before or job.side_rows is not None else skipping_bounds(job.opened.table, bounds)
 
 
 def _with_ranges(job: CutJob, net: DataFrame) -> DataFrame:
-    """Add a delete for every row in a removed range that the net changes do not name."""
+    """Add a delete for every row in a removed range that no net change names."""
     (name,) = job.key.names
     ranges = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table).dataframe()
     assert job.current is not None, "a cut that does not replace needs a table"
-    there = [rows.select(as_struct(job.key).alias("key")) for rows in (job.current, _failing(job)) if rows is not None]
+    there = [
+        rows.select(as_struct(job.key).alias("key")) for rows in (job.current, _failing_rows(job)) if rows is not None
+    ]
     keys = there[0] if len(there) == 1 else there[0].unionByName(there[1]).distinct()
     inside = F.col(f"key.{name}").between(F.col("first_key"), F.col("last_key"))
     removed = keys.join(F.broadcast(ranges), inside).groupBy("key").agg(F.max("frame_seq").alias("position"))

@@ -1,4 +1,4 @@
-"""What is counted of a folded cut before it is written: one Spark job, which folds, and one line of numbers."""
+"""Statistics of a folded cut, computed before it is written: one Spark job, which also folds, and one result row."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class FoldStatistics(NamedTuple):
     """Bounded facts about a cut's folded changes."""
 
     unreadable: int
-    """Rows that come of frames that cannot be decoded, or have a NULL in their key."""
+    """Rows from frames that cannot be decoded, and rows with a NULL in their key."""
     doubled: int
-    """Keys that several rows of a snapshot have."""
+    """Keys shared by several rows of a snapshot."""
     changes: int
     moves: int
-    """Changes that move a row to another key. They are followed in another way of folding."""
+    """Changes that move a row to another key. They require a different way of folding."""
     partial: int
     """Folded rows that are partial updates."""
     onto_nothing: Mapping[str, int]
-    """By name, how many changes are unexplained because nothing was there before the cut; empty unless that is so."""
+    """Number of unexplained changes by name, where no row existed before the cut; empty otherwise."""
     bounds: Mapping[str, tuple[int, int]]
-    """Smallest and largest value of each key column that is a whole number, of keys moved from too."""
+    """Smallest and largest value of each integer key column, including keys that rows moved from."""
 
 
 def statistics_of(folded: DataFrame, *, onto_nothing: bool) -> FoldStatistics:
-    """Return the facts about change rows folded with ``letter`` and ``counts``. Runs one Spark job.
+    """Return statistics of change rows folded with ``op_code`` and ``counts``. Runs one Spark job.
 
     Args:
-        onto_nothing: No row counts that was there before the cut.
+        onto_nothing: No row from before the cut counts.
     """
     counts = unexplained(F.col(OP_HISTORY), F.lit(False)) if onto_nothing else {}
     ordered = [field.name for field in struct_type(folded, "key") if isinstance(field.dataType, _WHOLE_NUMBERS)]
@@ -63,7 +63,7 @@ def statistics_of(folded: DataFrame, *, onto_nothing: bool) -> FoldStatistics:
 
 
 def counted(rows: DataFrame, counts: Mapping[str, Column]) -> dict[str, int]:
-    """Return aggregates of the rows, by name; none that is 0. Runs one Spark job, unless there are none."""
+    """Return the named aggregates of the rows, without those that are 0. Runs one Spark job, or none without counts."""
     if not counts:
         return {}
     line = rows.agg(F.array(*(F.coalesce(count.cast("long"), F.lit(0)) for count in counts.values())).alias("all"))

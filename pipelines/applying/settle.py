@@ -1,6 +1,6 @@
-"""Takes back what counts for nobody beside a silver table: a cut or a rebuild wrote it that never came to the table.
+"""Undo writes to a silver table's companion tables by a cut or rebuild whose silver commit never happened.
 
-Rows aside are not taken back: the next cut writes all of them anew.
+Rows in the side table are not undone: the next cut rewrites all of them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from transforms.restore import restore
 
 
 def settle(target: Target) -> Opened:
-    """Open what takes part, each table beside the silver table with just the rows that count. Safe to repeat.
+    """Open the tables of a cut, with each companion table restored to the rows that count. Safe to repeat.
 
     Raises:
-        RebuildNeeded: What counts is not known, or its files are gone.
+        RebuildNeeded: The version that counts is unknown, or its files are missing.
         Overtaken: Another process wrote at the same moment.
         StoreUnavailable: Try again.
     """
@@ -28,8 +28,9 @@ def settle(target: Target) -> Opened:
     built = position_in(opened.table, target.app_id) >= 0
     if not built and opened.history.written > 1:
         raise _needed(target, "there is a history of several cuts, and no table")
-    stays = built and opened.note is not None and opened.note.history is None  # it was kept before, and is not lost
-    parts = [*([] if stays else [(target.history, opened.history)]), (target.tombstones, opened.tombstones)]
+    # A history kept earlier must not be lost.
+    is_retained = built and opened.note is not None and opened.note.history is None
+    parts = [*([] if is_retained else [(target.history, opened.history)]), (target.tombstones, opened.tombstones)]
     unsettled = [(place, found) for place, found in parts if not (found.is_settled or found.is_gone)]
     for place, found in unsettled:
         _take_back(target, place, found, before=-1 if opened.note is None else opened.note.last_position)

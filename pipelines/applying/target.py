@@ -1,7 +1,7 @@
-"""One silver table of a feed: where it is, what it keeps, and under which settings it was built.
+"""One silver table of a feed: its location, its kind, and the settings it was built under.
 
-Each commit notes what of the settings says which rows the table has. Rows made under others mean something else: a cut
-goes on from them only where it replaces all of them.
+Each commit records the settings that decide which rows the table has. Rows written under other settings mean something
+else, so a cut continues from them only if it replaces all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipelines.beside import GONE, NOTHING, Beside, counting, find_beside, posit
 from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import app_id, newest_note, position_in, position_reached
 from pipelines.places import Place, Places
-from pipelines.row_settings import RowSettings, differing, otherwise, row_settings
+from pipelines.row_settings import RowSettings, describe_difference, differing, row_settings
 from pipelines.spark import close_session, own_session
 from pipelines.store import open_table
 from transforms.expectations import Rule
@@ -32,11 +32,11 @@ from transforms.sql import path_table
 
 @dataclass(frozen=True)
 class Target:
-    """One silver table of a feed, and the session that writes it, which is nobody else's.
+    """One silver table of a feed, and the session that only it writes with.
 
     Args:
-        start: Returns a session of the JVM that does the work; not called before there is some.
-        token: Unlike any other builder's: its commits are told by it.
+        start: Returns a session of the JVM that runs the jobs; called only once there is work.
+        token: Unique to this builder; identifies its commits.
     """
 
     start: Callable[[], SparkSession]
@@ -49,11 +49,11 @@ class Target:
 
     @cached_property
     def session(self) -> SparkSession:
-        """The table's own session: the settings of a commit belong to one."""
+        """The table's own session: commit settings belong to a session."""
         return session_for(self.start(), self.table)
 
     def close(self) -> None:
-        """End the table's session, if it has begun."""
+        """Close the table's session if it was opened."""
         if "session" in self.__dict__:
             close_session(self.session)
 
@@ -64,42 +64,42 @@ class Target:
 
     @property
     def table_kind(self) -> TableKind:
-        """What the table keeps of its stream."""
+        """The kind of table: state, changelog or append."""
         return self.connector.table_kind(self.table)
 
     @property
     def place(self) -> Place:
-        """Where the table is."""
+        """Location of the table."""
         return self.places.silver(self.feed.name, self.name)
 
     @property
     def sql_name(self) -> str:
-        """How SQL names the table."""
+        """The table's name in SQL."""
         return path_table(self.place.url)
 
     @property
     def app_id(self) -> str:
-        """Whose position the table's commits carry."""
+        """Application id under which the table's commits carry its position."""
         return app_id(self.feed.name, self.name)
 
     @property
     def history(self) -> Place:
-        """Where the table's past rows are."""
+        """Location of the history."""
         return self.places.history(self.feed.name, self.name)
 
     @property
     def tombstones(self) -> Place:
-        """Where the table's remembered deletes are."""
+        """Location of the tombstones."""
         return self.places.tombstones(self.feed.name, self.name)
 
     @property
-    def aside(self) -> Place:
-        """Where the rows are that may not be in the table."""
-        return self.places.aside(self.feed.name, self.name)
+    def side_table(self) -> Place:
+        """Location of the side table."""
+        return self.places.side_table(self.feed.name, self.name)
 
     @property
     def upsert(self) -> bool:
-        """An update of a row that does not exist begins one: the table never had a snapshot."""
+        """Whether an update without an existing row inserts one: the table never has a snapshot."""
         return not self.connector.has_snapshots(self.table)
 
     @property
@@ -109,12 +109,12 @@ class Target:
 
     @property
     def rules_digest(self) -> str:
-        """A text that is another where the rules are."""
-        told = sorted((rule.name, rule.condition, rule.action) for rule in self.rules)
-        return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
+        """Digest that changes whenever the rules do."""
+        rules = sorted((rule.name, rule.condition, rule.action) for rule in self.rules)
+        return hashlib.blake2b(repr(rules).encode(), digest_size=8).hexdigest()
 
     def settings(self, source_keys: Sequence[str]) -> RowSettings:
-        """Return what of the settings says which rows the table has. Keys that are not set are the source's own."""
+        """Return the settings that decide which rows the table has. ``keys`` default to the source's own."""
         return row_settings(self.connector, self.feed, self.name, self.table.keys or source_keys)
 
     def position(self) -> int:
@@ -122,7 +122,7 @@ class Target:
         return position_reached(self.places, self.feed.name, self.name)
 
     def opened(self) -> Opened:
-        """Open what there is of the tables that take part. Raises StoreUnavailable."""
+        """Open the silver table and its companion tables, as far as they exist. Raises StoreUnavailable."""
         table = open_table(self.place)
         note = newest_note(table)
         version = counting(note, built=position_in(table, self.app_id) >= 0)
@@ -131,16 +131,16 @@ class Target:
             note=note,
             history=find_beside(self.history, version.history) if self.table.keeps_history else NOTHING,
             tombstones=find_beside(self.tombstones, version.tombstones) if self.connector.source_ordered else NOTHING,
-            side=find_beside(self.aside, version.aside) if self.table_kind is TableKind.STATE else NOTHING,
+            side=find_beside(self.side_table, version.aside) if self.table_kind is TableKind.STATE else NOTHING,
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
-        """Return the rows of a table as it was opened: what is written to it later ends no cache of them. Lazy."""
+        """Return the rows of a table at the version opened, so that later writes do not invalidate a cache. Lazy."""
         return self.session.read.format("delta").option("versionAsOf", opened.version()).load(place.url)
 
 
 def session_for(running: SparkSession, table: Table) -> SparkSession:
-    """Return a session of its own for what writes a table, and makes those beside it."""
+    """Return a separate session for writing a table and creating its companion tables."""
     session = own_session(running)
     if not table.deletion_vectors:
         make_without_vectors(session)
@@ -149,12 +149,12 @@ def session_for(running: SparkSession, table: Table) -> SparkSession:
 
 @dataclass(frozen=True)
 class Opened:
-    """A silver table and those beside it as a cut finds them, each opened once.
+    """A silver table and its companion tables as a cut finds them, each opened once.
 
     Args:
-        table: None where there is none.
-        note: What the newest cut of the table says; None where there is none.
-        side: The rows kept aside.
+        table: None if it does not exist.
+        note: Commit note of the table's newest cut; None without one.
+        side: The side table.
     """
 
     table: DeltaTable | None
@@ -171,13 +171,13 @@ def check_built(
     settings: RowSettings,
     opened: Opened,
 ) -> None:
-    """Refuse to go on with rows that mean something else under today's settings, or that lack what is beside them."""
+    """Raise RebuildNeeded if today's settings give the rows another meaning, or a companion table does not match."""
     feed, table = target.feed.name, target.name
     then = settings if known.settings is None else known.settings
     other = differing(then, settings)
     anew = cut.replaces and not target.table.keeps_history
     if other and not anew:
-        reason = otherwise(other[0], then, settings, what="the table")
+        reason = describe_difference(other[0], then, settings, what="the table")
         raise RebuildNeeded(reason, feed=feed, table=table, undo="put that back")
     if target.table.keeps_history:
         if known.history is None:

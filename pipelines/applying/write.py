@@ -1,4 +1,4 @@
-"""Writes a checked cut: what is beside the table first, then the table's own commit, which makes all of it count."""
+"""Write a checked cut: companion tables first, then the silver table's commit, which makes all of them count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipelines.applying.target import Target
 from pipelines.beside import Counting
 from pipelines.cuts import history_id, position_in, recorded_in, tombstones_id
 from pipelines.store import is_small
-from pipelines.swap import Live, is_of_a_move, merged, replace_beside, unless_moved
+from pipelines.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history
@@ -54,15 +54,15 @@ def apply_cut(
     """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
 
     Args:
-        later: Columns that the source has behind the cut; until then they are NULL to the table's rules.
+        later: Columns that the source gains after this cut. Until then they are NULL to the table's rules.
 
     Returns:
-        `CutJob.generation`: where the table's log records a later one by then, the cut did not come to it. None where
-        there was nothing to do.
+        `CutJob.generation`. If the table's log records a later one by then, the cut was not applied. None if there was
+        nothing to do.
 
     Raises:
-        ApplyError: The cut cannot be applied; the table is as it was, and so is what is beside it as far as it counts.
-            Subclasses say why.
+        ApplyError: The cut cannot be applied. The table and the companion rows that count are unchanged. Subclasses
+            give the reason.
     """
     with ExitStack() as cache:
         job = prepare(target, frames, context, cut, statistics, later=later, cache=cache)
@@ -72,52 +72,53 @@ def apply_cut(
             folded = fold_cut(job)
             _write(job, folded, check_cut(job, folded))
         else:
-            _add(job)
+            _append_rows(job)
         return job.generation
 
 
-def _add(job: CutJob) -> None:
-    """Add to a table that is only ever added to."""
+def _append_rows(job: CutJob) -> None:
+    """Append to a changelog or append table."""
     target = job.target
-    rows = _log_rows(job) if target.table_kind is TableKind.CHANGELOG else _added_rows(job)
+    rows = _log_rows(job) if target.table_kind is TableKind.CHANGELOG else _rows_to_append(job)
     _follow_source(job)
     with _unless_moved(job, rows) as guarded:
         recorded = job.recorded(target.app_id, job.statistics.counters)
-        append(_chosen(guarded, job.columns), target.place.url, recorded=recorded)
+        append(_select_columns(guarded, job.columns), target.place.url, recorded=recorded)
 
 
 @contextmanager
 def _unless_moved(job: CutJob, rows: DataFrame) -> Iterator[DataFrame]:
-    """Give the rows for a write that is only right where the table is still as it was found.
+    """Yield the rows for a write that is valid only while the table is unchanged.
 
     Raises:
-        Overtaken: It has moved.
+        Overtaken: It has changed.
     """
     target = job.target
     live = Live(target.place, target.app_id, recorded_in(job.opened.table, target.app_id))
     try:
         yield unless_moved(rows, live)
     except ApplyError as error:
-        if is_of_a_move(error):
+        if failed_by_move(error):
             raise Overtaken("another process wrote the table first; try again", table=target.name) from error
         raise
 
 
 def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Write all, in order. Whatever dies between two of them counts for nobody, and is repeated as a whole."""
+    """Write all tables in order. A partial write after a crash counts for nothing and is repeated in full."""
     target = job.target
     beside = Counting(
         history=_write_history(job, folded, checked) if target.table.keeps_history else None,
         tombstones=_write_tombstones(job, folded, checked) if target.connector.source_ordered else None,
-        aside=_write_aside(job, checked.aside),
+        aside=_write_aside(job, checked.side_rows),
     )
     _write_table(job, folded, checked, beside)
 
 
 def _follow_source(job: CutJob) -> list[str]:
-    """Change the table as far as that takes commits of its own; return the columns that come with the cut's rows.
+    """Apply schema changes that need commits of their own; return the columns that come with the cut's rows.
 
-    Not before them: a cut that ends earlier, after a death or of a builder that has seen less, lacks those columns.
+    New columns are not added before the rows: a cut that ends earlier lacks them. That happens after a crash, or with a
+    builder that has seen fewer frames.
     """
     if job.drift is None:
         return []
@@ -126,23 +127,23 @@ def _follow_source(job: CutJob) -> list[str]:
 
 
 def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting) -> None:
-    """Write the table itself.
+    """Write the silver table.
 
-    Where other builds may have applied a part of the cut meanwhile, the same rows come of it: `transforms.merge` writes
-    a row only by a higher position. Not so where there was no table to merge into, or they do it under other settings.
+    Other builds may have applied part of the cut meanwhile. The result is the same, because `transforms.merge` writes a
+    row only at a higher position. Two cases need a guard: no table to merge into, and builds under other settings.
     """
     target, rows, cut = job.target, checked.rows, job.cut
     recorded = job.recorded(target.app_id, checked.notes, beside=beside)
     new = _follow_source(job)
     if job.current is None:
         first = rows if cut.replaces else begun(rows, upsert=target.upsert)
-        with _unless_moved(job, _chosen(first, job.columns)) as guarded:
+        with _unless_moved(job, _select_columns(first, job.columns)) as guarded:
             append(guarded, target.place.url, recorded=recorded)
-    elif job.is_under_others:
+    elif job.has_other_settings:
         with _unless_moved(job, rows) as guarded:
             _change(job, guarded, recorded, new=new, bounds=folded.bounds, options={})
     else:
-        _change(job, rows, recorded, new=new, bounds=folded.bounds, options=_at_hand(job))
+        _change(job, rows, recorded, new=new, bounds=folded.bounds, options=_merge_options(job))
 
 
 def _change(
@@ -154,10 +155,10 @@ def _change(
     bounds: Mapping[str, tuple[int, int]],
     options: Mapping[str, str],
 ) -> None:
-    """Change the table that is there."""
+    """Change an existing table."""
     target = job.target
     if job.cut.replaces and job.renames:
-        overwrite(_chosen(rows, job.columns), target.place.url, recorded=recorded)
+        overwrite(_select_columns(rows, job.columns), target.place.url, recorded=recorded)
     elif job.cut.replaces:
         replace(rows, target.sql_name, keys=job.keys, recorded=recorded, new=new, options=options)
     else:
@@ -173,12 +174,12 @@ def _change(
         )
 
 
-def _at_hand(job: CutJob) -> Mapping[str, str]:
+def _merge_options(job: CutJob) -> Mapping[str, str]:
     return AT_HAND if job.is_small else {}
 
 
 def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
-    """Write what every update of the cut makes of its rows; return the version of the history that has it."""
+    """Write the row versions of every update of the cut; return the resulting version of the history."""
     target, by_decoder = job.target, job.target.connector.folds
     app, opened = history_id(target.feed.name, target.name), job.opened.history.counts
     changes = _versions(job) if by_decoder else folded.changes
@@ -193,24 +194,24 @@ def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
             upsert=target.upsert,
             moves=folded.moves,
             ranges=_ranges_of_versions(job) if by_decoder else None,
-            tombstones=job.buried,
+            tombstones=job.tombstones,
             few=job.is_small,
-            options={**_at_hand(job), **(WHOLE_FILES if is_small(opened) else {})},
+            options={**_merge_options(job), **(WHOLE_FILES if is_small(opened) else {})},
         )
-    except SchemaDrift as error:  # it was kept before, not since, and the table has changed meanwhile
+    except SchemaDrift as error:  # history was disabled for a while, and the table's schema changed meanwhile
         reason = f"its history does not fit the table: {str(error).removeprefix(f'{app}: ')}"
         raise RebuildNeeded(reason, feed=target.feed.name, table=target.name) from error
-    return merged(target.history, recorded.metadata, before=job.opened.history.newest, table=target.name)
+    return merged_version(target.history, recorded.metadata, before=job.opened.history.newest, table=target.name)
 
 
 def _versions(job: CutJob) -> DataFrame:
     versions = job.target.decoder.versions(job.frames, job.context, job.cut, job.target.table)
-    told = without_errors(versions.dataframe())
-    return job.cached(typed_as(told, job.columns))
+    rows = without_errors(versions.dataframe())
+    return job.cached(typed_as(rows, job.columns))
 
 
 def _ranges_of_versions(job: CutJob) -> DataFrame | None:
-    """Return the wide ranges removed after the snapshot; a cut that replaces may not have been surveyed for any."""
+    """Return wide ranges removed after the snapshot. A replacing cut may lack statistics that would find them."""
     cut, target = job.cut, job.target
     if not (job.statistics.wide_ranges or cut.replaces):
         return None
@@ -219,50 +220,50 @@ def _ranges_of_versions(job: CutJob) -> DataFrame | None:
 
 
 def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> int:
-    """Remember the deletes; return the version of the tombstones that has them.
+    """Record the deletes; return the resulting version of the tombstones.
 
-    A history needs all of a key: a late change may come between two.
+    A history needs every delete of a key: a late change may fall between two.
     """
     target, every = job.target, job.target.table.keeps_history
     app = tombstones_id(target.feed.name, target.name)
     recorded = job.recorded(app, checked.notes, behind=position_in(job.opened.tombstones.newest, app))
     deletes = complete(folded.changes).where(F.col("op") == DELETE)
     write_tombstones(
-        net_rows(deletes, position="sequence") if every else net_rows(folded.folds, position="position"),
+        net_rows(deletes, position="sequence") if every else net_rows(folded.net, position="position"),
         target.tombstones.url,
         keys=job.keys,
         recorded=recorded,
         tombstone_horizon=target.decoder.tombstone_horizon(job.context, job.cut, target.table),
         every=every,
     )
-    return merged(target.tombstones, recorded.metadata, before=job.opened.tombstones.newest, table=target.name)
+    return merged_version(target.tombstones, recorded.metadata, before=job.opened.tombstones.newest, table=target.name)
 
 
 def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:
-    """Write the rows to be kept aside, unless they stay as they are; return the version of the side table, if any."""
+    """Write the side table unless it is unchanged; return its version, if any."""
     target, opened = job.target, job.opened
     if rows is None:
         if opened.side.is_settled:
             return None
-        rows = target.session.read.format("delta").load(target.aside.url).limit(0)
-    elif opened.side.counts is not None and opened.side.is_settled and _stay(job, rows):
+        rows = target.session.read.format("delta").load(target.side_table.url).limit(0)
+    elif opened.side.counts is not None and opened.side.is_settled and _is_unchanged(job, rows):
         return opened.side.counts.version()
-    return replace_beside(rows, target.aside, uuid4().hex, table=target.name)
+    return replace_beside(rows, target.side_table, uuid4().hex, table=target.name)
 
 
-def _stay(job: CutJob, rows: DataFrame) -> bool:
-    return job.is_small and job.aside is not None and _same(job.aside, rows)
+def _is_unchanged(job: CutJob, rows: DataFrame) -> bool:
+    return job.is_small and job.side_rows is not None and _have_equal_rows(job.side_rows, rows)
 
 
-def _same(some: DataFrame, others: DataFrame) -> bool:
-    """Tell whether a few rows are the same ones."""
+def _have_equal_rows(some: DataFrame, others: DataFrame) -> bool:
+    """Return whether two small sets of rows are equal."""
     columns = [F.col(quoted(name)) for name in some.columns]
     one, other = (sorted(map(repr, rows.select(columns).toArrow().to_pylist())) for rows in (some, others))
     return one == other
 
 
-def _added_rows(job: CutJob) -> DataFrame:
-    """Return the rows as they are to be added; all depends on ``op``, which fails where a frame cannot be decoded."""
+def _rows_to_append(job: CutJob) -> DataFrame:
+    """Return the rows to append. All columns depend on ``op``, which raises if a frame cannot be decoded."""
     position = F.when(F.col("op") == INSERT, F.col("frame_seq"))
     return job.changes.select(position.alias(POSITION), F.col("ordinal").alias(ORDINAL), "row.*")
 
@@ -280,5 +281,5 @@ def _log_rows(job: CutJob) -> DataFrame:
     return net.unionByName(removed, allowMissingColumns=True)
 
 
-def _chosen(rows: DataFrame, columns: T.StructType) -> DataFrame:
+def _select_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     return rows.select([F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in columns])

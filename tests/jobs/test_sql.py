@@ -46,7 +46,7 @@ def test_histories_and_rows_kept_aside_are_queried_beside_their_tables(tmp_path:
 
     places = Places(str(tmp_path))
     assert list(queryable_names(places, "market", tables)) == ["quotes", "quotes__history", "trades", "trades__aside"]
-    write_deltalake(places.aside("market", "quotes").url, pa.table({"n": [1]}))  # of a rule that is gone since
+    write_deltalake(places.side_table("market", "quotes").url, pa.table({"n": [1]}))  # of a rule that is gone since
     assert list(queryable_names(places, "market", tables))[2] == "quotes__aside"
 
 

@@ -122,7 +122,7 @@ def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it
     """One builder sees the history ahead of its table, and takes it back when the table's commit has named it."""
     kept = Kept(spark, warehouse, ToldConnector(snapshots=False, source_ordered=part == "tombstones"))
     kept.source.connect()
-    place, name, stood = getattr(kept, part), {"history": "keep_history", "tombstones": "bury"}[part], []
+    place, name, stood = getattr(kept, part), {"history": "keep_history", "tombstones": "write_tombstones"}[part], []
     for k in (1, 2):
         kept.source.update([put(k, "x")], sequences=["b"])
         kept.source.update([gone(k)], sequences=["c"])

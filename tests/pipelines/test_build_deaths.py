@@ -28,7 +28,7 @@ from pipelines.places import Places
 from pipelines.plan import Planner
 from pipelines.quarantine_log import quarantined
 from pipelines.silver import SilverTable
-from pipelines.spark import noticing_its_end
+from pipelines.spark import raising_if_ended
 from tests.support.building import FEED, Built, table
 from tests.support.commits import begin_log
 from tests.support.deaths import Died, dying
@@ -46,7 +46,7 @@ DEATHS_IN_THE_SNAPSHOT = [
 ]
 DEATHS_IN_UPDATES = [
     (Planner, "plan", AFTER),
-    (SilverTable, "survey", AFTER),
+    (SilverTable, "statistics", AFTER),
     (pipelines.applying.write, "merge", BEFORE),
     (pipelines.applying.write, "merge", AFTER),
     (SilverTable, "_read_back", AFTER),
@@ -103,7 +103,7 @@ def test_tables_whose_first_commits_were_begun_and_never_made_are_made(spark: Sp
     kinds: dict[str, dict[str, Any]] = {"kept": {"stored_as_scd_type": 2}, "judged": {"expect": {"small": small}}}
     tables = {name: table(source=name, mode="updates_only", apply="upsert", **kind) for name, kind in kinds.items()}
     built = Built(spark, warehouse, tables)
-    for place, name in itertools.product((Places.silver, Places.history, Places.aside), tables):
+    for place, name in itertools.product((Places.silver, Places.history, Places.side_table), tables):
         begin_log(Path(place(built.places, FEED, name).url))
     history = LandedHistory(dict.fromkeys(tables, COLUMNS))
     history.connect()
@@ -140,10 +140,10 @@ def test_whatever_fails_once_spark_has_ended_fails_for_that(
     monkeypatch: pytest.MonkeyPatch, answer: Exception | bool
 ) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", _Jvm(answer))
-    with pytest.raises(SparkUnavailable, match="Spark has ended before its work was done"), noticing_its_end():
+    with pytest.raises(SparkUnavailable, match="Spark has ended before its work was done"), raising_if_ended():
         raise ConnectionRefusedError
     monkeypatch.setattr(SparkContext, "_active_spark_context", _Jvm(stopped=False))
-    with pytest.raises(ConnectionRefusedError), noticing_its_end():
+    with pytest.raises(ConnectionRefusedError), raising_if_ended():
         raise ConnectionRefusedError
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import pipelines.compare
-from pipelines.compare import Cell, Comparison, KeyRange, as_held, compare
+from pipelines.compare import Cell, Comparison, KeyRange, as_stored, compare
 
 
 def found(rows: list[dict[str, Any]]) -> pa.Table:
@@ -99,7 +99,7 @@ def test_values_of_another_kind_differ(mine: Any, theirs: float | None):
     ],
 )
 def test_numbers_and_days_are_as_a_column_of_another_width_has_them(value: Any, kind: pa.DataType, held: Any):
-    (found,) = (row["v"] for row in as_held([{"k": 1, "v": value}], pa.schema([("k", pa.int32()), ("v", kind)])))
+    (found,) = (row["v"] for row in as_stored([{"k": 1, "v": value}], pa.schema([("k", pa.int32()), ("v", kind)])))
     assert (found, type(found)) == (held, type(held))
 
 
@@ -150,4 +150,4 @@ def test_a_field_inside_that_the_column_is_yet_to_get_is_null_there(value: Any, 
     struct = pa.struct([("a", pa.int32())])
     kind = pa.list_(struct) if isinstance(value, list) else struct
 
-    assert as_held([{"k": 1, "v": value}], pa.schema([("k", pa.int32()), ("v", kind)])) == [{"k": 1, "v": held}]
+    assert as_stored([{"k": 1, "v": value}], pa.schema([("k", pa.int32()), ("v", kind)])) == [{"k": 1, "v": held}]

@@ -153,7 +153,7 @@ def test_stops_that_are_over_elsewhere_are_forgotten():
     stops.hold(14, FOUR, BAD)
     stops.hold(20, FOUR, SchemaDrift("column gone", table="quotes"))
 
-    stops.keep({20})
+    stops.retain({20})
 
     assert (stops.within(FOUR), stops.within(cut((10, 12), (13, 15)))) == (20, None)
 
@@ -162,8 +162,8 @@ def test_a_cut_that_is_to_pass_a_stop_may_have_twice_as_many_frames_as_the_longe
     stops = CutBisection()
     stops.hold(10, FOUR, TWICE)
 
-    assert (stops.longer, stops.tried) == (2 * 12, 21)
+    assert (stops.frames_allowed, stops.tried) == (2 * 12, 21)
     stops.hold(10, cut((10, 12), (13, 40)), TWICE)
-    assert (stops.longer, stops.tried) == (2 * 31, 40)
+    assert (stops.frames_allowed, stops.tried) == (2 * 31, 40)
     stops.hold(10, FOUR, BAD)
-    assert (stops.longer, stops.tried) == (0, -1)
+    assert (stops.frames_allowed, stops.tried) == (0, -1)

@@ -14,6 +14,7 @@ from pipelines.commit_note import NOT_TOLD, CommitNote
 from pipelines.cuts import (
     CutRow,
     all_cuts,
+    current_cuts,
     cuts_in_log,
     from_commit,
     last_cuts,
@@ -21,7 +22,6 @@ from pipelines.cuts import (
     read_cuts,
     record,
     restore,
-    standing,
 )
 from pipelines.places import Places
 
@@ -211,12 +211,12 @@ def test_a_cut_after_a_clock_that_was_set_back_comes_after_the_one_before(places
     silver_commit(places, "quotes", NOTE.to_json(), rows=3)
     record(places, "market", early)
 
-    told = standing(all_cuts(places, "market", ["quotes"]))
+    told = current_cuts(all_cuts(places, "market", ["quotes"]))
     restore(places, "market", ["quotes"])
 
     assert [row.last_position for row in told] == [50, 71]
     assert told[1].committed_at > early.committed_at
-    assert [row.last_position for row in standing(read_cuts(places, "market"))] == [50, 71]
+    assert [row.last_position for row in current_cuts(read_cuts(places, "market"))] == [50, 71]
     now = replace(CUT, committed_at=datetime(2099, 1, 1, tzinfo=UTC))
     assert later_than(now, early.committed_at).committed_at > early.committed_at
     assert (later_than(now, CUT.committed_at), later_than(now, None)) == (now, now)

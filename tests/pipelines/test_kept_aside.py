@@ -20,7 +20,7 @@ from pipelines.applying.cut_job import CutJob
 from pipelines.beside import beside
 from pipelines.commit_note import CommitNote
 from pipelines.cuts import app_id
-from pipelines.kept_aside import failing_rows, read_aside, without_reasons
+from pipelines.kept_aside import failing_rows, read_side_table, without_reasons
 from pipelines.places import Places
 from pipelines.rebuild import Rebuild
 from pipelines.store import count_rows
@@ -40,7 +40,7 @@ def places(tmp_path: Path) -> Places:
 def put_aside(places: Places, *keys: int) -> None:
     rows = pa.table({"k": keys, "_reasons": [["low"]] * len(keys)})
     ours = CommitProperties(custom_metadata={"userMetadata": "ours"})
-    write_deltalake(places.aside(FEED, "t").url, rows, mode="overwrite", commit_properties=ours)
+    write_deltalake(places.side_table(FEED, "t").url, rows, mode="overwrite", commit_properties=ours)
 
 
 def commit(places: Places, aside: int | None, metadata: str | None = None) -> None:
@@ -55,7 +55,7 @@ def is_settled(places: Places) -> bool:
 
 
 def aside(places: Places) -> list[int]:
-    found = read_aside(places, FEED, "t")
+    found = read_side_table(places, FEED, "t")
     return [] if found is None else sorted(found["k"].to_pylist())
 
 
@@ -84,9 +84,9 @@ def test_a_row_that_is_aside_for_no_reason_is_told():
 def test_what_maintenance_commits_behind_it_has_the_same_rows(places: Places):
     rows = pa.table({"k": [1], "_reasons": [["low"]]})
     for _ in range(2):
-        write_deltalake(places.aside(FEED, "t").url, rows, mode="append")
+        write_deltalake(places.side_table(FEED, "t").url, rows, mode="append")
     commit(places, 1)
-    DeltaTable(places.aside(FEED, "t").url).optimize.compact()
+    DeltaTable(places.side_table(FEED, "t").url).optimize.compact()
     joined = (aside(places), is_settled(places))
     put_aside(places, 9)
 
@@ -128,7 +128,7 @@ def market(spark: SparkSession, warehouse: Path) -> tuple[Built, LandedHistory]:
 
 
 def kept(built: Built) -> dict[int, object]:
-    found = read_aside(built.places, FEED, "t")
+    found = read_side_table(built.places, FEED, "t")
     return {} if found is None else {row["_row_key"]: row["v"] for row in found.to_pylist()}
 
 
@@ -222,6 +222,6 @@ def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: Spar
 
     assert built.land_and_build(history) == {}
 
-    side = DeltaTable(built.places.aside(FEED, "t").url)
+    side = DeltaTable(built.places.side_table(FEED, "t").url)
     assert (was, is_settled(built.places), count_rows(side)) == (False, True, 0)
     assert built.rows("t") == {1: {"v": 1, "s": "again"}, 2: {"v": 2, "s": "b"}}

@@ -61,7 +61,7 @@ def test_whoever_comes_second_waits_until_the_first_is_done() -> None:
 
 def test_a_lease_of_one_that_died_is_taken_over_once_it_is_old() -> None:
     store, clock = MemoryStore(), Clock()
-    lease(store)._taken("one that died")
+    lease(store)._acquire("one that died")
     enter(lease(store, clock).held())
     assert clock.now == pytest.approx(30.0, abs=1.0)
     enter(lease(store).held())
@@ -69,7 +69,7 @@ def test_a_lease_of_one_that_died_is_taken_over_once_it_is_old() -> None:
 
 def test_a_lease_that_is_renewed_is_nobody_elses() -> None:
     store, clock = MemoryStore(), Clock()
-    state = lease(store)._taken("another")
+    state = lease(store)._acquire("another")
 
     def meanwhile() -> Iterator[None]:
         nonlocal state

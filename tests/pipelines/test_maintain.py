@@ -91,7 +91,7 @@ def test_everything_goes_on_after_a_round(market: Market):
     assert [each for each in done if each.failed] == []
     assert [file.name for file in forgotten if file.exists()] == []
     assert {each.table for each in done} == set(FOLDERS)
-    assert done[0].told == "dropped frames 0 to 21: quotes stands on the snapshot at 22"
+    assert done[0].result == "dropped frames 0 to 21: quotes stands on the snapshot at 22"
     assert [frame.frame_seq for frame in landed(market.built.places)][:5] == [18, 19, 20, 21, 22]
     assert (market.verdicts(), read_cuts(market.built.places, FEED)) == ({Verdict.EQUAL}, cuts)
     _, *silver, _ = market.versions()
@@ -121,8 +121,8 @@ def test_a_dry_run_changes_nothing_and_tells_what_would_be(market: Market):
 
     done = market.maintain(dry_run=True)
 
-    assert done[0].told == "would drop frames 0 to 21: quotes stands on the snapshot at 22"
-    assert [each.told for each in done if "would be removed" in each.told] == ["1 files would be removed"] * 4
+    assert done[0].result == "would drop frames 0 to 21: quotes stands on the snapshot at 22"
+    assert [each.result for each in done if "would be removed" in each.result] == ["1 files would be removed"] * 4
     assert (market.versions(), all(file.exists() for file in forgotten)) == (versions, True)
     assert retained_from(market.built.places.bronze(FEED), FEED) == 0
 
@@ -132,7 +132,7 @@ def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(
     market: Market, monkeypatch: pytest.MonkeyPatch
 ):
     steps: list[tuple[Any, str, bool]] = [
-        (pipelines.retention, "_kept_below", False),
+        (pipelines.retention, "_frames_below", False),
         (pipelines.retention, "write_deltalake", True),
         (pipelines.maintain, "compact", True),
         (Maintenance, "_optimize", True),
@@ -162,7 +162,7 @@ def test_frames_that_are_there_twice_stop_a_build_until_a_round_leaves_them_once
     write_deltalake(bronze, bronze.to_pyarrow_table(), mode="append")
 
     stopped = market.built.build()
-    told = market.maintain()[0].told
+    told = market.maintain()[0].result
 
     assert {fault.error_class for fault in stopped.values()} == {"DOUBLED_POSITIONS"}
     assert told == (
@@ -190,4 +190,4 @@ def test_a_table_that_has_timestamps_in_the_old_form_is_noticed(
         "; some have timestamps as INT96, which many readers misread before 1677 and after 2262: "
         "`silverfold rebuild market quotes` rewrites them"
     )
-    assert files.told.partition(" files")[2] == (noticed if notices else "")
+    assert files.result.partition(" files")[2] == (noticed if notices else "")

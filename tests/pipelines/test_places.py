@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.places import Place, Places, way_on_without
+from pipelines.places import Place, Places, recovery_advice
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ PLACES = Places("/w/bronze/of/all")
         (PLACES.bronze("market"), "bronze's whole folder can be removed"),
         (PLACES.silver("market", "quotes"), "`silverfold rebuild market quotes`"),
         (PLACES.history("market", "quotes"), "`silverfold rebuild market quotes`"),
-        (PLACES.aside("market", "quotes"), "`silverfold rebuild market quotes`"),
+        (PLACES.side_table("market", "quotes"), "`silverfold rebuild market quotes`"),
         (PLACES.tombstones("market", "quotes"), "`silverfold rebuild market quotes`"),
         (PLACES.cuts("market"), "the next build"),
         (PLACES.quarantine("market", "quotes"), "its folder can be removed"),
@@ -52,5 +52,5 @@ PLACES = Places("/w/bronze/of/all")
 )
 def test_what_has_lost_something_can_be_had_again_as_its_place_says(place, way_on):
     for url in (place.url, f"file://{place.url}/"):
-        assert way_on_without(url).startswith(f"else {way_on}" if way_on else "")
-        assert bool(way_on_without(url)) == bool(way_on)
+        assert recovery_advice(url).startswith(f"else {way_on}" if way_on else "")
+        assert bool(recovery_advice(url)) == bool(way_on)

@@ -195,7 +195,7 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
     for owner, name, after in steps:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(owner, name, dying(getattr(owner, name), after))
-            patch.setattr(Rebuild, "_leave", lambda self: None)
+            patch.setattr(Rebuild, "_clean_up", lambda self: None)
             with pytest.raises(Died):
                 market.rebuild(token=name)
         shown.append(market.verdict())

@@ -88,7 +88,7 @@ def test_a_rebuild_whose_rows_aside_somebody_removes_changes_nothing(spark: Spar
     note = Rebuild._note
 
     def taking_away(self: Rebuild, *given: Any) -> Any:
-        remove_tree(self._side.aside(FEED, STREAM))
+        remove_tree(self._side.side_table(FEED, STREAM))
         return note(self, *given)
 
     with pytest.MonkeyPatch.context() as patch:

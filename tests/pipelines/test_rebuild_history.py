@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import pipelines.applying.write
 import pipelines.rebuild
 from conf.errors import ApplyError
-from pipelines.kept_aside import read_aside
+from pipelines.kept_aside import read_side_table
 from pipelines.quarantine import read_quarantine
 from pipelines.quarantine_log import HoldState, skip
 from pipelines.rebuild import Rebuild
@@ -44,7 +44,7 @@ def rebuild_dying_after(kept: Kept, writes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("replace_beside", "swap_in"):
             patch.setattr(pipelines.rebuild, name, counted(getattr(pipelines.rebuild, name)))
-        patch.setattr(Rebuild, "_leave", lambda self: None)
+        patch.setattr(Rebuild, "_clean_up", lambda self: None)
         with pytest.raises(Died):
             kept.rebuild(token=f"dies after {writes}")
 
@@ -259,6 +259,6 @@ def test_updates_that_wait_for_their_row_outlive_a_rebuild_that_dies_between_any
 
     assert [*verdicts, kept.verdicts()[0]] == [Verdict.EQUAL] * 7
     assert rows_of(kept.table, ("k", "a")) == [(1, "x"), (2, "late"), (3, "late"), (4, "late")]
-    aside = read_aside(kept.places, FEED, STREAM)
+    aside = read_side_table(kept.places, FEED, STREAM)
     assert aside is not None
     assert aside["k"].to_pylist() == [5]

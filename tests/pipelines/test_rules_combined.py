@@ -15,7 +15,7 @@ from conf.model import Expectation
 from pipelines import build
 from pipelines.applying import write
 from pipelines.cuts import last_cuts
-from pipelines.kept_aside import read_aside
+from pipelines.kept_aside import read_side_table
 from pipelines.quarantine_log import quarantined
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
@@ -39,7 +39,7 @@ def deephaven(
 
 def aside(built: Built) -> list[dict[str, Any]]:
     session = built.spark.newSession()
-    rows = session.read.format("delta").load(built.places.aside(built.feed.name, "t").url)
+    rows = session.read.format("delta").load(built.places.side_table(built.feed.name, "t").url)
     return [row.asDict() for row in rows.collect()]
 
 
@@ -215,7 +215,7 @@ def test_a_build_that_others_overtake_again_and_again_says_so_and_the_next_one_g
 
     monkeypatch.undo()
     assert feed.build(expect=rules) == {}
-    assert (feed.rows(), feed.shown(feed.places.aside(FEED, STREAM))) == ({}, {1: ("x", 5), 2: ("y", 2)})
+    assert (feed.rows(), feed.shown(feed.places.side_table(FEED, STREAM))) == ({}, {1: ("x", 5), 2: ("y", 2)})
 
 
 def test_rows_aside_are_not_written_again_by_a_cut_that_leaves_them_as_they_are(
@@ -245,13 +245,13 @@ def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_o
 
     assert feed.build(expect=rules) == {}
 
-    found = read_aside(feed.places, FEED, STREAM)
+    found = read_side_table(feed.places, FEED, STREAM)
     assert found is not None
     assert found.select(["k", "b"]).to_pylist() == [{"k": 2, "b": 2}]
 
 
 def aside_of(feed: Told) -> str:
-    return feed.places.aside(FEED, STREAM).url
+    return feed.places.side_table(FEED, STREAM).url
 
 
 @pytest.mark.parametrize("action", [pytest.param("warn", marks=pytest.mark.nightly), "quarantine"])

@@ -187,7 +187,7 @@ def test_a_history_that_begins_after_its_table_holds_it_until_it_is_rebuilt(mark
 def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: SparkSession, warehouse: Path) -> None:
     market = Market(spark, warehouse, expect=SMALL)
     assert market.update(1, 500) is None
-    shutil.rmtree(market.built.places.aside(market.built.feed.name, "t").url)
+    shutil.rmtree(market.built.places.side_table(market.built.feed.name, "t").url)
     assert market.status().built_otherwise == "the rows that were kept aside are gone"
     assert "the rows that were kept aside are gone" in str(market.update(2, 21))
 

@@ -16,7 +16,7 @@ from conf.errors import SparkUnavailable
 from conf.model import Settings
 from pipelines.jars import DELTA
 from pipelines.java import JvmOutput, check_java
-from pipelines.spark import _await_server, _told_by, interrupt_jobs, own_session, start_spark, worker_python
+from pipelines.spark import _await_server, _error_text, interrupt_jobs, own_session, start_spark, worker_python
 from tests.support.waiting import wait_until
 from transforms.changes import at_hand, few_at_hand
 from transforms.spark_errors import named_errors
@@ -330,7 +330,7 @@ def test_an_error_of_a_jvm_that_is_gone_has_a_text():
         def __str__(self) -> str:
             raise ConnectionRefusedError(111, "refused")
 
-    assert (_told_by(Unasked()), _told_by(ValueError("so"))) == ("its JVM has ended", "so")
+    assert (_error_text(Unasked()), _error_text(ValueError("so"))) == ("its JVM has ended", "so")
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # PySpark's own, where it was reading just then

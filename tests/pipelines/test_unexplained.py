@@ -75,7 +75,7 @@ def test_an_update_that_comes_before_its_row_waits_for_it(spark: SparkSession, w
     told.history.end_snapshot()
     told.history.update([change("update", 2, b=5), change("update", 3, b=6)], sequences=["05", "06"])
     assert told.build() == {}
-    aside = told.places.aside(FEED, STREAM)
+    aside = told.places.side_table(FEED, STREAM)
     assert (told.rows(), told.shown(aside)) == ({1: ("x", 1)}, {2: (None, 5), 3: (None, 6)})
     assert told.notes() == {"updates_without_row": 2}
 

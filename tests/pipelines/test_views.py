@@ -9,7 +9,7 @@ from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from pipelines.commit_note import CommitNote
-from pipelines.places import Places, aside_of, history_of
+from pipelines.places import Places, history_of, side_table_of
 from pipelines.time_travel import AsOf
 from pipelines.views import Views, register_views
 
@@ -125,7 +125,7 @@ def test_a_history_is_called_as_its_folder_is_and_shows_what_stood_as_of_a_posit
 def test_what_a_table_keeps_aside_may_be_nothing_and_is_shown_only_as_of_now(session: SparkSession, warehouse: Path):
     places = Places(str(warehouse))
     built(places, "market", "quotes", 1)
-    names = {"market": ["quotes", aside_of("quotes"), aside_of("trades")]}
+    names = {"market": ["quotes", side_table_of("quotes"), side_table_of("trades")]}
 
     views = register_views(session, places, names)
     nothing = session.sql("SELECT n, _present, _reasons FROM quotes__aside")
@@ -144,7 +144,7 @@ def test_a_history_that_does_not_count_or_rows_aside_that_are_gone_are_said_to_b
     places = Places(str(warehouse))
     stands_with_history(places, history=None, aside=0)
     write_deltalake(places.history("market", "quotes").url, pa.table({"n": [1]}))
-    names = {"market": [history_of("quotes"), aside_of("quotes")]}
+    names = {"market": [history_of("quotes"), side_table_of("quotes")]}
 
     views = register_views(session, places, names)
 

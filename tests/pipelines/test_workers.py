@@ -23,7 +23,7 @@ START = dedent("""
     from pipelines.workers import await_workers
 
     start_logs("warning")
-    pipelines.workers._A_WORD = 2.0
+    pipelines.workers._LOG_INTERVAL = 2.0
     options = {"spark.master": "local-cluster[1,1,1024]", "spark.executor.memory": "1g"} | json.loads(sys.argv[1])
     pipelines.spark.await_workers = lambda session: await_workers(session, within=float(sys.argv[2]))
     try:

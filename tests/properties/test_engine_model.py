@@ -44,7 +44,7 @@ STORIES = max(1, settings().max_examples // 40)
 
 STEPS = [
     (pipelines.applying.write, "keep_history"),
-    (pipelines.applying.write, "bury"),
+    (pipelines.applying.write, "write_tombstones"),
     (pipelines.applying.write, "replace_beside"),
     (pipelines.applying.write, "merge"),
     (pipelines.applying.write, "replace"),
@@ -176,7 +176,7 @@ class Engine:
     def aside(self) -> list[tuple[Any, ...]]:
         """Return the rows that the table keeps aside."""
         counts = beside(self.places, FEED, STREAM, "aside").counts
-        return [] if counts is None else rows_of(self.places.aside(FEED, STREAM), "true", version=counts.version())
+        return [] if counts is None else rows_of(self.places.side_table(FEED, STREAM), "true", version=counts.version())
 
     def as_of(self, position: int) -> list[tuple[Any, ...]]:
         """Return the rows that stood at a position, told by the history table."""

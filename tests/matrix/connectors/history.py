@@ -122,7 +122,7 @@ def _compare(world: World, table: str, expected: Expected) -> None:
     silver = _rows(world.places.silver(FEED, table))
     found = [shown for row in silver for shown in expected.shown(_without(row, expected.ignored))]
     _same(f"{table}: silver", found, expected.rows)
-    aside = _rows(world.places.aside(FEED, table), "NOT array_has(_reasons, 'unexplained')")
+    aside = _rows(world.places.side_table(FEED, table), "NOT array_has(_reasons, 'unexplained')")
     later = dict.fromkeys(name for row in expected.aside for name in row)  # the side table has what a row of it had
     _same(f"{table}: rows aside", [later | _without(row, ASIDE) for row in aside], expected.aside)
     if expected.history:
