@@ -17,14 +17,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from conf.model import Commit, Reconnect, Table
-from connectors.key_span import EVERY_KEY, KeySpan
+from connectors.common.key_span import EVERY_KEY, KeySpan
 
 if TYPE_CHECKING:  # receivers must not import Spark
     from pydantic import BaseModel
     from pyspark.sql.types import StructType
 
-    from connectors.arrow_rows import ArrowRows
-    from connectors.transport import Address
+    from connectors.common.arrow_rows import ArrowRows
+    from connectors.common.transport import Address
 
 
 class Kind(StrEnum):
@@ -95,7 +95,7 @@ class Resume:
 
 
 class FrameSink(Protocol):
-    """Destination of a receiver's frames. Implemented by `pipelines.sink`."""
+    """Destination of a receiver's frames. Implemented by `pipelines.landing.sink`."""
 
     def take(self, frames: Sequence[Frame]) -> None:
         """Take frames, in order, without waiting for room: the frames a receiver holds when it is stopped."""
@@ -197,7 +197,7 @@ NO_STATISTICS: Final = CutStatistics(None, None, None, 0, {}, 0, {})
 
 
 class Decoder(Protocol):
-    """Turns landed frames into change rows, in steps over Arrow batches (`connectors.arrow_rows`)."""
+    """Turns landed frames into change rows, in steps over Arrow batches (`connectors.common.arrow_rows`)."""
 
     def context(self, control: Iterable[ControlFrame]) -> Any:
         """Return the state needed to read later frames: small, picklable, private to the connector.

@@ -16,10 +16,10 @@ from rich.console import Console
 
 from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
 from jobs.cli import main_of
-from jobs.context import Every, Names, invocation
-from jobs.source_change import misread_since_landed
-from jobs.stopping import stopped_by_signals
-from jobs.ways_on import advice_for
+from jobs.common.context import Every, Names, invocation
+from jobs.common.source_change import misread_since_landed
+from jobs.common.stopping import stopped_by_signals
+from jobs.common.ways_on import advice_for
 from pipelines.places import places_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from conf.model import Settings
     from connectors.base import Feed
-    from pipelines.build import FeedBuild, Step
+    from pipelines.applying.build import FeedBuild, Step
 
 
 def build(
@@ -48,8 +48,8 @@ def build(
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
-    from pipelines.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
-    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+    from pipelines.applying.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
+    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     @cache
     def start() -> SparkSession:
@@ -135,7 +135,7 @@ def _warn_if_misread(settings: Settings, feed_build: FeedBuild) -> None:
 
 def _warn_if_emptied(settings: Settings, feed_build: FeedBuild) -> None:
     """Warn if a power cut may have lost rows of a table that have not been restored since."""
-    from pipelines.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.applying.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
 
     feed = feed_build.feed.name
     for name in feed_build.tables:
@@ -189,7 +189,7 @@ def run(
         SparkUnavailable: Spark does not start, or ended although the build was not stopped.
         typer.Exit: With 130: without ``follow``, ``stop`` was set before all was applied.
     """
-    from pipelines.turns import take_turns  # noqa: PLC0415 - as above
+    from pipelines.applying.turns import take_turns  # noqa: PLC0415 - as above
 
     log = structlog.get_logger("build")
     faults: dict[tuple[str, str], SilverfoldError] = {}

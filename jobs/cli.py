@@ -32,7 +32,7 @@ from typer.core import TyperGroup
 
 from conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
 from conf.files import FULL
-from jobs.streams import open_streams
+from jobs.common.streams import open_streams
 
 HELP: Final = "markdown"
 """Markup of help texts: lines of a paragraph are joined."""
@@ -48,7 +48,7 @@ class Job(NamedTuple):
 
 
 JOBS = {
-    "demo": Job("jobs.demo:demo", "Show everything at work: a live source, receiver, build, and a proof."),
+    "demo": Job("jobs.demo.__main__:demo", "Show everything at work: a live source, receiver, build, and a proof."),
     "simulate": Job("jobs.simulate:app", "Run a connector's own source, and keep its tables changing."),
     "receive": Job("jobs.receive:receive", "Land the frames of some feeds in bronze, until stopped."),
     "build": Job("jobs.build:build", "Bring the silver tables of some feeds up to what has landed."),
@@ -60,7 +60,7 @@ JOBS = {
     "quarantine": Job(
         "jobs.quarantine:app", "See what silver tables could not take; try it again, or go on without it."
     ),
-    "sbe": Job("jobs.sbe:app", "Decode messages of Simple Binary Encoding, and judge and compare their schemas."),
+    "sbe": Job("jobs.sbe.__main__:app", "Decode messages of Simple Binary Encoding, and judge and compare their schemas."),
     "prepare": Job(
         "jobs.prepare:prepare",
         "Fetch Delta's JARs, and archive the classes that Spark loads, so that it starts in half the time.",
@@ -140,7 +140,7 @@ def begin(
     Settings come in layers, later wins: the packaged base.toml and NAME.toml, DIR/settings.toml,
     DIR/feeds/FEED.toml, environment variables such as SILVERFOLD__WAREHOUSE.
     """
-    from jobs.context import Invocation  # noqa: PLC0415 - --help needs no settings, and their models take time to load
+    from jobs.common.context import Invocation  # noqa: PLC0415 - --help needs no settings, and their models take time to load
     from jobs.packages import check_packages  # noqa: PLC0415 - as above
 
     check_packages()
@@ -179,7 +179,7 @@ def _print_errors(*lines: str) -> None:
 
 def _environment_error(error: Exception) -> str | None:
     """Return a message for an error that is no bug although it is not ours: a full disk, or the end of Spark."""
-    spark = sys.modules.get("pipelines.spark")
+    spark = sys.modules.get("pipelines.spark.session")
     if spark is not None and spark.has_ended():
         return str(spark.ENDED)
     if not (isinstance(error, OSError) and error.errno in FULL):

@@ -14,8 +14,8 @@ from conf.model import Settings
 from conf.text import without_secrets
 from connectors.base import Connector, Feed, TableKind
 from jobs.cli import main_of
-from jobs.context import invocation
-from jobs.source_change import change_since_landed
+from jobs.common.context import invocation
+from jobs.common.source_change import change_since_landed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ def check(
     """
     run = invocation(ctx)
     settings, feeds = run.checked()
-    from pipelines.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.upkeep.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
 
     breaks = False
     for connector, feed in feeds:
@@ -77,10 +77,10 @@ def _try_warehouse(settings: Settings) -> str:
     import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
 
-    from pipelines.lease import sole_writer  # noqa: PLC0415 - as above
+    from pipelines.upkeep.lease import sole_writer  # noqa: PLC0415 - as above
     from pipelines.places import places_of  # noqa: PLC0415 - as above
-    from pipelines.remove_tree import remove_tree  # noqa: PLC0415 - as above
-    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+    from pipelines.upkeep.remove_tree import remove_tree  # noqa: PLC0415 - as above
+    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
     from pipelines.store import naming_the_store  # noqa: PLC0415 - as above
     from transforms.merge import Recorded, append  # noqa: PLC0415 - as above
     from transforms.spark_errors import named_errors  # noqa: PLC0415 - as above

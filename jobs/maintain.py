@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from jobs.cli import main_of
-from jobs.context import invocation
+from jobs.common.context import invocation
 
 
 def maintain(
@@ -34,8 +34,8 @@ def maintain(
     run = invocation(ctx)
     settings = run.settings()
     connector, opened = run.feed(feed, settings)
-    from pipelines.maintain import Maintenance  # noqa: PLC0415 - --help must not load Spark
-    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+    from pipelines.upkeep.maintain import Maintenance  # noqa: PLC0415 - --help must not load Spark
+    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     with Console(stderr=True).status("starting Spark") as status:
         spark = start_spark(settings, app=f"silverfold maintain {feed}")

@@ -2,7 +2,7 @@
 
 ``list --json`` prints one array; each object has ``table``, ``position``, ``update_position``, ``state``,
 ``error_class``, ``reason``, ``found_at``, ``resolved_at`` and ``resolution``, documented in
-`pipelines.quarantine_log.Hold`. Names and meanings are stable.
+`pipelines.holding.quarantine_log.Hold`. Names and meanings are stable.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rich.text import Text
 
 from conf.errors import ConfigError, SilverfoldError, UndecodableFrame
 from jobs.cli import main_of
-from jobs.console import console_on
-from jobs.context import invocation
+from jobs.common.console import console_on
+from jobs.common.context import invocation
 from jobs.status import positions
-from jobs.stopping import stopped_by_signals
+from jobs.common.stopping import stopped_by_signals
 from pipelines.places import places_of
 
 if TYPE_CHECKING:
     from conf.model import Settings
     from connectors.base import Connector, Feed
-    from pipelines.quarantine import Quarantined
-    from pipelines.quarantine_log import Hold
+    from pipelines.holding.quarantine import Quarantined
+    from pipelines.holding.quarantine_log import Hold
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -71,7 +71,7 @@ def listed(
 
     Reads the store alone.
     """
-    from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings = run.settings()
@@ -92,7 +92,7 @@ def retry(
     Safe beside a build that follows, which goes on from where this ends. A frame that was skipped stays skipped.
     Exit code 1 when a table still holds.
     """
-    from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings = run.settings()
@@ -125,8 +125,8 @@ def skip(
     until a snapshot passes the frame, for good where there are none; a history stays without it for good. Exit code 2
     when the position is not a frame that holds the table.
     """
-    from pipelines import quarantine_log  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.quarantine import read_quarantine  # noqa: PLC0415 - as above
+    from pipelines.holding import quarantine_log
+    from pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
     settings = run.settings()
@@ -234,8 +234,8 @@ def _as_object(row: Quarantined) -> dict[str, Any]:
 def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str, SilverfoldError]:
     """Apply all landed frames to the feed's tables; return the errors that hold them, by table."""
     from jobs.build import run as build  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.build import FeedBuild  # noqa: PLC0415 - as above
-    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
+    from pipelines.applying.build import FeedBuild  # noqa: PLC0415 - as above
+    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     with stopped_by_signals() as stop:
         with Console(stderr=True).status("starting Spark"):

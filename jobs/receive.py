@@ -16,10 +16,10 @@ from conf.errors import SilverfoldError
 from conf.model import Settings
 from connectors.base import Connector, Feed
 from jobs.cli import main_of
-from jobs.context import Every, Names, invocation
-from jobs.stopping import ENDING, end_at_next_signal
+from jobs.common.context import Every, Names, invocation
+from jobs.common.stopping import ENDING, end_at_next_signal
 from pipelines.places import places_of
-from pipelines.receiving import receive as receive_feed
+from pipelines.landing.receiving import receive as receive_feed
 
 
 def receive(

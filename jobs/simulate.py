@@ -19,25 +19,25 @@ from rich.console import Console
 
 from conf.errors import InvalidValue, LocalProtocolError
 from conf.secrets import Secret
-from connectors.deephaven.frames import PrefixCounts
-from connectors.rate import Changeable, Rate, change_steadily
-from connectors.sqlitecloud.capture import CaptureMode
-from connectors.sqlitecloud.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server_options import Channels, Pacing, ServerOptions
-from connectors.sqlitecloud.settings import PORT
-from connectors.sqlitecloud.statements import is_safe_word
-from connectors.transport import Address
+from connectors.deephaven.protocol.frames import PrefixCounts
+from connectors.common.rate import Changeable, Rate, change_steadily
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server.options import Channels, Pacing, ServerOptions
+from connectors.sqlitecloud.client.settings import PORT
+from connectors.sqlitecloud.protocol.statements import is_safe_word
+from connectors.common.transport import Address
 from jobs.cli import main_of
-from jobs.console import counted
-from jobs.logs import start_logs
+from jobs.common.console import counted
+from jobs.common.logs import start_logs
 from jobs.simulate_webhooks import webhooks
-from jobs.stopping import stopped_by_signals
+from jobs.common.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
-    from connectors.deephaven.server import TableServer
-    from connectors.deephaven.tables import LiveTable
-    from connectors.server_thread import Server
-    from connectors.sqlitecloud.server_state import Credentials
+    from connectors.deephaven.server.server import TableServer
+    from connectors.deephaven.server.tables.live_table import LiveTable
+    from connectors.common.server_thread import Server
+    from connectors.sqlitecloud.server.state import Credentials
 
 app = typer.Typer(no_args_is_help=True)
 app.command("sqlitecloud-webhooks")(webhooks)
@@ -92,10 +92,10 @@ def deephaven(
     The first line printed says where it listens. Each update adds, modifies and removes several rows, modelled on
     those that are there. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.deephaven.changing import Changer  # noqa: PLC0415 - a simulator loads no other's server
-    from connectors.deephaven.schemas import load_transport_schema  # noqa: PLC0415 - as above
-    from connectors.deephaven.server import TableServer  # noqa: PLC0415 - as above
-    from connectors.deephaven.sources import load_file  # noqa: PLC0415 - as above
+    from connectors.deephaven.server.workload import Changer  # noqa: PLC0415 - a simulator loads no other's server
+    from connectors.deephaven.protocol.schemas import load_transport_schema  # noqa: PLC0415 - as above
+    from connectors.deephaven.server.server import TableServer  # noqa: PLC0415 - as above
+    from connectors.deephaven.server.sources import load_file  # noqa: PLC0415 - as above
 
     start_logs("info")
     tables = {name: load_file(file) for name, file in _named_files(table).items()}
@@ -151,8 +151,8 @@ def sbe(
     Feeds read them with the schema builtin and the same framing. The first line printed says where it listens. A client
     gets the securities and the books as they stand, then every message. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.sbe.server import MarketServer  # noqa: PLC0415 - a simulator loads no other's server
-    from jobs.sbe_input import framing_called  # noqa: PLC0415 - as above
+    from connectors.sbe.server.server import MarketServer  # noqa: PLC0415 - a simulator loads no other's server
+    from jobs.sbe.input import framing_called  # noqa: PLC0415 - as above
 
     start_logs("info")
     chosen = framing_called(framing)
@@ -226,8 +226,8 @@ def sqlitecloud(
     address of each database for feeds and clients; it has a key since they ask for one, any will do, unless some
     credentials are asked for, which stand in no address. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.sqlitecloud.server import SqliteCloudServer, tls_context  # noqa: PLC0415 - loads no other's server
-    from connectors.sqlitecloud.workload import Workload  # noqa: PLC0415 - as above
+    from connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context  # noqa: PLC0415 - loads no other's server
+    from connectors.sqlitecloud.server.workload.workload import Workload  # noqa: PLC0415 - as above
 
     start_logs("info")
     files = {path.name: path for path in database}
@@ -254,7 +254,7 @@ def sqlitecloud(
 
 def _credentials(apikey_env: str | None, user: str | None, password_env: str | None) -> Credentials | None:
     """Return the credentials clients need, with secrets read; None accepts anybody. Raises ConfigError."""
-    from connectors.sqlitecloud.server_state import Credentials  # noqa: PLC0415 - other simulators load no such server
+    from connectors.sqlitecloud.server.state import Credentials  # noqa: PLC0415 - other simulators load no such server
 
     if (user is None) != (password_env is None) or (user is not None and apikey_env is not None):
         raise typer.BadParameter("--user with --password-env, or --apikey-env alone")
@@ -286,7 +286,7 @@ def _later(argument: str, option: str) -> tuple[float, str]:
 
 def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Sequence[str]) -> Mapping[str, LiveTable]:
     """Return the requested views, by name; a view may be based on an earlier one."""
-    from connectors.deephaven import views  # noqa: PLC0415 - a simulator loads no other's server
+    from connectors.deephaven.server.tables import views
 
     found: dict[str, LiveTable] = {}
     kinds: dict[str, tuple[Sequence[str], Callable[[LiveTable, str], LiveTable]]] = {

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from conf.errors import ConfigError, QueryFailed
 from jobs.cli import main_of
-from jobs.console import console_on, counted
-from jobs.context import invocation
+from jobs.common.console import console_on, counted
+from jobs.common.context import invocation
 from pipelines.places import places_of
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from connectors.base import Connector, Feed
     from pipelines.places import Places
-    from pipelines.time_travel import AsOf
-    from pipelines.views import Views
+    from pipelines.reading.time_travel import AsOf
+    from pipelines.reading.views import Views
 
 
 class Format(StrEnum):
@@ -94,8 +94,8 @@ def sql(
     settings, then = run.settings(), None if at is None else moment_or_position(at, datetime.now(UTC))
     chosen, places = chosen_feeds(list(settings.feeds), feed, then), places_of(settings)
     opened = [run.feed(name, settings) for name in chosen] if then is not None or feed is not None else []
-    from pipelines.spark import start_spark  # noqa: PLC0415 - as above
-    from pipelines.views import register_views  # noqa: PLC0415 - as above
+    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from pipelines.reading.views import register_views  # noqa: PLC0415 - as above
 
     as_of = [] if then is None else [_as_of(places, *each, then) for each in opened]
     _print_notes(as_of, with_positions=isinstance(then, datetime))
@@ -238,7 +238,7 @@ def json_value(value: Any) -> Any:
 
 
 def _as_of(places: Places, connector: Connector, feed: Feed, then: int | datetime) -> AsOf:
-    from pipelines.time_travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.reading.time_travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
 
     if isinstance(then, int):
         return as_of_position(places, connector, feed, then)

@@ -1,7 +1,7 @@
 """``silverfold status``: show the status of feeds and their silver tables. Reads only the store, never loads Spark.
 
 With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse`` and ``feeds``, each feed
-with its ``tables``. The keys are documented in `pipelines.status`: `Status`, `FeedStatus`, `ReceiverStatus`,
+with its ``tables``. The keys are documented in `pipelines.reading.status`: `Status`, `FeedStatus`, `ReceiverStatus`,
 `TableStatus`, `Fault`, `LastCut`.
 """
 
@@ -19,16 +19,16 @@ from rich.text import Text
 
 from conf.errors import StoreUnavailable
 from jobs.cli import main_of
-from jobs.console import console_on, counted
-from jobs.context import invocation
-from jobs.ways_on import advice_for
+from jobs.common.console import console_on, counted
+from jobs.common.context import invocation
+from jobs.common.ways_on import advice_for
 from pipelines.places import places_of
-from pipelines.ranges import format_ranges
+from pipelines.planning.ranges import format_ranges
 
 if TYPE_CHECKING:
     from connectors.base import Connector, Feed
     from pipelines.places import Places
-    from pipelines.status import FeedStatus, ReceiverStatus, Status, TableStatus
+    from pipelines.reading.status import FeedStatus, ReceiverStatus, Status, TableStatus
 
 _COLOURS = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
 
@@ -55,7 +55,7 @@ def status(
     A table is *degraded* when it went on without frames that cannot be decoded: until a snapshot passes them, for good
     where there are none.
     """
-    from pipelines.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.reading.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
@@ -84,7 +84,7 @@ def _readable(
     Args:
         failed: Collects the errors of the others, by message.
     """
-    from pipelines.status import read_status  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.reading.status import read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
     def of(*names: str) -> FeedStatus | None:
         try:

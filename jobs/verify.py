@@ -1,7 +1,7 @@
 """``silverfold verify``: compare silver with the landed frames, or with the source's current rows.
 
 With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse``, ``feed``, ``against``,
-``equal`` and ``tables``. The keys are documented in `pipelines.verify`: `Verification`, `TableVerification`,
+``equal`` and ``tables``. The keys are documented in `pipelines.verifying.verify`: `Verification`, `TableVerification`,
 `DifferingRange`, `Difference`.
 """
 
@@ -21,16 +21,16 @@ from rich.text import Text
 
 from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
 from jobs.cli import main_of
-from jobs.console import console_on, counted
-from jobs.context import invocation
-from jobs.source_change import misread_since_landed
+from jobs.common.console import console_on, counted
+from jobs.common.context import invocation
+from jobs.common.source_change import misread_since_landed
 from pipelines.places import history_of, places_of
 
 if TYPE_CHECKING:
     from conf.model import Settings
     from connectors.base import Connector, Feed
     from pipelines.places import Places
-    from pipelines.verify import TableVerification, Verification
+    from pipelines.verifying.verify import TableVerification, Verification
 
 _COLOURS = {"equal": "green", "different": "red", "unknown": "red", "not_built": "yellow"}
 _LONGEST = 60
@@ -70,8 +70,8 @@ def verify(
     Exit code 1 when a table differs, cannot be verified, is held or stopped, or not built though frames of it landed; 3
     when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
-    from pipelines.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.verify import summarize  # noqa: PLC0415 - as above
+    from pipelines.landing.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.verifying.verify import summarize  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
@@ -132,7 +132,7 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
 
 def _stopped(places: Places, connector: Connector, feed: Feed, tables: Sequence[str], now: datetime) -> dict[str, str]:
     """Return, by table, why bronze prevents further builds. Raises StoreUnavailable."""
-    from pipelines.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.reading.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
     chosen = replace(feed, tables={name: feed.tables[name] for name in tables})
     found = read_status(places, connector, chosen, now=now).tables
@@ -146,7 +146,7 @@ def _verified(
 
     A table that cannot be verified gets the verdict unknown, and the others are still verified.
     """
-    from pipelines.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.verifying.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
 
     verdicts, unread = [], False
     for name in tables:
@@ -164,8 +164,8 @@ def _verifications(
     places: Places, connector: Connector, feed: Feed, name: str, patience: float | None
 ) -> Iterator[tuple[str, Callable[[], TableVerification]]]:
     """Yield the verifications of a table, each with the name to report it under."""
-    from pipelines.verify import verify_history, verify_table  # noqa: PLC0415 - as above
-    from pipelines.verify_source import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
+    from pipelines.verifying.verify import verify_history, verify_table  # noqa: PLC0415 - as above
+    from pipelines.verifying.verify_source import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
 
     if patience is not None:
         yield name, lambda: verify_against_source(places, connector, feed, name, patience=patience)

@@ -88,7 +88,7 @@ class Places:
 
     Args:
         warehouse: A local path (a relative one is taken from the working directory) or a URL.
-        needs_leases: Spark writes a table only while it holds a lease on it (`pipelines.lease`).
+        needs_leases: Spark writes a table only while it holds a lease on it (`pipelines.upkeep.lease`).
     """
 
     warehouse: str
@@ -120,7 +120,7 @@ class Places:
         return self._at("_silverfold", feed, "tombstones", table)
 
     def side_table(self, feed: str, table: str) -> Place:
-        """Return the place of a table's side table (`pipelines.kept_aside`)."""
+        """Return the place of a table's side table (`pipelines.verifying.kept_aside`)."""
         return self._at("silver", feed, side_table_of(table))
 
     def lease(self, feed: str, table: str) -> str:

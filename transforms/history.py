@@ -8,7 +8,7 @@ A cut is one MERGE. The versions it may touch are the current ones, or in the so
 fall between. They are turned back into changes and merged with the new ones, and versions are rebuilt from all of them.
 So the table does not depend on where cuts end. Partial updates are completed from the previous version, also through
 key moves. In the source's order rows must be complete, or be resent from an earlier one on: a late partial update
-does not complete the versions after it (`transforms.change_log` does). Of two rows with one key and moment one wins as
+does not complete the versions after it (`transforms.autocdc.change_log` does). Of two rows with one key and moment one wins as
 a whole (`transforms.ties`).
 """
 

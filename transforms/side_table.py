@@ -1,4 +1,4 @@
-"""Names in side tables of quarantined rows (`pipelines.kept_aside`), for readers without Spark."""
+"""Names in side tables of quarantined rows (`pipelines.verifying.kept_aside`), for readers without Spark."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from conf.model import Seconds, Strict, Table
-from connectors.deephaven.frames import PrefixCounts
-from connectors.deephaven.groups import TextErrors
-from connectors.deephaven.messages import SubscribeMode
+from connectors.deephaven.protocol.frames import PrefixCounts
+from connectors.deephaven.protocol.groups import TextErrors
+from connectors.deephaven.protocol.messages import SubscribeMode
 
 _ONLY_WITH = {"every": SubscribeMode.SNAPSHOT_ONLY, "apply": SubscribeMode.UPDATES_ONLY}
 """Settings that apply in one mode only."""

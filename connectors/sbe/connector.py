@@ -23,13 +23,13 @@ from connectors.base import (
     TableKind,
 )
 from connectors.sbe.address import FILE, parse_place
-from connectors.sbe.changed import source_change
-from connectors.sbe.checks import problems_of
-from connectors.sbe.layout import layout_of
+from connectors.sbe.receiver.changed import source_change
+from connectors.sbe.decoder.checks import problems_of
+from connectors.sbe.decoder.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
-from connectors.transport import address_problems
-from connectors.wire.sbe.model import Schema
+from connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
+from connectors.common.transport import address_problems
+from connectors.wire.sbe.schema.model import Schema
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,19 @@ class SbeConnector:
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. No I/O yet, except for reading the schema."""
-        from connectors.sbe.receiver import SbeReceiver  # noqa: PLC0415 - a build needs no sockets
+        from connectors.sbe.receiver.receiver import SbeReceiver  # noqa: PLC0415 - a build needs no sockets
 
         return SbeReceiver(feed)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.sbe.decode import SbeDecoder  # noqa: PLC0415 - a receiver must not load Spark
+        from connectors.sbe.decoder.decoder import SbeDecoder  # noqa: PLC0415 - a receiver must not load Spark
 
         return SbeDecoder(feed)
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's template."""
-        from connectors.sbe.reference import SbeReferenceReader  # noqa: PLC0415 - only verify needs it
+        from connectors.sbe.reference.reader import SbeReferenceReader  # noqa: PLC0415 - only verify needs it
 
         settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from conf.model import Table
 from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
-from connectors.sqlitecloud.address import address_problems
+from connectors.sqlitecloud.client.address import address_problems
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 
 
@@ -67,27 +67,27 @@ class SqliteCloudConnector:
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
-        from connectors.sqlitecloud.receiver import SqliteCloudReceiver  # noqa: PLC0415 - a build needs no sockets
+        from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver  # noqa: PLC0415 - a build needs no sockets
 
         rng = Random()  # noqa: S311 - spreads waits and names a channel, not a secret
         return SqliteCloudReceiver(feed, rng=rng, clock=time.monotonic, environ=os.environ)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.sqlitecloud.decode import SqliteCloudDecoder  # noqa: PLC0415 - a receiver must not load Spark
+        from connectors.sqlitecloud.decoder.decoder import SqliteCloudDecoder  # noqa: PLC0415 - a receiver must not load Spark
 
         return SqliteCloudDecoder(feed)
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.sqlitecloud.reference import SqliteCloudReferenceReader  # noqa: PLC0415 - only verify needs it
+        from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader  # noqa: PLC0415 - only verify needs it
 
         settings = _settings(feed.tables[table])
         return SqliteCloudReferenceReader(settings.stream(table), settings, _options(feed))
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Return a subscription of its own to a table, open until the block ends. Raise SourceUnavailable."""
-        from connectors.sqlitecloud.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only verify needs a client
+        from connectors.sqlitecloud.reference.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only verify needs a client
 
         return SqliteCloudSourceSubscription(feed, table)
 

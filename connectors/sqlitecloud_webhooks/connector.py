@@ -14,7 +14,7 @@ from conf.model import Table
 from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
 from connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.transport import Address, address_problems
+from connectors.common.transport import Address, address_problems
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class WebhookConnector:
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
-        from connectors.sqlitecloud_webhooks.receiver import WebhookReceiver  # noqa: PLC0415 - a build needs no sockets
+        from connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver  # noqa: PLC0415 - a build needs no sockets
 
         return WebhookReceiver(feed)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.sqlitecloud_webhooks.decode import WebhookDecoder  # noqa: PLC0415 - a receiver loads no Spark
+        from connectors.sqlitecloud_webhooks.decoder.decoder import WebhookDecoder  # noqa: PLC0415 - a receiver loads no Spark
 
         return WebhookDecoder(feed)
 

@@ -13,7 +13,7 @@ from conf.model import Strict, Table, expanded
 from conf.names import folded
 from conf.secrets import Secret
 from connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
-from connectors.sqlitecloud_webhooks.signing import Encoding, Scheme, Signing
+from connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
 
 LARGEST = 64 << 20
 

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from conf.errors import InvalidValue
 from conf.names import folded
 from connectors.base import ControlFrame, ReferenceChange
-from connectors.key_span import EVERY_KEY, KeySpan
-from connectors.sqlitecloud.reference_values import Number, Pairs, check_key, sent_value
+from connectors.common.key_span import EVERY_KEY, KeySpan
+from connectors.sqlitecloud.reference.values import Number, Pairs, check_key, sent_value
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
 from pipelines.applying.cut_job import CutJob
 from pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
-from pipelines.silver_rows import SilverRows
+from pipelines.verifying.silver_rows import SilverRows
 from pipelines.store import skipping_bounds
 from transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
 from transforms.consistency import OP_HISTORY, UPDATES_WITHOUT_ROW, op_code, unexplained

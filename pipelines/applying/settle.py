@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from conf.errors import ApplyError, Overtaken, RebuildNeeded
 from pipelines.applying.target import Opened, Target
-from pipelines.beside import TAKEN_BACK, Beside
-from pipelines.cuts import newest_note, position_in
+from pipelines.applying.beside import TAKEN_BACK, Beside
+from pipelines.applying.cuts import newest_note, position_in
 from pipelines.places import Place
 from transforms.merge import overwrite
 from transforms.restore import restore

@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import RebuildNeeded
 from conf.model import Table
 from connectors.base import Connector, Cut, Decoder, Feed, TableKind
-from pipelines.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
-from pipelines.commit_note import NOT_TOLD, CommitNote
-from pipelines.cuts import app_id, newest_note, position_in, position_reached
+from pipelines.applying.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
+from pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from pipelines.applying.cuts import app_id, newest_note, position_in, position_reached
 from pipelines.places import Place, Places
-from pipelines.row_settings import RowSettings, describe_difference, differing, row_settings
-from pipelines.spark import close_session, own_session
+from pipelines.applying.row_settings import RowSettings, describe_difference, differing, row_settings
+from pipelines.spark.session import close_session, own_session
 from pipelines.store import open_table
 from transforms.expectations import Rule
 from transforms.merge import make_without_vectors

@@ -12,16 +12,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
-from connectors.arrow_rows import ArrowRows
+from connectors.common.arrow_rows import ArrowRows
 from connectors.base import Cut, CutStatistics, TableKind
 from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.cut_job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
 from pipelines.applying.fold_cut import Folded, fold_cut
 from pipelines.applying.target import Target
-from pipelines.beside import Counting
-from pipelines.cuts import history_id, position_in, recorded_in, tombstones_id
+from pipelines.applying.beside import Counting
+from pipelines.applying.cuts import history_id, position_in, recorded_in, tombstones_id
 from pipelines.store import is_small
-from pipelines.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
+from pipelines.upkeep.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
 from transforms.changes import DELETE, INSERT, complete, typed_as
 from transforms.evolve import follow
 from transforms.history import Moments, keep_history

@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.spark import own_session, start_spark
+from pipelines.spark.session import own_session, start_spark
 from tests.bench.silver import COLUMNS, report, settings_at, timed
-from transforms.autocdc import apply_changes
+from transforms.autocdc.apply import apply_changes
 from transforms.merge import Recorded
 from transforms.sql import path_table
 

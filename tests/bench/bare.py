@@ -14,7 +14,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.spark import own_session
+from pipelines.spark.session import own_session
 from tests.bench.silver import timed
 from transforms.sql import path_table
 

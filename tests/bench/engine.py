@@ -29,13 +29,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from connectors.arrow_rows import ArrowRows, InProcess, InSpark
+from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NO_STATISTICS, Cut, Decoder, Feed
 from pipelines.applying import fold_cut as folding
-from pipelines.cuts import app_id, to_record
+from pipelines.applying.cuts import app_id, to_record
 from pipelines.places import Places
-from pipelines.silver import SilverTable
-from pipelines.spark import start_spark
+from pipelines.applying.silver import SilverTable
+from pipelines.spark.session import start_spark
 from tests.bench.silver import report, settings_at, timed
 from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable
 from transforms.changes import compute_all

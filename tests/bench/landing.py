@@ -30,19 +30,19 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from conf.model import Commit
 from connectors.base import Boundary, Feed, Frame, Kind, Resume
-from connectors.deephaven.control import encode_begin, encode_connection_response, encode_end, encode_subscribe_response
-from connectors.deephaven.encoding import encode_column
-from connectors.deephaven.frames import frame
+from connectors.deephaven.protocol.control import encode_begin, encode_connection_response, encode_end, encode_subscribe_response
+from connectors.deephaven.protocol.columns.encode import encode_column
+from connectors.deephaven.protocol.frames import frame
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.receiver import DeephavenReceiver
-from connectors.deephaven.schemas import load_roles
-from connectors.deephaven.types import TYPES
+from connectors.deephaven.receiver.receiver import DeephavenReceiver
+from connectors.deephaven.protocol.schemas import load_roles
+from connectors.deephaven.protocol.types import TYPES
 from jobs.receive import collect_rarely
-from pipelines.batch import FRAME_BYTES, Batch
-from pipelines.bronze_table import SCHEMA
+from pipelines.landing.batch import FRAME_BYTES, Batch
+from pipelines.landing.bronze_table import SCHEMA
 from pipelines.places import Place
-from pipelines.sink import BronzeSink
-from pipelines.writer import BronzeWriter
+from pipelines.landing.sink import BronzeSink
+from pipelines.landing.writer import BronzeWriter
 
 LONG = TYPES["Long"]
 BUFFER = 65_536

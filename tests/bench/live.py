@@ -28,10 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.base import Boundary
-from pipelines.bronze import read_small_columns
-from pipelines.cuts import app_id
+from pipelines.landing.bronze import read_small_columns
+from pipelines.applying.cuts import app_id
 from pipelines.places import Place, Places
-from pipelines.spark import start_spark, stop_spark
+from pipelines.spark.session import start_spark, stop_spark
 from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, settings_at
 

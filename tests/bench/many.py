@@ -24,10 +24,10 @@ from connectors.base import Feed, Kind
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from jobs.build import run
-from jobs.logs import start_logs
-from pipelines.build import FeedBuild
+from jobs.common.logs import start_logs
+from pipelines.applying.build import FeedBuild
 from pipelines.places import Places
-from pipelines.spark import start_spark
+from pipelines.spark.session import start_spark
 from tests.bench.silver import COLUMNS, report, send_columns, settings_at, timed
 from tests.support.landed_history import LandedHistory
 

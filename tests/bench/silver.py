@@ -27,9 +27,9 @@ from conf.model import Settings
 from connectors.base import Feed, Kind
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.build import FeedBuild, Step
+from pipelines.applying.build import FeedBuild, Step
 from pipelines.places import Places
-from pipelines.spark import start_spark
+from pipelines.spark.session import start_spark
 from tests.support.landed_history import LandedHistory
 
 COLUMNS = {f"c{i}": "Long" for i in range(10)}

@@ -22,9 +22,9 @@ from pyspark.sql import types as T
 from connectors.base import Connector, Feed, Kind
 from connectors.deephaven.connector import CONNECTOR as DEEPHAVEN
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.build import FeedBuild
+from pipelines.applying.build import FeedBuild
 from pipelines.places import Places
-from pipelines.spark import start_spark
+from pipelines.spark.session import start_spark
 from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, land_snapshot, report, send_columns, settings_at, timed
 from tests.support.change_model import Change

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from connectors.transport import load_certificate
+from connectors.common.transport import load_certificate
 from tests.support.certificates import AUTHORITY
 
 

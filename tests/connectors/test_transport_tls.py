@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from conf.errors import SourceUnavailable, UntrustedSource
-from connectors.transport import connect
+from connectors.common.transport import connect
 from tests.support.certificates import expired, of_a_stranger, server_of, trusting
 from tests.support.peers import connected, nobody, read_all, serving, silent
 

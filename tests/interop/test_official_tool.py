@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.schema.load import load_schema
 from tests.connectors.wire.sbe.test_schema_errors import BROKEN, document
 from tests.interop.official import OfficialTool
 from tests.support.sbe_drawing import Kind

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.schema.load import load_schema
 from tests.interop.official import OfficialTool
 from tests.support.deephaven_vectors import GOLDEN, Vector, of_kind
 from tests.support.sbe_official import in_its_form

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.schema import load_schema
-from connectors.wire.sbe.values import SetValue
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.codec.values import SetValue
 from tests.support.sbe_messages import comparable, messages
 
 MARKET = Path(__file__).parents[1] / "golden" / "sbe" / "oracle" / "market.xml"

@@ -15,12 +15,12 @@ import pytest
 from deltalake import write_deltalake
 from pyarrow.fs import FileSelector
 
-from connectors.sqlitecloud_webhooks.landing import Landing
-from pipelines.batch import Batch
+from connectors.sqlitecloud_webhooks.receiver.landing import Landing
+from pipelines.landing.batch import Batch
 from pipelines.places import Places
-from pipelines.remove_tree import set_damaged_log_aside
+from pipelines.upkeep.remove_tree import set_damaged_log_aside
 from pipelines.store import files_of, open_table
-from pipelines.writer import BronzeWriter
+from pipelines.landing.writer import BronzeWriter
 from tests.support.waiting import tries
 from tests.support.webhooks import FEED, free_port, webhook
 

@@ -15,20 +15,20 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-import pipelines.build
-import pipelines.spark
+import pipelines.applying.build
+import pipelines.spark.session
 from conf.errors import ExpectationFailed
 from conf.load import load_settings
 from conf.model import Build
 from connectors.base import Kind
 from jobs import cli
 from jobs.build import run
-from jobs.context import Invocation
-from pipelines.build import Step
-from pipelines.cuts import record
+from jobs.common.context import Invocation
+from pipelines.applying.build import Step
+from pipelines.applying.cuts import record
 from pipelines.places import Places
-from pipelines.remove_tree import remove_tree
-from tests.pipelines.test_cuts import CUT
+from pipelines.upkeep.remove_tree import remove_tree
+from tests.pipelines.applying.test_cuts import CUT
 from tests.support.landed_history import LandedHistory
 
 FEED = """
@@ -70,7 +70,7 @@ def test_a_build_with_nothing_to_do_starts_no_spark(
         raise AssertionError("there is nothing to apply")
 
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
-    monkeypatch.setattr(pipelines.spark, "start_spark", start)
+    monkeypatch.setattr(pipelines.spark.session, "start_spark", start)
     history = LandedHistory({"quotes": {"Sym": "String"}})
     history.connect()
     history.begin("quotes", Kind.SNAPSHOT)  # it has not come whole
@@ -114,9 +114,9 @@ def test_a_cut_that_is_not_small_starts_spark_before_anything_else(conf: Path, m
     history.connect()
     history.snapshot("quotes", {1: {"Qty": 1}})
     history.land(places.bronze("market"), "market")
-    monkeypatch.setattr("pipelines.silver.read_cut", lambda *_: None)
+    monkeypatch.setattr("pipelines.applying.silver.read_cut", lambda *_: None)
     connector, feed = Invocation(conf_dir=conf, env="local").feed("market", load_settings(conf, "local", {}))
-    building = pipelines.build.FeedBuild(start, load_settings(conf, "local", {}), connector, feed, places=places)
+    building = pipelines.applying.build.FeedBuild(start, load_settings(conf, "local", {}), connector, feed, places=places)
     building.refresh()
 
     with pytest.raises(Started):

@@ -118,7 +118,7 @@ def test_a_bug_is_not_taken_for_an_answer(monkeypatch, capsys):
     def broken(*_: object) -> None:
         raise ZeroDivisionError("here")
 
-    monkeypatch.setattr("jobs.context.Invocation.feeds", broken)
+    monkeypatch.setattr("jobs.common.context.Invocation.feeds", broken)
     assert exits(["config", "check"]) == 70
     assert "ZeroDivisionError: here" in capsys.readouterr().err
 
@@ -127,8 +127,8 @@ def test_a_spark_that_has_ended_is_no_bug(monkeypatch, capsys):
     def broken(*_: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("jobs.context.Invocation.feeds", broken)
-    monkeypatch.setattr("pipelines.spark.has_ended", lambda: True)
+    monkeypatch.setattr("jobs.common.context.Invocation.feeds", broken)
+    monkeypatch.setattr("pipelines.spark.session.has_ended", lambda: True)
     assert exits(["config", "check"]) == 3
     said = "silverfold: Spark has ended before its work was done. Start again: what was not committed is done anew\n"
     assert capsys.readouterr().err == said
@@ -156,7 +156,7 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jobs.context.Invocation.feeds", interrupted)
+    monkeypatch.setattr("jobs.common.context.Invocation.feeds", interrupted)
     assert exits(["config", "check"]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -22,8 +22,8 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from jobs import cli
-from pipelines.bronze_table import retained_from
-from pipelines.cuts import read_cuts
+from pipelines.landing.bronze_table import retained_from
+from pipelines.applying.cuts import read_cuts
 from pipelines.places import Places
 from pipelines.store import open_table
 from tests.support.landed_history import LandedHistory
@@ -145,11 +145,11 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
     market.epoch(0, 1, 2, 3)  # positions 0 to 2; 3 to 5; 6 to 8, 9 to 11, 12 to 14
     shown, left_over = [], []
     for kill in [
-        Kill("pipelines.build:reached", "after"),
-        Kill("pipelines.silver:SilverTable.survey", "decoding"),
+        Kill("pipelines.applying.build:reached", "after"),
+        Kill("pipelines.applying.silver:SilverTable.survey", "decoding"),
         Kill("pipelines.applying.write:merge", "before"),
-        Kill("pipelines.build:record", "before"),
-        Kill("pipelines.build:record", "after"),
+        Kill("pipelines.applying.build:record", "before"),
+        Kill("pipelines.applying.build:record", "after"),
     ]:
         left_over.append(market.killed(kill, "build", "market", remote=remote))
         shown.append(market.rows())
@@ -179,9 +179,9 @@ def test_maintenance_killed_while_it_writes_leaves_a_table_that_verifies_and_is_
     market.epoch(2, 3, 4)
     assert market.run("build", "market") == 0
     before, version = market.rows(), DeltaTable(str(market.silver)).version()
-    market.killed(Kill("pipelines.retention:write_deltalake", "after"), "maintain", "market", remote=remote)
+    market.killed(Kill("pipelines.upkeep.retention:write_deltalake", "after"), "maintain", "market", remote=remote)
     verified = [market.run("verify", "market")]
-    left_over = market.killed(Kill("pipelines.maintain:Maintenance._optimize", "during"), "maintain", "market")
+    left_over = market.killed(Kill("pipelines.upkeep.maintain:Maintenance._optimize", "during"), "maintain", "market")
     verified.append(market.run("verify", "market"))
 
     assert (verified, len(left_over)) == ([0, 0], 1)
@@ -204,7 +204,7 @@ def test_a_rebuild_killed_in_its_swap_leaves_the_old_table_and_is_done_next_time
     assert market.run("build", "market") == 0
     spark.sql(f"UPDATE delta.`{market.silver}` SET Qty = 7 WHERE _row_key = 2").collect()
 
-    left_over = market.killed(Kill("pipelines.swap:_overwrite", "during"), "rebuild", "market", "quotes")
+    left_over = market.killed(Kill("pipelines.upkeep.swap:_overwrite", "during"), "rebuild", "market", "quotes")
 
     assert (market.rows(), len(left_over)) == ({1: (1, 7), 2: (7, 4)}, 1)
     assert market.run("verify", "market") == 1

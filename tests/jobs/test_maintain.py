@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import pipelines.maintain
+import pipelines.upkeep.maintain
 from conf.errors import StoreUnavailable
 from jobs import cli
 from pipelines.places import Places
@@ -49,7 +49,7 @@ def test_what_cannot_be_done_this_time_is_told_by_the_exit_code(
     def unavailable(*_: object) -> None:
         raise StoreUnavailable("full")
 
-    monkeypatch.setattr(pipelines.maintain, "compact", unavailable)
+    monkeypatch.setattr(pipelines.upkeep.maintain, "compact", unavailable)
 
     assert exits(conf) == 3
     assert "bronze/market: left for the next run: full\n" in capsys.readouterr().out

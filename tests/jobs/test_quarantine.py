@@ -13,12 +13,12 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-import pipelines.quarantine_log
+import pipelines.holding.quarantine_log
 from jobs import cli
 from jobs.quarantine import Outcome, outcome_text, show
 from pipelines.places import Places
-from pipelines.quarantine import Quarantined
-from pipelines.quarantine_log import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip, undo_skip
+from pipelines.holding.quarantine import Quarantined
+from pipelines.holding.quarantine_log import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip, undo_skip
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.misreading import misreading
@@ -186,7 +186,7 @@ def test_a_skip_cannot_be_undone_once_a_build_has_gone_on_without_the_frame(
         undo_skip(*arguments, **named)
 
     skip(places, FEED, "quotes", BAD_FRAME, now=NOON)
-    monkeypatch.setattr(pipelines.quarantine_log, "undo_skip", overtaken)
+    monkeypatch.setattr(pipelines.holding.quarantine_log, "undo_skip", overtaken)
 
     code = run(conf, "skip", FEED, "quotes", "17", "--undo")
 
@@ -246,7 +246,7 @@ def test_neither_list_nor_skip_loads_spark(conf: str, places: Places):
     hold(places, FEED, "quotes", BAD_FRAME)
     program = f"""
 import sys
-import pipelines.quarantine_log
+import pipelines.holding.quarantine_log
 from jobs import cli
 for arguments in (["list", {FEED!r}], ["skip", {FEED!r}, "quotes", "17"]):
     try: cli.main(["--conf", sys.argv[1], "quarantine", *arguments])

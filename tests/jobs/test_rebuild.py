@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs import cli
 from pipelines.places import Places
-from pipelines.quarantine_log import quarantined
+from pipelines.holding.quarantine_log import quarantined
 from tests.support.landed_history import LandedHistory
 
 

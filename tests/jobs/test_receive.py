@@ -14,10 +14,10 @@ from random import Random
 import pytest
 
 import jobs.receive
-from connectors.deephaven.server import TableServer
+from connectors.deephaven.server.server import TableServer
 from jobs.cli import main
-from jobs.context import Invocation
-from jobs.demo_tables import TABLES
+from jobs.common.context import Invocation
+from jobs.demo.tables import TABLES
 from pipelines.places import Places
 from tests.support.landing import landed, marks
 from tests.support.replay import replay
@@ -219,7 +219,7 @@ def test_a_receiver_loads_neither_spark_nor_pandas_nor_the_parser_of_conditions(
     program = """
 import sys, jobs.receive
 from connectors.registry import find_connector
-from connectors.deephaven.receiver import DeephavenReceiver
+from connectors.deephaven.receiver.receiver import DeephavenReceiver
 print([name for name in ("pyspark", "pandas", "sqlglot") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
@@ -227,37 +227,37 @@ print([name for name in ("pyspark", "pandas", "sqlglot") if name in sys.modules]
 
 
 KILLED_BEFORE_A_COMMIT = """
-write = pipelines.writer.write_deltalake
+write = pipelines.landing.writer.write_deltalake
 def step(*args, **kwargs):
     if due(): die()
     write(*args, **kwargs)
-pipelines.writer.write_deltalake = step
+pipelines.landing.writer.write_deltalake = step
 """
 
 KILLED_WHILE_A_FILE_IS_WRITTEN = """
-write = pipelines.writer.write_deltalake
+write = pipelines.landing.writer.write_deltalake
 def step(table, frames, **kwargs):
     def batches():
         yield from frames.slice(0, 1).to_batches()
         die()
     write(table, pyarrow.RecordBatchReader.from_batches(frames.schema, batches()) if due() else frames, **kwargs)
-pipelines.writer.write_deltalake = step
+pipelines.landing.writer.write_deltalake = step
 """
 
 KILLED_AFTER_A_COMMIT_BEFORE_IT_IS_NOTED = """
-write = pipelines.writer.write_deltalake
+write = pipelines.landing.writer.write_deltalake
 def step(*args, **kwargs):
     write(*args, **kwargs)
     if due(): die()
-pipelines.writer.write_deltalake = step
+pipelines.landing.writer.write_deltalake = step
 """
 
 KILLED_DURING_A_COMPACTION = """
-compact = pipelines.sink.compact
+compact = pipelines.landing.sink.compact
 def step(place):
     threading.Timer(0.005, die).start()
     return compact(place)
-pipelines.sink.compact = step
+pipelines.landing.sink.compact = step
 """
 
 KILLED = {
@@ -270,7 +270,7 @@ KILLED = {
 PRELUDE = """
 import os, signal, sys, threading
 import pyarrow
-import pipelines.sink, pipelines.writer
+import pipelines.landing.sink, pipelines.landing.writer
 from jobs.cli import main_of
 from tests.support.waiting import tries, wait_until
 

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from connectors.deephaven.client import TableClient
-from connectors.deephaven.messages import SubscribeMode
-from connectors.deephaven.table_listener import TableListener
-from connectors.sbe.market import Market
-from connectors.sbe.schemas import feed_schema
+from connectors.deephaven.client.client import TableClient
+from connectors.deephaven.protocol.messages import SubscribeMode
+from connectors.deephaven.client.table_listener import TableListener
+from connectors.sbe.server.market import Market
+from connectors.sbe.protocol.schemas import feed_schema
 from connectors.wire.framing.cutter import frames_of
 from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.framed import cutter_for
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.codec.framed import cutter_for
 from jobs.cli import main
 
 BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES

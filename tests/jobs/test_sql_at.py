@@ -19,7 +19,7 @@ from conf.errors import ConfigError
 from connectors.registry import CONNECTORS
 from jobs import cli
 from jobs.sql import chosen_feeds, moment_or_position
-from pipelines.cuts import read_cuts
+from pipelines.applying.cuts import read_cuts
 from tests.support.building import FEED, Built, table
 from tests.support.kept import Kept
 from tests.support.landed_history import LandedHistory

@@ -22,7 +22,7 @@ from conf.load import load_settings
 from connectors.base import Kind
 from connectors.registry import open_feed
 from jobs import cli
-from pipelines.bronze import read_frames
+from pipelines.landing.bronze import read_frames
 from pipelines.places import Places
 from pipelines.store import open_table
 from tests.jobs.test_kills import A_JVM_OF_ITS_OWN

@@ -12,7 +12,7 @@ import pytest
 from jobs import cli
 from jobs.status import duration, show
 from pipelines.places import Places
-from pipelines.status import (
+from pipelines.reading.status import (
     Fault,
     FeedStatus,
     LastCut,

@@ -11,8 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from conf.errors import SilverfoldError
-from pipelines.beside import beside
-from pipelines.cuts import app_id, position_in
+from pipelines.applying.beside import beside
+from pipelines.applying.cuts import app_id, position_in
 from pipelines.places import Place, Places
 from pipelines.store import open_table
 from tests.matrix.landing import TABLE

@@ -15,11 +15,11 @@ from conf.model import Build as BuildSettings
 from conf.model import CutLimits, Maintain
 from conf.model import Settings as Conf
 from connectors.base import Connector, Feed
-from pipelines.build import FeedBuild
-from pipelines.maintain import Maintenance
+from pipelines.applying.build import FeedBuild
+from pipelines.upkeep.maintain import Maintenance
 from pipelines.places import Places
-from pipelines.quarantine_log import holds, skip
-from pipelines.rebuild import Rebuild
+from pipelines.holding.quarantine_log import holds, skip
+from pipelines.upkeep.rebuild import Rebuild
 from tests.matrix.checks import Different, Phase
 from tests.matrix.landing import OTHER, TABLE, landing
 from tests.matrix.layout import Layout

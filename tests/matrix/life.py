@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from conf.errors import SilverfoldError
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.matrix.checks import Checks, Different, Phase
 from tests.matrix.engine import Engine
 from tests.matrix.landing import TABLE

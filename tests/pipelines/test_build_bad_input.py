@@ -2,7 +2,7 @@
 
 All tables live through one story in one feed: a snapshot and an update that are good, an update that is bad, one that
 is good again, and in the next epoch a snapshot. Each fault has a table of its own; ``sound`` has none. What else can be
-wrong with a frame is in ``tests/connectors/deephaven/test_cut_reader.py``: a bad frame is a bad frame to the build.
+wrong with a frame is in ``tests/connectors/deephaven/decoder/test_cut_reader.py``: a bad frame is a bad frame to the build.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from conf.errors import PositionGap, SilverfoldError
 from connectors.base import Frame, Kind
-from pipelines.batch import Batch
-from pipelines.quarantine_log import Hold
-from pipelines.writer import BronzeWriter
+from pipelines.landing.batch import Batch
+from pipelines.holding.quarantine_log import Hold
+from pipelines.landing.writer import BronzeWriter
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_vectors import VECTORS
 from tests.support.landed_history import LandedHistory

@@ -17,18 +17,18 @@ from pyspark.sql import SparkSession
 
 import pipelines.applying.cut_job
 import pipelines.applying.write
-import pipelines.build
-import pipelines.quarantine
+import pipelines.applying.build
+import pipelines.holding.quarantine
 from conf.errors import ApplyError, SparkUnavailable
 from conf.model import Expectation
 from jobs.build import run
-from pipelines.build import FeedBuild
-from pipelines.cuts import read_cuts
+from pipelines.applying.build import FeedBuild
+from pipelines.applying.cuts import read_cuts
 from pipelines.places import Places
-from pipelines.plan import Planner
-from pipelines.quarantine_log import quarantined
-from pipelines.silver import SilverTable
-from pipelines.spark import raising_if_ended
+from pipelines.planning.plan import Planner
+from pipelines.holding.quarantine_log import quarantined
+from pipelines.applying.silver import SilverTable
+from pipelines.spark.session import raising_if_ended
 from tests.support.building import FEED, Built, table
 from tests.support.commits import begin_log
 from tests.support.deaths import Died, dying
@@ -51,9 +51,9 @@ DEATHS_IN_UPDATES = [
     (pipelines.applying.write, "merge", AFTER),
     (SilverTable, "_read_back", AFTER),
     (Planner, "applied", AFTER),
-    (pipelines.quarantine, "resolve", AFTER),
-    (pipelines.build, "record", BEFORE),
-    (pipelines.build, "record", AFTER),
+    (pipelines.holding.quarantine, "resolve", AFTER),
+    (pipelines.applying.build, "record", BEFORE),
+    (pipelines.applying.build, "record", AFTER),
 ]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-import pipelines.build
+import pipelines.applying.build
 from conf.errors import StoreUnavailable
 from conf.load import load_settings
 from connectors.base import ControlFrame, Feed, Kind
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.bronze import read_frames
-from pipelines.build import FeedBuild
+from pipelines.landing.bronze import read_frames
+from pipelines.applying.build import FeedBuild
 from pipelines.places import Place, Places
 from tests.support.landed_history import LandedHistory
 
@@ -45,7 +45,7 @@ class Reads:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     reading = Reads()
-    monkeypatch.setattr(pipelines.build, "read_frames", reading)
+    monkeypatch.setattr(pipelines.applying.build, "read_frames", reading)
     return reading
 
 

@@ -9,14 +9,14 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
-from connectors.deephaven.changing import Changer
+from connectors.deephaven.server.workload import Changer
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.server import TableServer
-from connectors.wire.sbe.schema import load_schema
-from jobs.demo_check import compare, read_silver
-from jobs.demo_tables import TABLES
-from pipelines.receiving import receive
+from connectors.deephaven.server.server import TableServer
+from connectors.wire.sbe.schema.load import load_schema
+from jobs.demo.check import compare, read_silver
+from jobs.demo.tables import TABLES
+from pipelines.landing.receiving import receive
 from tests.support.building import FEED, Built
 from tests.support.deephaven_vectors import OTHER_SCHEMA
 from tests.support.landing import LOG

@@ -13,11 +13,11 @@ from connectors.base import Frame
 from connectors.deephaven.connector import CONNECTOR
 from connectors.sqlitecloud.connector import CONNECTOR as SQLITE
 from pipelines.applying import write
-from pipelines.build import FeedBuild
-from pipelines.cuts import read_cuts
-from pipelines.rebuild import Rebuild
-from pipelines.swap import Live
-from pipelines.verify import Verdict, verify_table
+from pipelines.applying.build import FeedBuild
+from pipelines.applying.cuts import read_cuts
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.upkeep.swap import Live
+from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once

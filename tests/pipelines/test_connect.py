@@ -21,10 +21,10 @@ AFTER_EVERY_PART = "tests/scenarios/test_scenarios.py::test_a_build_after_every_
 MAIN_SCENARIOS = [
     f"{AFTER_EVERY_PART}[snapshot-replaces-and-leaves-equal-rows-unwritten]",
     f"{AFTER_EVERY_PART}[keyed-rows-move-and-swap]",
-    "tests/transforms/test_autocdc.py::test_of_each_key_the_last_change_wins_in_whatever_order_they_come",
-    "tests/transforms/test_autocdc.py::test_a_batch_applied_twice_is_applied_once",
+    "tests/transforms/autocdc/test_apply.py::test_of_each_key_the_last_change_wins_in_whatever_order_they_come",
+    "tests/transforms/autocdc/test_apply.py::test_a_batch_applied_twice_is_applied_once",
     "tests/transforms/test_history.py::test_moves_after_a_snapshot_in_the_same_cut_carry_its_rows",
-    "tests/pipelines/test_rebuild.py::test_a_spoilt_table_is_right_again_and_stands_where_it_stood",
+    "tests/pipelines/upkeep/test_rebuild.py::test_a_spoilt_table_is_right_again_and_stands_where_it_stood",
     "tests/jobs/test_sql.py::test_the_command_prints_csv_where_no_terminal_is",
     "tests/jobs/test_sql.py::test_an_error_while_the_query_runs_is_one_line",
 ]

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connectors.deephaven.connector import CONNECTOR
-from pipelines.rebuild import Rebuild
-from pipelines.status import read_status
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.reading.status import read_status
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

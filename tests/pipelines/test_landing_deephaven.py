@@ -8,17 +8,17 @@ from random import Random
 
 import pytest
 
-import pipelines.receiving
+import pipelines.landing.receiving
 from conf.model import Commit, Reconnect
 from connectors.base import Feed
-from connectors.deephaven.changing import Changer
+from connectors.deephaven.server.workload import Changer
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.server import TableServer
-from jobs.demo_tables import TABLES
+from connectors.deephaven.server.server import TableServer
+from jobs.demo.tables import TABLES
 from pipelines.places import Places
-from pipelines.receiving import receive
-from pipelines.writer import BronzeWriter
+from pipelines.landing.receiving import receive
+from pipelines.landing.writer import BronzeWriter
 from tests.support.landing import LOG, landed, marks
 from tests.support.replay import replay
 from tests.support.waiting import tries, until, wait_until
@@ -172,7 +172,7 @@ def test_a_store_that_hangs_gets_the_receiver_dropped_and_it_comes_back_with_a_n
             gate.wait()
             super().append(frames)
 
-    monkeypatch.setattr(pipelines.receiving, "BronzeWriter", GatedWriter)
+    monkeypatch.setattr(pipelines.landing.receiving, "BronzeWriter", GatedWriter)
 
     async def run():
         async with receiving(feed_of(server), places):

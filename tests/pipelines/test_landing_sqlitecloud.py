@@ -8,15 +8,15 @@ import pytest
 
 from conf.model import Commit, Reconnect
 from connectors.base import Feed
-from connectors.sqlitecloud.capture import CaptureMode
-from connectors.sqlitecloud.client import connect
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from connectors.sqlitecloud.client.client import connect
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server import SqliteCloudServer
-from connectors.sqlitecloud.server_options import Pacing, ServerOptions
+from connectors.sqlitecloud.server.server import SqliteCloudServer
+from connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from pipelines.places import Places
-from pipelines.receiving import receive
-from pipelines.reference_fold import LandedTable, fold_bronze
+from pipelines.landing.receiving import receive
+from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.support.landing import LOG, landed, marks
 from tests.support.sqlitecloud_receiving import database, stored, url
 from tests.support.waiting import wait_until

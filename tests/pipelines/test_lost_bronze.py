@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-import pipelines.writer
+import pipelines.landing.writer
 from conf.errors import Fenced, PositionGap, ReplacedBronze
 from conf.model import CutLimits
 from connectors.base import Frame
 from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.batch import Batch
-from pipelines.bronze import last_position
-from pipelines.bronze_table import each_lost, lost_from, note_lost, retained_from
-from pipelines.build import FeedBuild
+from pipelines.landing.batch import Batch
+from pipelines.landing.bronze import last_position
+from pipelines.landing.bronze_table import each_lost, lost_from, note_lost, retained_from
+from pipelines.applying.build import FeedBuild
 from pipelines.places import Places
-from pipelines.plan import Planner
-from pipelines.quarantine_log import quarantined, skip
-from pipelines.reached import NOTHING, Reached, all_reached, farthest, reached
-from pipelines.rebuild import Rebuild
-from pipelines.remove_tree import remove_tree
-from pipelines.rules import StreamRules
-from pipelines.status import read_status
+from pipelines.planning.plan import Planner
+from pipelines.holding.quarantine_log import quarantined, skip
+from pipelines.planning.reached import NOTHING, Reached, all_reached, farthest, reached
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.upkeep.remove_tree import remove_tree
+from pipelines.planning.rules import StreamRules
+from pipelines.reading.status import read_status
 from pipelines.store import open_table
-from pipelines.verify import Verdict, verify_history
-from pipelines.writer import BronzeWriter
+from pipelines.verifying.verify import Verdict, verify_history
+from pipelines.landing.writer import BronzeWriter
 from tests.support.bronze_rows import BEGAN, bronze
 from tests.support.running import run_once
 from tests.support.sqlitecloud_feed import (
@@ -144,7 +144,7 @@ def test_a_writer_that_notes_what_is_lost_stops_where_another_lands_meanwhile(
         running.append(batch.prepare().table)
         note_lost(table, first, last)
 
-    monkeypatch.setattr(pipelines.writer, "note_lost", noted_late)
+    monkeypatch.setattr(pipelines.landing.writer, "note_lost", noted_late)
     with pytest.raises(Fenced):
         BronzeWriter(place, FEED, token="next", silver=Reached(9, 1))
     assert last_position(place, FEED) == running.last

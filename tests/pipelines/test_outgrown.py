@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipelines.rebuild
+import pipelines.upkeep.rebuild
 from conf.load import load_settings
 from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.cuts import position_reached
-from pipelines.quarantine_log import quarantined
-from pipelines.rebuild import Rebuild, Rebuilt
-from pipelines.time_travel import as_of_position
-from pipelines.verify import Verdict, verify_history
+from pipelines.applying.cuts import position_reached
+from pipelines.holding.quarantine_log import quarantined
+from pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from pipelines.reading.time_travel import as_of_position
+from pipelines.verifying.verify import Verdict, verify_history
 from tests.support.deaths import Died, dying
 from tests.support.sqlitecloud_feed import FEED, SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
 from tests.support.sqlitecloud_notices import described
@@ -119,7 +119,7 @@ def test_a_rebuild_that_dies_between_history_and_table_leaves_the_history_that_w
     shop.snapshot(BEFORE, ["id", "a"], [1, 7, "y"])
     assert shop.build(spark).keys() == {"t"}
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.rebuild, "replace_beside", dying(pipelines.rebuild.replace_beside, after=True))
+        patch.setattr(pipelines.upkeep.rebuild, "replace_beside", dying(pipelines.upkeep.rebuild.replace_beside, after=True))
         with pytest.raises(Died):
             shop.rebuild(spark)
 

@@ -14,11 +14,11 @@ from conf.errors import ExpectationFailed
 from conf.load import load_settings
 from connectors.base import Feed
 from pipelines.applying import write
-from pipelines.quarantine import Quarantine
-from pipelines.quarantine_log import quarantined, skip
-from pipelines.rebuild import Rebuild, Rebuilt
-from pipelines.time_travel import as_of_position
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.holding.quarantine import Quarantine
+from pipelines.holding.quarantine_log import quarantined, skip
+from pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from pipelines.reading.time_travel import as_of_position
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change
 from tests.support.deaths import Died
 from tests.support.kept import rows_of

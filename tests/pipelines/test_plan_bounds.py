@@ -10,9 +10,9 @@ import pytest
 from conf.errors import DoubledPositions, PositionGap
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.frame_sizes import FrameSizes
-from pipelines.plan import Plan, Planner, State
-from pipelines.rules import StreamRules
+from pipelines.landing.frame_sizes import FrameSizes
+from pipelines.planning.plan import Plan, Planner, State
+from pipelines.planning.rules import StreamRules
 from tests.support.bronze_rows import bronze
 
 NO_LIMIT = CutLimits()

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connectors.deephaven.connector import CONNECTOR
-from pipelines import swap
+from pipelines.upkeep import swap
 from pipelines.applying import write
-from pipelines.cuts import app_id, from_record, recorded_in
-from pipelines.rebuild import Rebuild
+from pipelines.applying.cuts import app_id, from_record, recorded_in
+from pipelines.upkeep.rebuild import Rebuild
 from pipelines.store import open_table
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

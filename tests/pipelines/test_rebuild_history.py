@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pipelines.applying.write
-import pipelines.rebuild
+import pipelines.upkeep.rebuild
 from conf.errors import ApplyError
-from pipelines.kept_aside import read_side_table
-from pipelines.quarantine import read_quarantine
-from pipelines.quarantine_log import HoldState, skip
-from pipelines.rebuild import Rebuild
-from pipelines.remove_tree import remove_tree
-from pipelines.verify import Verdict
+from pipelines.verifying.kept_aside import read_side_table
+from pipelines.holding.quarantine import read_quarantine
+from pipelines.holding.quarantine_log import HoldState, skip
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.upkeep.remove_tree import remove_tree
+from pipelines.verifying.verify import Verdict
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of
@@ -43,7 +43,7 @@ def rebuild_dying_after(kept: Kept, writes: int) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("replace_beside", "swap_in"):
-            patch.setattr(pipelines.rebuild, name, counted(getattr(pipelines.rebuild, name)))
+            patch.setattr(pipelines.upkeep.rebuild, name, counted(getattr(pipelines.upkeep.rebuild, name)))
         patch.setattr(Rebuild, "_clean_up", lambda self: None)
         with pytest.raises(Died):
             kept.rebuild(token=f"dies after {writes}")
@@ -140,7 +140,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     assert kept.verdicts() == (Verdict.EQUAL, Verdict.DIFFERENT)
     assert kept.rebuild().position == 5
     assert (rows_of(kept.history, VERSION), kept.verdicts()) == (versions, EQUAL)
-    monkeypatch.setattr(pipelines.rebuild, "retained_from", lambda *_: 4)
+    monkeypatch.setattr(pipelines.upkeep.rebuild, "retained_from", lambda *_: 4)
     with pytest.raises(
         ApplyError, match=r"the history before it cannot be made anew.*, remove .*/silver/told/t__history"
     ):

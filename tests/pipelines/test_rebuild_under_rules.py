@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from conf.errors import ApplyError
 from connectors.deephaven.connector import CONNECTOR
-from pipelines.rebuild import Rebuild
-from pipelines.remove_tree import remove_tree
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.upkeep.remove_tree import remove_tree
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

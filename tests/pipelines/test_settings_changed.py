@@ -12,20 +12,20 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-import pipelines.rebuild
+import pipelines.upkeep.rebuild
 from conf.model import Table
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
 from connectors.sbe.options import SbeTable
 from connectors.sqlitecloud.options import SqliteCloudTable
-from pipelines.commit_note import CommitNote
-from pipelines.cuts import newest_note
-from pipelines.rebuild import Rebuild
-from pipelines.row_settings import differing
-from pipelines.status import TableStatus, read_status
+from pipelines.applying.commit_note import CommitNote
+from pipelines.applying.cuts import newest_note
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.applying.row_settings import differing
+from pipelines.reading.status import TableStatus, read_status
 from pipelines.store import open_table
-from pipelines.swap import Live
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.upkeep.swap import Live
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table
 from tests.support.deaths import Died
 from tests.support.deephaven_vectors import VECTORS
@@ -270,7 +270,7 @@ def test_what_a_rebuild_by_other_settings_has_put_beside_the_table_counts_for_no
     market = Market(spark, warehouse, **settings)
     assert market.update(1, 500) is None
     market.change(mode="updates_only", apply="upsert", **settings)
-    swap_in = pipelines.rebuild.swap_in
+    swap_in = pipelines.upkeep.rebuild.swap_in
 
     def dying(rows: DataFrame, note: CommitNote, live: Live) -> int:
         if live.place.url == market.built.places.silver(market.built.feed.name, "t").url:
@@ -278,7 +278,7 @@ def test_what_a_rebuild_by_other_settings_has_put_beside_the_table_counts_for_no
         return swap_in(rows, note, live)
 
     with monkeypatch.context() as patched:
-        patched.setattr(pipelines.rebuild, "swap_in", dying)
+        patched.setattr(pipelines.upkeep.rebuild, "swap_in", dying)
         with pytest.raises(Died):
             market.rebuild()
     market.change(**settings)

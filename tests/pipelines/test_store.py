@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from conf.errors import StoreUnavailable
 from pipelines.places import Place
-from pipelines.silver_rows import SilverRows
+from pipelines.verifying.silver_rows import SilverRows
 from pipelines.store import open_table, skipping_bounds
 
 

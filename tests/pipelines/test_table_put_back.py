@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from conf.errors import ApplyError
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
-from pipelines.bronze_table import retained_from
-from pipelines.rebuild import Rebuild
-from pipelines.retention import Retention, drop_frames, plan_retention
-from pipelines.status import TableState, TableStatus, read_status
-from pipelines.verify import TableVerification, Verdict, verify_history, verify_table
+from pipelines.landing.bronze_table import retained_from
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.upkeep.retention import Retention, drop_frames, plan_retention
+from pipelines.reading.status import TableState, TableStatus, read_status
+from pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

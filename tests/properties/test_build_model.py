@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
-from pipelines.build import FeedBuild
-from pipelines.cuts import read_cuts
-from pipelines.silver import SilverTable
+from pipelines.applying.build import FeedBuild
+from pipelines.applying.cuts import read_cuts
+from pipelines.applying.silver import SilverTable
 from pipelines.store import open_table
-from pipelines.verify import Verdict, verify_table
+from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.silver_model import ModelTable

@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import pipelines.applying.write
-import pipelines.build
+import pipelines.applying.build
 from conf.load import load_settings
 from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
-from pipelines.beside import beside
-from pipelines.build import FeedBuild
-from pipelines.cuts import read_cuts
+from pipelines.applying.beside import beside
+from pipelines.applying.build import FeedBuild
+from pipelines.applying.cuts import read_cuts
 from pipelines.places import Place, Places
-from pipelines.silver import SilverTable
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.applying.silver import SilverTable
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
 from tests.support.running import run_once
@@ -48,7 +48,7 @@ STEPS = [
     (pipelines.applying.write, "replace_beside"),
     (pipelines.applying.write, "merge"),
     (pipelines.applying.write, "replace"),
-    (pipelines.build, "record"),
+    (pipelines.applying.build, "record"),
 ]
 """Where a build may die: before or after each."""
 

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
-from pipelines.silver import SilverTable
-from pipelines.verify import Verdict, verify_history
+from pipelines.applying.silver import SilverTable
+from pipelines.verifying.verify import Verdict, verify_history
 from tests.properties.test_engine_model import applied_twice
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying

@@ -15,14 +15,14 @@ from conf.model import CutLimits
 from connectors.base import Cut, Feed
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.bronze import read_small_columns
-from pipelines.bronze_table import retained_from
+from pipelines.landing.bronze import read_small_columns
+from pipelines.landing.bronze_table import retained_from
 from pipelines.places import Places
-from pipelines.plan import Planner
-from pipelines.reference_fold import LandedTable, fold_bronze
-from pipelines.retention import drop_frames, plan_retention
-from pipelines.rules import StreamRules
-from pipelines.verify import Verdict, verify_table
+from pipelines.planning.plan import Planner
+from pipelines.verifying.reference_fold import LandedTable, fold_bronze
+from pipelines.upkeep.retention import drop_frames, plan_retention
+from pipelines.planning.rules import StreamRules
+from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.tries import a_third

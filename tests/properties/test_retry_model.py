@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from connectors.deephaven.connector import CONNECTOR
 from jobs.quarantine import only
-from pipelines.build import FeedBuild
-from pipelines.quarantine import read_quarantine
+from pipelines.applying.build import FeedBuild
+from pipelines.holding.quarantine import read_quarantine
 from tests.properties.test_build_model import Step, Story, Telling, stories
 from tests.support.building import FEED
 from tests.support.misreading import misreading

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from conf.errors import SilverfoldError
 from connectors.deephaven.connector import CONNECTOR
-from pipelines.verify import Verdict, verify_table
+from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built
 from tests.support.scenario import Expected, read
 

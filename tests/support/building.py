@@ -17,10 +17,10 @@ from conf.model import Build, CutLimits, Settings
 from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.build import FeedBuild
-from pipelines.cuts import last_cuts
+from pipelines.applying.build import FeedBuild
+from pipelines.applying.cuts import last_cuts
 from pipelines.places import Places
-from pipelines.quarantine_log import Hold, holds
+from pipelines.holding.quarantine_log import Hold, holds
 from pipelines.store import open_table
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once

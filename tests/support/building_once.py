@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed) -> dict[str, SilverfoldError]:
     """Apply all that has landed; return what holds which table."""
-    from pipelines.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
+    from pipelines.applying.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
     from tests.support.running import run_once  # noqa: PLC0415 - as above
 
     settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from connectors.deephaven.columns import encode_column
-from connectors.deephaven.layouts import Longs
-from connectors.deephaven.roles import Roles
-from connectors.deephaven.types import TYPES
+from connectors.deephaven.protocol.columns.decode import encode_column
+from connectors.deephaven.protocol.layouts import Longs
+from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.protocol.types import TYPES
 
 INF = math.inf
 FLOAT_MAX = 3.4028234663852886e38

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from connectors.deephaven import control
-from connectors.deephaven.frames import frame
-from connectors.deephaven.messages import (
+from connectors.deephaven.protocol import control
+from connectors.deephaven.protocol.frames import frame
+from connectors.deephaven.protocol.messages import (
     ConnectionResponse,
     Event,
     SubscribeMode,
 )
-from connectors.deephaven.protocol import Session
-from connectors.deephaven.roles import Roles
-from connectors.deephaven.types import TYPES
+from connectors.deephaven.protocol.session import Session
+from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import VECTORS, builtin_roles
 

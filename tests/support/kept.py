@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from conf.load import load_settings
 from conf.model import Settings
 from connectors.base import Feed
-from pipelines.build import FeedBuild
-from pipelines.cuts import position_in
-from pipelines.maintain import Done, Maintenance
+from pipelines.applying.build import FeedBuild
+from pipelines.applying.cuts import position_in
+from pipelines.upkeep.maintain import Done, Maintenance
 from pipelines.places import Place, Places
-from pipelines.quarantine import read_quarantine
-from pipelines.quarantine_log import HoldState
-from pipelines.rebuild import Rebuild, Rebuilt
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.holding.quarantine import read_quarantine
+from pipelines.holding.quarantine_log import HoldState
+from pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.running import run_once
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 

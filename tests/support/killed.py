@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from connectors.arrow_rows import InSpark
+from connectors.common.arrow_rows import InSpark
 from jobs.cli import main
 
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from conf.model import Commit
 from connectors.base import Boundary, Frame, Kind, mark
-from connectors.deephaven import control
-from connectors.deephaven.encoding import encode_column, encode_removed
-from connectors.deephaven.roles import Roles
-from connectors.deephaven.schemas import load_roles
-from connectors.deephaven.types import TYPES, ColumnType
-from pipelines.batch import Batch
+from connectors.deephaven.protocol import control
+from connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
+from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.protocol.schemas import load_roles
+from connectors.deephaven.protocol.types import TYPES, ColumnType
+from pipelines.landing.batch import Batch
 from pipelines.places import Place
-from pipelines.writer import BronzeWriter
+from pipelines.landing.writer import BronzeWriter
 
 BUFFER = 65_536
 

@@ -1,4 +1,4 @@
-"""The planner's rules once more, frame by frame, with no thought for speed: what `pipelines.plan` must agree with."""
+"""The planner's rules once more, frame by frame, with no thought for speed: what `pipelines.planning.plan` must agree with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipelines.plan import State
-from pipelines.rules import StreamRules
+from pipelines.planning.plan import State
+from pipelines.planning.rules import StreamRules
 from tests.support.bronze_rows import Row
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]

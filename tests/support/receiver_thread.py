@@ -13,8 +13,8 @@ import pytest
 
 from connectors.base import Connector, Feed
 from pipelines.places import Places
-from pipelines.receiving import receive
-from pipelines.writer import BronzeWriter
+from pipelines.landing.receiving import receive
+from pipelines.landing.writer import BronzeWriter
 from tests.support.deaths import Died, dying
 from tests.support.landing import LOG
 

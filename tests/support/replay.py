@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from connectors.deephaven.columns import decode_column, decode_removed
-from connectors.deephaven.control import decode_subscribe_response
-from connectors.deephaven.messages import ColumnInfo
-from connectors.deephaven.roles import Roles
+from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
+from connectors.deephaven.protocol.control import decode_subscribe_response
+from connectors.deephaven.protocol.messages import ColumnInfo
+from connectors.deephaven.protocol.roles import Roles
 from tests.support.deephaven_frames import ROLES
 from tests.support.landing import Landed
 

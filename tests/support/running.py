@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conf.errors import SilverfoldError
 from jobs.build import run
-from pipelines.build import FeedBuild
+from pipelines.applying.build import FeedBuild
 
 
 def run_once(feed_build: FeedBuild) -> dict[str, SilverfoldError]:

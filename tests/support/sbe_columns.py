@@ -10,10 +10,10 @@ from typing import Any
 from conf.errors import WireError
 from connectors.wire.sbe.columnar.decode import Columns, arrow_schema, decode_columns
 from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.decode import MessageReader
-from connectors.wire.sbe.model import Body, Composite, Encoding, Enum, Primitive, Scalar, Schema
-from connectors.wire.sbe.text import codec
-from connectors.wire.sbe.values import SetValue
+from connectors.wire.sbe.codec.decode import MessageReader
+from connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Primitive, Scalar, Schema
+from connectors.wire.sbe.schema.text import codec
+from connectors.wire.sbe.codec.values import SetValue
 
 
 class NaN:

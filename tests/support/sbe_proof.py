@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from conf.errors import WireError
-from connectors.wire.sbe.decode import Decoded, decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.model import (
+from connectors.wire.sbe.codec.decode import Decoded, decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Composite,
@@ -28,8 +28,8 @@ from connectors.wire.sbe.model import (
     Schema,
     Set,
 )
-from connectors.wire.sbe.primitives import FLOATS
-from connectors.wire.sbe.values import SetValue
+from connectors.wire.sbe.schema.primitives import FLOATS
+from connectors.wire.sbe.codec.values import SetValue
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

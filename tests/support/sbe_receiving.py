@@ -6,9 +6,9 @@ import asyncio
 
 from conf.model import Reconnect
 from connectors.base import Feed, Resume
-from connectors.sbe.market import Market
-from connectors.sbe.receiver import SbeReceiver
-from connectors.sbe.schemas import feed_schema, read_schema
+from connectors.sbe.server.market import Market
+from connectors.sbe.receiver.receiver import SbeReceiver
+from connectors.sbe.protocol.schemas import feed_schema, read_schema
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from tests.support.memory import MemorySink

@@ -10,7 +10,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from conf.model import Strict, Table
 from connectors.base import Feed
-from pipelines import bronze_table
+from pipelines.landing import bronze_table
 from pipelines.places import Places
 from tests.support.bronze_rows import rows, small_columns
 

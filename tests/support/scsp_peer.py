@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
-from connectors.sqlitecloud.encode import encode_json, encode_text
-from connectors.sqlitecloud.frames import RawFrame
-from connectors.sqlitecloud.messages import Statement
-from connectors.sqlitecloud.request_reader import read_statement
+from connectors.sqlitecloud.protocol.encode import encode_json, encode_text
+from connectors.sqlitecloud.protocol.frames import RawFrame
+from connectors.sqlitecloud.protocol.messages import Statement
+from connectors.sqlitecloud.server.request_reader import read_statement
 from tests.support.peers import serving
 
 UUID = "a365efef-cfb7-4672-8ed4-45a489ddb194"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from pipelines import bronze, store
+from pipelines import store
+from pipelines.landing import bronze
 
 
 @contextmanager

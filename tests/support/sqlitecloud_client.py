@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from connectors.sqlitecloud.client import connect
-from connectors.sqlitecloud.encode import encode_chunk
-from connectors.sqlitecloud.messages import Column, RowsetChunk
+from connectors.sqlitecloud.client.client import connect
+from connectors.sqlitecloud.protocol.encode import encode_chunk
+from connectors.sqlitecloud.protocol.messages import Column, RowsetChunk
 from tests.support.scsp_peer import scripted
 
 CHUNKS_END = b"/6 0 0 0 "

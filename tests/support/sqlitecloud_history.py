@@ -14,14 +14,14 @@ import apsw
 from conf.model import Commit, Reconnect
 from conf.validate import validated
 from connectors.base import Feed
-from connectors.closeable import Closeable
+from connectors.common.closeable import Closeable
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server import SqliteCloudServer
-from connectors.sqlitecloud.server_options import ServerOptions
-from pipelines.bronze import read_small_columns
+from connectors.sqlitecloud.server.server import SqliteCloudServer
+from connectors.sqlitecloud.server.options import ServerOptions
+from pipelines.landing.bronze import read_small_columns
 from pipelines.places import Places
-from pipelines.reference_fold import LandedTable, fold_bronze
+from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from pipelines.store import open_table
 from tests.support.receiver_thread import ReceiverThread
 from tests.support.sqlitecloud_live import run

@@ -8,9 +8,9 @@ import ssl
 from types import TracebackType
 from typing import Any
 
-from connectors.sqlitecloud.encode import encode_statement, encode_text
-from connectors.sqlitecloud.frames import FrameCutter, parse
-from connectors.sqlitecloud.messages import (
+from connectors.sqlitecloud.protocol.encode import encode_statement, encode_text
+from connectors.sqlitecloud.protocol.frames import FrameCutter, parse
+from connectors.sqlitecloud.protocol.messages import (
     Array,
     ChunksEnd,
     JsonText,
@@ -23,7 +23,7 @@ from connectors.sqlitecloud.messages import (
     Statement,
     Value,
 )
-from connectors.sqlitecloud.server import SqliteCloudServer
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 
 PATIENCE = 30.0
 

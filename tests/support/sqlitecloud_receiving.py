@@ -17,13 +17,13 @@ import apsw
 
 from conf.model import Reconnect
 from connectors.base import Boundary, ControlFrame, Feed, Frame, Kind, Resume
-from connectors.sqlitecloud.client import Client, connect
+from connectors.sqlitecloud.client.client import Client, connect
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.receiver import SqliteCloudReceiver
-from connectors.sqlitecloud.reference import SqliteCloudReferenceReader
-from connectors.sqlitecloud.server import SqliteCloudServer
-from connectors.sqlitecloud.server_options import Pacing, ServerOptions
-from pipelines.table_fold import TableFold
+from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
+from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
+from connectors.sqlitecloud.server.server import SqliteCloudServer
+from connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from pipelines.verifying.table_fold import TableFold
 from tests.support.memory import MemorySink
 from tests.support.waiting import PATIENCE, until
 

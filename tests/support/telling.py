@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from conf.errors import SilverfoldError
 from conf.load import load_settings
 from connectors.base import Feed
-from pipelines.build import FeedBuild
-from pipelines.cuts import last_cuts
+from pipelines.applying.build import FeedBuild
+from pipelines.applying.cuts import last_cuts
 from pipelines.places import Place, Places
 from tests.support.change_model import Change
 from tests.support.running import run_once

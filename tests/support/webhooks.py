@@ -9,9 +9,9 @@ from typing import Any
 
 from conf.validate import validated
 from connectors.base import Feed
-from connectors.sqlitecloud_webhooks.changing import ChangeReader
-from connectors.sqlitecloud_webhooks.columns import columns_of
-from connectors.sqlitecloud_webhooks.messages import SourceTable
+from connectors.sqlitecloud_webhooks.decoder.changes import ChangeReader
+from connectors.sqlitecloud_webhooks.protocol.columns import columns_of
+from connectors.sqlitecloud_webhooks.protocol.messages import SourceTable
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlitecloud_webhooks"

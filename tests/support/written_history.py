@@ -11,10 +11,10 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from connectors.base import Feed
-from pipelines.commit_note import NOT_TOLD, CommitNote
-from pipelines.cuts import position_reached
+from pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from pipelines.applying.cuts import position_reached
 from pipelines.places import Place, Places
-from pipelines.verify import TableVerification, Verdict, verify_history
+from pipelines.verifying.verify import TableVerification, Verdict, verify_history
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
 COLUMNS = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("a", pa.string()), ("b", pa.int64())])

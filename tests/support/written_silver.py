@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from pipelines.commit_note import CommitNote
-from pipelines.cuts import app_id
+from pipelines.applying.commit_note import CommitNote
+from pipelines.applying.cuts import app_id
 from pipelines.places import Places
 
 

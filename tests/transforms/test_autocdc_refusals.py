@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from conf.errors import ApplyError, NullKey, SchemaDrift, UnusableKey
-from pipelines.spark import own_session
-from tests.transforms.test_autocdc import TABLE, apply, assert_table, table
-from transforms.autocdc import apply_changes
+from pipelines.spark.session import own_session
+from tests.transforms.autocdc.test_apply import TABLE, apply, assert_table, table
+from transforms.autocdc.apply import apply_changes
 from transforms.merge import Recorded
 
 

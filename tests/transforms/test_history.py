@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipelines.spark import own_session
+from pipelines.spark.session import own_session
 from tests.support.change_model import Change, State, after
 from tests.transforms.test_fold import COLUMNS, FRAMES_EACH, KEY, ROW, Histories, change_rows, move, random_history
 from transforms.changes import change_type

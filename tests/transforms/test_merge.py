@@ -10,7 +10,7 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.spark import own_session
+from pipelines.spark.session import own_session
 from tests.support.commits import begin_log
 from transforms.merge import (
     AT_HAND,

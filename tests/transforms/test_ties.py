@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.spark import own_session
-from transforms.autocdc import apply_changes
+from pipelines.spark.session import own_session
+from transforms.autocdc.apply import apply_changes
 from transforms.changes import struct_type
 from transforms.merge import Recorded
 from transforms.ties import rank, rank_sql

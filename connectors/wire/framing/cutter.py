@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
 from connectors.wire.framing.headers import header_reader
 from connectors.wire.framing.settings import Framing
-from connectors.wire.sbe.model import Buffer, ByteOrder
+from connectors.wire.sbe.schema.model import Buffer, ByteOrder
 
 Measure: TypeAlias = Callable[[Buffer], int]
 """Returns the length of the message at the beginning of a buffer. Raises TruncatedMessage, or InvalidValue

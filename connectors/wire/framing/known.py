@@ -16,7 +16,7 @@ packed                messages back to back, each as long as the schema implies:
 ===================== ========================================================================================
 
 Sizes and offsets are from the venues' public documents. Coinbase's own schemas count the frame header as part of the
-message header: `connectors.wire.sbe.framed` detects this, and leaves it in the message.
+message header: `connectors.wire.sbe.codec.framed` detects this, and leaves it in the message.
 """
 
 from __future__ import annotations

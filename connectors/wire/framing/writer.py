@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from conf.errors import OversizedMessage
 from connectors.wire.framing.headers import CODES
 from connectors.wire.framing.settings import FixedHeader, Framing, Number
-from connectors.wire.sbe.model import ByteOrder
+from connectors.wire.sbe.schema.model import ByteOrder
 
 SEQUENCE = "sequence"
 """Name of the header number that the writer increments, from 1 on: per packet, or per message in the frame header."""

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.load import load_settings
-from connectors.sbe.rows import decode
-from pipelines.spark import start_spark
+from connectors.sbe.decoder.rows import decode
+from pipelines.spark.session import start_spark
 from tests.bench.sbe.messages import Kind
 
 

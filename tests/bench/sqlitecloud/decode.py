@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from connectors.arrow_rows import InSpark
+from connectors.common.arrow_rows import InSpark
 from connectors.base import ControlFrame, Cut
 from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.control import Description, TableColumn
-from connectors.sqlitecloud.frame_access import notification_text
-from pipelines.spark import start_spark
+from connectors.sqlitecloud.protocol.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.frame_access import notification_text
+from pipelines.spark.session import start_spark
 from tests.bench.silver import settings_at, timed
 from tests.bench.sqlitecloud.source import DISTINCT, KEY, TABLE, feed_at, frames
 

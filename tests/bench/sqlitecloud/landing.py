@@ -18,14 +18,14 @@ from structlog.testing import CapturingLogger
 
 from conf.model import Commit
 from connectors.base import Boundary, Frame, Kind, Receiver, Resume
-from connectors.sqlitecloud.client import connect
-from connectors.sqlitecloud.receiver import SqliteCloudReceiver
+from connectors.sqlitecloud.client.client import connect
+from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from jobs.receive import collect_rarely
-from pipelines.batch import FRAME_BYTES, Batch
-from pipelines.bronze_table import SCHEMA
+from pipelines.landing.batch import FRAME_BYTES, Batch
+from pipelines.landing.bronze_table import SCHEMA
 from pipelines.places import Place
-from pipelines.sink import BronzeSink
-from pipelines.writer import BronzeWriter
+from pipelines.landing.sink import BronzeSink
+from pipelines.landing.writer import BronzeWriter
 from tests.bench.sqlitecloud.source import DISTINCT, TABLE, Sent, Source, feed_at, frames, source
 from tests.support.waiting import until
 

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 
 from conf.model import Settings
 from connectors.base import Feed
-from connectors.sqlitecloud.client import Client, connect
+from connectors.sqlitecloud.client.client import Client, connect
 from connectors.sqlitecloud.connector import CONNECTOR
 from jobs.build import run
 from jobs.receive import until_stopped
-from pipelines.build import FeedBuild
+from pipelines.applying.build import FeedBuild
 from pipelines.places import Places
-from pipelines.spark import start_spark
+from pipelines.spark.session import start_spark
 from tests.bench.silver import settings_at, timed
 from tests.bench.sqlitecloud.source import TABLE, Sent, feed_at, source
 

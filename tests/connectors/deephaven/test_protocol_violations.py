@@ -14,10 +14,10 @@ from conf.errors import (
     SilverfoldError,
     TruncatedMessage,
 )
-from connectors.deephaven import control
-from connectors.deephaven.frames import PrefixCounts, frame
-from connectors.deephaven.handshake import Expected
-from connectors.deephaven.messages import (
+from connectors.deephaven.protocol import control
+from connectors.deephaven.protocol.frames import PrefixCounts, frame
+from connectors.deephaven.protocol.handshake import Expected
+from connectors.deephaven.protocol.messages import (
     BadFrame,
     ColumnReceived,
     Event,
@@ -25,8 +25,8 @@ from connectors.deephaven.messages import (
     UpdateBegan,
     UpdateVoided,
 )
-from connectors.deephaven.protocol import Session
-from connectors.deephaven.types import TYPES
+from connectors.deephaven.protocol.session import Session
+from connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven_session import (
     BEGIN,
     BOTH,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from connectors.deephaven.messages import (
+from connectors.deephaven.protocol.messages import (
     SubscribeMode,
     SubscribeResponse,
     SubscriptionError,
 )
-from connectors.deephaven.server import TableServer
-from connectors.deephaven.tables import LiveTable
-from connectors.deephaven.types import TYPES
+from connectors.deephaven.server.server import TableServer
+from connectors.deephaven.server.tables.live_table import LiveTable
+from connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven_peer import Peer
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY

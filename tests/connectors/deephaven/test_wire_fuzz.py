@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.errors import ProtocolError, WireError
-from connectors.deephaven import control
-from connectors.deephaven.columns import decode_column, decode_removed
-from connectors.deephaven.frames import frame
-from connectors.deephaven.handshake import calibrate, roles_of_epoch
-from connectors.deephaven.messages import BadFrame, SubscribeMode
-from connectors.deephaven.protocol import Session
+from connectors.deephaven.protocol import control
+from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
+from connectors.deephaven.protocol.frames import frame
+from connectors.deephaven.protocol.handshake import calibrate, roles_of_epoch
+from connectors.deephaven.protocol.messages import BadFrame, SubscribeMode
+from connectors.deephaven.protocol.session import Session
 from tests.support.deephaven_columns import CASES, encoded, written
 from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
 

@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 
 from conf.errors import UndecodableFrame
 from connectors.sbe.connector import CONNECTOR
-from connectors.sbe.market import Market
-from connectors.sbe.schemas import feed_schema
-from connectors.wire.sbe.encode import encode
-from pipelines.quarantine_log import Hold, skip
-from pipelines.rebuild import Rebuild
-from pipelines.verify import Verdict, verify_history
+from connectors.sbe.server.market import Market
+from connectors.sbe.protocol.schemas import feed_schema
+from connectors.wire.sbe.codec.encode import encode
+from pipelines.holding.quarantine_log import Hold, skip
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.verifying.verify import Verdict, verify_history
 from tests.support.sbe_feed import FEED, SbeFeed, table
 
 if TYPE_CHECKING:

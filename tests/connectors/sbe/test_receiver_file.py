@@ -17,13 +17,13 @@ import structlog
 from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from connectors.base import Kind, Resume
 from connectors.sbe.connector import CONNECTOR
-from connectors.sbe.growing import GrowingFile
-from connectors.sbe.receiver import SbeReceiver
+from connectors.sbe.receiver.growing import GrowingFile
+from connectors.sbe.receiver.receiver import SbeReceiver
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
-from pipelines.bronze import read_frames
+from pipelines.landing.bronze import read_frames
 from pipelines.places import Places
-from pipelines.receiving import receive
+from pipelines.landing.receiving import receive
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, feed_of, receiver
 from tests.support.waiting import until
 

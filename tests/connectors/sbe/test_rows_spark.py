@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from conf.errors import ConfigError
-from connectors.sbe.rows import decode, errors
+from connectors.sbe.decoder.rows import decode, errors
 from connectors.wire.sbe.columnar.options import ColumnOptions
 
 if TYPE_CHECKING:

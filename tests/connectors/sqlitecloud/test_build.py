@@ -10,7 +10,7 @@ import pytest
 
 from connectors.base import Frame
 from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.verify import Verdict, verify_history
+from pipelines.verifying.verify import Verdict, verify_history
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
 from tests.support.sqlitecloud_notices import described, vectors
 

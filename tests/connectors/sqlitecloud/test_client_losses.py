@@ -10,8 +10,8 @@ from conf.errors import (
     StatementRefused,
     UntrustedSource,
 )
-from connectors.sqlitecloud.encode import encode_error
-from connectors.sqlitecloud.messages import ServerError
+from connectors.sqlitecloud.protocol.encode import encode_error
+from connectors.sqlitecloud.protocol.messages import ServerError
 from tests.support.certificates import expired, of_a_stranger, server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
 from tests.support.sqlitecloud_client import chunk, run, saying, take

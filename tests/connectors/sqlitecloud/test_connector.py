@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from conf.errors import ConfigError, SchemaDrift
 from connectors.base import ControlFrame, Cut, Feed, Problem, TableKind
-from connectors.sqlitecloud.address import connection_settings
+from connectors.sqlitecloud.client.address import connection_settings
 from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.context import read_context
+from connectors.sqlitecloud.decoder.context import read_context
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from tests.support.sqlitecloud_notices import control, described
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from conf.errors import ConfigError, WireError
 from conf.validate import validated
 from connectors.base import Kind
-from connectors.sqlitecloud.channel_messages import LOG
-from connectors.sqlitecloud.encode import encode_json
+from connectors.sqlitecloud.decoder.channel_messages import LOG
+from connectors.sqlitecloud.protocol.encode import encode_json
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.reference import SqliteCloudReferenceReader
-from tests.connectors.sqlitecloud.test_receiver import WHOLE, run
+from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
+from tests.connectors.sqlitecloud.receiver.test_receiver import WHOLE, run
 from tests.support.sqlitecloud_notices import framed, vectors
 from tests.support.sqlitecloud_receiving import database
 

@@ -12,10 +12,10 @@ from typing import Any
 from conf.validate import validated
 from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.frames import PrefixCounts
+from connectors.deephaven.protocol.frames import PrefixCounts
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.schemas import load_transport_schema
-from connectors.deephaven.server import TableServer
+from connectors.deephaven.protocol.schemas import load_transport_schema
+from connectors.deephaven.server.server import TableServer
 from tests.matrix.connectors.deephaven_table import COLUMNS, MORE, Source, Told
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import (

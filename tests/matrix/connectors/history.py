@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from conf.errors import SilverfoldError
 from conf.load import load_settings
 from conf.model import Build, CutLimits
-from pipelines.build import FeedBuild
+from pipelines.applying.build import FeedBuild
 from pipelines.places import Place
 from pipelines.store import open_table
-from pipelines.verify import Verdict, verify_history, verify_table
+from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.matrix.checks import ASIDE, END, START, Different
 from tests.matrix.connectors.space import Settings
 from tests.matrix.connectors.world import FEED, Expected, Row, World

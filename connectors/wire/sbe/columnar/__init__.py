@@ -7,7 +7,7 @@
 `options`                options: column types, decimals, timestamps, handling of invalid text
 =======================  ==========================================================================================
 
-Each message is read as by `connectors.wire.sbe.decode`, at its own acting version and block lengths. A walk steps
+Each message is read as by `connectors.wire.sbe.codec.decode`, at its own acting version and block lengths. A walk steps
 through all messages together (`walk`) and records the offsets of blocks, entries and data; columns are then gathered
 from the bytes (`blocks`, and one module per kind of value). Messages with invalid counts or lengths are set aside; the
 decoder of single messages reports their errors.

@@ -19,7 +19,7 @@ def block_ends(ends: Sequence[tuple[int, int]], version: Longs) -> int | Longs:
     """Return the end of a field in each block, or one end for all, by the version of the block's message.
 
     Args:
-        ends: Result of `connectors.wire.sbe.blocks.field_ends` for the field.
+        ends: Result of `connectors.wire.sbe.codec.blocks.field_ends` for the field.
     """
     if len(ends) == 1:
         return ends[0][1]

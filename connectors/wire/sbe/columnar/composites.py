@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from connectors.wire.sbe.blocks import field_ends
+from connectors.wire.sbe.codec.blocks import field_ends
 from connectors.wire.sbe.columnar.blocks import Blocks, block_ends
 from connectors.wire.sbe.columnar.byte_arrays import Bools
 from connectors.wire.sbe.columnar.logical_types import logical_composite, logical_number
@@ -14,7 +14,7 @@ from connectors.wire.sbe.columnar.names import EnumNames, SetInteger, SetNames
 from connectors.wire.sbe.columnar.numeric import Constant, Number, NumberList, number_type, struct_of
 from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.columnar.texts import FixedText
-from connectors.wire.sbe.model import (
+from connectors.wire.sbe.schema.model import (
     Array,
     ByteOrder,
     Composite,

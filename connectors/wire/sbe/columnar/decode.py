@@ -22,9 +22,9 @@ from connectors.wire.sbe.columnar.plan import BodyPlan
 from connectors.wire.sbe.columnar.rows import BodyRows
 from connectors.wire.sbe.columnar.state import TooMuchAtOnce, WalkState
 from connectors.wire.sbe.columnar.walk import Shapes, Walk
-from connectors.wire.sbe.decode import MessageReader
-from connectors.wire.sbe.model import Buffer, Message, Schema
-from connectors.wire.sbe.skip import Skipper
+from connectors.wire.sbe.codec.decode import MessageReader
+from connectors.wire.sbe.schema.model import Buffer, Message, Schema
+from connectors.wire.sbe.codec.skip import Skipper
 
 _MESSAGES_AT_ONCE = 1 << 14
 """Few enough that the arrays of a walk stay in the processor's cache."""

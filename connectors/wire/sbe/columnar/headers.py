@@ -8,8 +8,8 @@ import numpy as np
 
 from connectors.wire.sbe.columnar.byte_arrays import Bodies, Bools, Longs
 from connectors.wire.sbe.columnar.roles import RoleColumns
-from connectors.wire.sbe.header import ROLES
-from connectors.wire.sbe.model import Presence, Scalar, Schema
+from connectors.wire.sbe.codec.header import ROLES
+from connectors.wire.sbe.schema.model import Presence, Scalar, Schema
 
 NOT_COUNTED = -1
 """Count of groups or data if the message does not carry it."""

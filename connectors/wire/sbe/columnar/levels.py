@@ -12,7 +12,7 @@ from array import array
 import numpy as np
 
 from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
-from connectors.wire.sbe.model import Body
+from connectors.wire.sbe.schema.model import Body
 
 ABSENT = -1
 FIRST_GROUP = 3

@@ -17,8 +17,8 @@ from connectors.wire.sbe.columnar.blocks import Blocks
 from connectors.wire.sbe.columnar.byte_arrays import Bools
 from connectors.wire.sbe.columnar.numeric import Number, array_of
 from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.model import Body, ByteOrder, Composite, Field, Member, Presence, Primitive, Scalar
-from connectors.wire.sbe.primitives import INTEGERS, TRAITS
+from connectors.wire.sbe.schema.model import Body, ByteOrder, Composite, Field, Member, Presence, Primitive, Scalar
+from connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS
 
 _DIGITS: Final = 38
 """Digits of the widest decimal."""

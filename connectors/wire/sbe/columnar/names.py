@@ -11,8 +11,8 @@ from connectors.wire.sbe.columnar.blocks import Blocks
 from connectors.wire.sbe.columnar.byte_arrays import Bools
 from connectors.wire.sbe.columnar.numeric import array_of, number_type
 from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.model import ByteOrder, Enum, Primitive, Set
-from connectors.wire.sbe.primitives import TRAITS
+from connectors.wire.sbe.schema.model import ByteOrder, Enum, Primitive, Set
+from connectors.wire.sbe.schema.primitives import TRAITS
 
 
 class EnumNames:

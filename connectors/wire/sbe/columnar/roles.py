@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.wire.sbe.columnar.byte_arrays import Longs, Octets, gather, stride_of
-from connectors.wire.sbe.model import ByteOrder, Role
-from connectors.wire.sbe.primitives import TRAITS
+from connectors.wire.sbe.schema.model import ByteOrder, Role
+from connectors.wire.sbe.schema.primitives import TRAITS
 
 _LAST = (1 << 63) - 1
 

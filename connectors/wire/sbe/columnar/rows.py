@@ -13,7 +13,7 @@ from connectors.wire.sbe.columnar.numeric import struct_of
 from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION, ColumnOptions
 from connectors.wire.sbe.columnar.state import WalkState
 from connectors.wire.sbe.columnar.texts import DataValues
-from connectors.wire.sbe.model import Body, ByteOrder
+from connectors.wire.sbe.schema.model import Body, ByteOrder
 
 
 class BodyRows:

@@ -20,8 +20,8 @@ from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
 from connectors.wire.sbe.columnar.single import FEW, Shape, Single
 from connectors.wire.sbe.columnar.state import WalkState
-from connectors.wire.sbe.skip import Skipper
-from connectors.wire.sbe.values import Fault
+from connectors.wire.sbe.codec.skip import Skipper
+from connectors.wire.sbe.codec.values import Fault
 
 _LARGE_MESSAGE = 1 << 12
 """Bytes per message above which even few messages are walked together: their entries may be found all at once."""

@@ -16,7 +16,7 @@ from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
 from connectors.wire.sbe.compare.texts import field_text
 from connectors.wire.sbe.compare.versions import ElementVersions, check_new_versions
-from connectors.wire.sbe.model import Body, Field, Presence
+from connectors.wire.sbe.schema.model import Body, Field, Presence
 
 
 class Stray(NamedTuple):

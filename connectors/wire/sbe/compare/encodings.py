@@ -14,7 +14,7 @@ from connectors.wire.sbe.compare.versions import (
     compare_deprecation,
     compare_versions,
 )
-from connectors.wire.sbe.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
+from connectors.wire.sbe.schema.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
 
 
 def compare_encodings(

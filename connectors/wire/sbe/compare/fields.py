@@ -7,7 +7,7 @@ from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.texts import field_text
 from connectors.wire.sbe.compare.values import compare_constants, compare_presence
 from connectors.wire.sbe.compare.versions import ElementVersions, compare_versions
-from connectors.wire.sbe.model import Data, Field, Group, Message, Presence
+from connectors.wire.sbe.schema.model import Data, Field, Group, Message, Presence
 
 
 def compare_fields(ledger: Ledger, location: Location, old: Field, new: Field) -> None:

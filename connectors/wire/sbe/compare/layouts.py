@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from connectors.wire.sbe.model import (
+from connectors.wire.sbe.schema.model import (
     Array,
     Composite,
     Data,
@@ -28,7 +28,7 @@ from connectors.wire.sbe.model import (
     Set,
     Structure,
 )
-from connectors.wire.sbe.text import DEFAULT_CHARSET, codec
+from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec
 
 Layout: TypeAlias = tuple[object, ...]
 

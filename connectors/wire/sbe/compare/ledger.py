@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from connectors.wire.sbe.compare.findings import Finding, Profile
 from connectors.wire.sbe.compare.rules import RULES
-from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.schema.model import Schema
 
 
 class Location(NamedTuple):

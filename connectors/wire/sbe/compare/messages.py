@@ -15,7 +15,7 @@ from connectors.wire.sbe.compare.versions import (
     compare_deprecation,
     compare_order,
 )
-from connectors.wire.sbe.model import Body, Message
+from connectors.wire.sbe.schema.model import Body, Message
 
 
 def compare_messages(ledger: Ledger) -> None:

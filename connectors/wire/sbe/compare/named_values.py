@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.versions import ElementVersions, check_new_versions, compare_versions
-from connectors.wire.sbe.model import Enum, Primitive, Set
+from connectors.wire.sbe.schema.model import Enum, Primitive, Set
 
 
 class _Names(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from connectors.wire.sbe.compare.layouts import meaning
-from connectors.wire.sbe.model import Data, Field, Group, Member, Message, Presence
+from connectors.wire.sbe.schema.model import Data, Field, Group, Member, Message, Presence
 
 BlockPart = TypeVar("BlockPart", Field, Member)
 Part = TypeVar("Part", Group, Data)

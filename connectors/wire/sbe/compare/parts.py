@@ -12,7 +12,7 @@ from connectors.wire.sbe.compare.skipping import can_skip_data, can_skip_group
 from connectors.wire.sbe.compare.structures import compare_data_layouts, compare_dimensions
 from connectors.wire.sbe.compare.texts import data_text, group_text
 from connectors.wire.sbe.compare.versions import ElementVersions, check_new_body, check_new_versions, compare_versions
-from connectors.wire.sbe.model import Body, Data, Group, Message
+from connectors.wire.sbe.schema.model import Body, Data, Group, Message
 
 
 def compare_groups(ledger: Ledger, location: Location, old: Body, new: Body) -> list[tuple[Location, Group, Group]]:

@@ -14,7 +14,7 @@ from connectors.wire.sbe.compare.ledger import SCHEMA_LOCATION, Ledger, Location
 from connectors.wire.sbe.compare.messages import compare_messages
 from connectors.wire.sbe.compare.skipping import profile_of
 from connectors.wire.sbe.compare.texts import structure_text
-from connectors.wire.sbe.model import Body, Composite, Encoding, Enum, Schema, Set
+from connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Schema, Set
 
 _ORDERS = {"<": "littleEndian", ">": "bigEndian"}
 _AFTER_MESSAGES = 2

@@ -1,7 +1,7 @@
 """Determines whether a reader of counted messages can skip a part that its schema lacks.
 
 It knows the number of parts, not their layout: it assumes the schema's default dimensions for groups, and the only
-length layout of the data in its messages. (`connectors.wire.sbe.skip` also falls back to the schema's data types.)
+length layout of the data in its messages. (`connectors.wire.sbe.codec.skip` also falls back to the schema's data types.)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from connectors.wire.sbe.compare.findings import Profile
 from connectors.wire.sbe.compare.layouts import data_layout, structure_layout
-from connectors.wire.sbe.model import Body, Data, Group, Schema, Structure
+from connectors.wire.sbe.schema.model import Body, Data, Group, Schema, Structure
 
 _COUNTS = frozenset({"numGroups", "numVarDataFields"})
 

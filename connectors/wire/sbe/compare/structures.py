@@ -6,7 +6,7 @@ from connectors.wire.sbe.compare.layouts import charset_name, data_layout, struc
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.texts import length_text, range_text, structure_text
 from connectors.wire.sbe.compare.values import Limits, charset_case, is_narrowed
-from connectors.wire.sbe.model import Data, Role, Structure
+from connectors.wire.sbe.schema.model import Data, Role, Structure
 
 
 def compare_dimensions(ledger: Ledger, location: Location, old: Structure, new: Structure) -> None:

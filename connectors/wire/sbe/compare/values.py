@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from connectors.wire.sbe.compare.layouts import charset, charset_name, same
 from connectors.wire.sbe.compare.ledger import Ledger, Location
 from connectors.wire.sbe.compare.texts import range_text
-from connectors.wire.sbe.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
+from connectors.wire.sbe.schema.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
 
 _ASCII, _UTF_8 = "ascii", "utf-8"
 

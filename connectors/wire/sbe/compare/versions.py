@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from connectors.wire.sbe.compare.layouts import wire_fields
 from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.model import Body, Data, Field, Group
+from connectors.wire.sbe.schema.model import Body, Data, Field, Group
 
 
 class ElementVersions(NamedTuple):

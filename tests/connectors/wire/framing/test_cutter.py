@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 
 from conf.errors import OversizedMessage, TruncatedMessage, WireError
-from connectors.deephaven.frames import FrameCutter as DeephavenCutter
-from connectors.deephaven.frames import PrefixCounts
+from connectors.deephaven.protocol.frames import FrameCutter as DeephavenCutter
+from connectors.deephaven.protocol.frames import PrefixCounts
 from connectors.wire.framing.cutter import Frame, FrameCutter, frames_of
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import FixedHeader, Framing, Number
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.framed import cutter_for, measure
-from connectors.wire.sbe.model import Buffer
-from connectors.wire.sbe.schema import load_schema, with_byte_order
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.codec.framed import cutter_for, measure
+from connectors.wire.sbe.schema.model import Buffer
+from connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from tests.support.sbe import message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden"

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given
 
 from conf.errors import WireError
-from connectors.wire.sbe.decode import Decoded, decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.model import Schema
-from connectors.wire.sbe.schema import load_schema
-from connectors.wire.sbe.text import TextMode
+from connectors.wire.sbe.codec.decode import Decoded, decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.schema.model import Schema
+from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.text import TextMode
 from tests.support.sbe_drawing import Kind
 from tests.support.sbe_messages import comparable, messages
 from tests.support.sbe_schemas import schemas

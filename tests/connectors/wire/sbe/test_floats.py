@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conf.errors import InvalidValue
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.value_checks import review_values
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.codec.value_checks import review_values
 from tests.support.sbe import frame, message_of
 
 LIMITED = message_of(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.decode import MessageReader, decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.values import SetValue
+from connectors.wire.sbe.codec.decode import MessageReader, decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.codec.values import SetValue
 from tests.support.sbe import HEADER, assert_reads_and_writes, frame, message_of, schema_of
 
 CONSTANT = '<type name="k" primitiveType="char" presence="constant">K</type>'

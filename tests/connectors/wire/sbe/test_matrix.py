@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.schema.load import load_schema
 
 EVOLUTION = Path(__file__).parents[3] / "golden" / "sbe" / "evolution"
 ORDER = json.loads((EVOLUTION / "order.json").read_text("utf-8"))

@@ -11,11 +11,11 @@ import hypothesis.strategies as st
 from hypothesis import example, given
 
 from conf.errors import SchemaError, WireError
-from connectors.wire.sbe.decode import Decoded, decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.model import Schema
-from connectors.wire.sbe.schema import load_schema
-from connectors.wire.sbe.values import SetValue
+from connectors.wire.sbe.codec.decode import Decoded, decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.schema.model import Schema
+from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.codec.values import SetValue
 from tests.support.sbe import frame, message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "sbe"

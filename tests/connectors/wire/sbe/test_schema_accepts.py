@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from conf.errors import SchemaError
-from connectors.wire.sbe.document import MAX_INCLUDES
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.schema.document import MAX_INCLUDES
+from connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe import HEADER, message_of
 
 PRIMITIVES = ["char", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float", "double"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conf.errors import SchemaError
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe import HEADER
 
 MARK = "<!--x-->"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conf.errors import SchemaError
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.model import Schema
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.schema.model import Schema
+from connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe import HEADER, message_of, schema_of
 
 PARTS = '<field name="f" id="1" type="int8"/>'

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.decode import decode
-from connectors.wire.sbe.encode import encode
-from connectors.wire.sbe.model import Schema
+from connectors.wire.sbe.codec.decode import decode
+from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.schema.model import Schema
 from tests.support.sbe import HEADER, frame, message_of, schema_of
 
 

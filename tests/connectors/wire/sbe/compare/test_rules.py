@@ -9,7 +9,7 @@ import pytest
 from connectors.wire.sbe.compare.findings import Severity
 from connectors.wire.sbe.compare.rules import RULES
 from connectors.wire.sbe.compare.schemas import compare
-from connectors.wire.sbe.schema import load_schema
+from connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe_evolution import cases, edited
 
 pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them

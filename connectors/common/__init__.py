@@ -1,0 +1,1 @@
+"""The kit connectors share: transport, tasks, servers, rows."""

@@ -1,0 +1,1 @@
+"""A client for asyncio, its listeners and the table they keep."""

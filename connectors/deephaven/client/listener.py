@@ -1,0 +1,186 @@
+"""Callbacks of a client: one call per event, column by column.
+
+`Notifier` connects a session's events to its listeners: it decodes column messages and checks them against the
+subscribe response. Calls come in message order, from one thread. A listener added later is first called with the
+current state: from the thread that adds it or, if an update is open then, from the client's thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+import pyarrow as pa
+
+from conf.errors import RemoteProtocolError, SilverfoldError
+from connectors.deephaven.protocol.columns.decode import ColumnValues, check_column, decode_column, decode_removed
+from connectors.deephaven.protocol.layouts import Longs
+from connectors.deephaven.protocol.messages import (
+    BadFrame,
+    ColumnInfo,
+    ColumnReceived,
+    ConnectionResponse,
+    Event,
+    RowsRemovedReceived,
+    SubscribeResponse,
+    SubscriptionError,
+    UnknownMessage,
+    UnsubscribeResponse,
+    UpdateBegan,
+    UpdateEnded,
+    UpdateVoided,
+)
+from connectors.deephaven.protocol.roles import Roles
+
+
+class Listener:
+    """Base class whose callbacks do nothing; override as needed. A call must not block: nothing is read meanwhile."""
+
+    def on_connection_response(self, message_buffer_size: int) -> None:
+        """Called with the server's first message: its messages have at most this many bytes."""
+
+    def on_connection_error(self, error: SilverfoldError) -> None:
+        """Called when the connection is over, unless it was closed here outside any update. No call follows."""
+
+    def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
+        """Called when a subscription is confirmed; columns by column id, in server order."""
+
+    def on_unsubscribe_response(self, subscription_id: int) -> None:
+        """Called when a subscription has ended."""
+
+    def on_subscription_error(self, subscription_id: int, code: str, text: str) -> None:
+        """Called with an error from the server."""
+
+    def on_begin_table_update(self, subscription_id: int) -> None:
+        """Called when an atomic update begins."""
+
+    def on_end_table_update(self, subscription_id: int) -> None:
+        """Called when the update is complete: only now may its rows be shown."""
+
+    def on_void_table_update(self, subscription_id: int) -> None:
+        """Called when the open update will never end: drop its rows."""
+
+    def on_rows_added(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
+        """Called with values of one column for added rows; both arrays have equal length.
+
+        The next call may continue the same column.
+        """
+
+    def on_rows_modified(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
+        """Called with values of one column for modified rows."""
+
+    def on_rows_removed(self, subscription_id: int, ranges: Longs) -> None:
+        """Called with removed rows as ranges, shape (n, 2), both ends inclusive; may cover far more keys than exist."""
+
+
+class Notifier:
+    """Turns events into calls of listeners. One per session.
+
+    Args:
+        listener: The first listener.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._lock = threading.RLock()  # a listener may add another
+        self._listeners = [listener]
+        self._pending: list[Listener] = []
+        self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
+        self._subscribed: dict[int, Mapping[int, ColumnInfo]] = {}
+        self._open: set[int] = set()
+        self._buffer_size: int | None = None
+        self._connection_error: SilverfoldError | None = None
+
+    def add(self, listener: Listener) -> None:
+        """Add a listener, from any thread. It gets the current state, and all events from then on.
+
+        It is admitted when no update is open, so that it sees complete updates only.
+        """
+        with self._lock:
+            self._pending.append(listener)
+            self._admit()
+
+    def notify(self, event: Event, roles: Roles) -> None:
+        """Decode an event and call the listeners.
+
+        Raises:
+            WireError: A column message or a RowsRemoved cannot be decoded.
+            RemoteProtocolError: A column is missing from the subscribe response, or has another type there.
+        """
+        with self._lock:
+            self._notify(event, roles)
+            if self._pending:
+                self._admit()
+
+    def connection_lost(self, error: SilverfoldError) -> None:
+        """Report to the listeners that the connection is over."""
+        with self._lock:
+            voided = sorted(self._open)
+            self._open.clear()
+            self._connection_error = error
+            with ExitStack() as calls:  # runs every call even if one raises, the last one first
+                calls.callback(self._admit)
+                for listener in reversed(self._listeners):
+                    calls.callback(listener.on_connection_error, error)
+                    for subscription_id in reversed(voided):
+                        calls.callback(listener.on_void_table_update, subscription_id)
+
+    def _admit(self) -> None:
+        while self._pending and not self._open:
+            listener = self._pending.pop(0)
+            if self._buffer_size is not None:
+                listener.on_connection_response(self._buffer_size)
+            for subscription_id, columns in self._subscribed.items():
+                listener.on_subscribe_response(subscription_id, columns)
+            if self._connection_error is not None:
+                listener.on_connection_error(self._connection_error)
+            self._listeners.append(listener)
+
+    def _call(self, method: Callable[..., None], *args: object) -> None:
+        for listener in tuple(self._listeners):
+            getattr(listener, method.__name__)(*args)
+
+    def _notify(self, event: Event, roles: Roles) -> None:
+        match event:
+            case ColumnReceived():
+                self._rows(decode_column(roles, event.body))
+            case RowsRemovedReceived():
+                self._call(Listener.on_rows_removed, *decode_removed(roles, event.body))
+            case UpdateBegan():
+                self._open.add(event.subscription_id)
+                self._call(Listener.on_begin_table_update, event.subscription_id)
+            case UpdateEnded():
+                self._open.discard(event.subscription_id)
+                self._call(Listener.on_end_table_update, event.subscription_id)
+            case _:
+                self._control(event)
+
+    def _rows(self, values: ColumnValues) -> None:
+        columns = self._columns.get(values.subscription_id)
+        if columns is None:
+            raise RemoteProtocolError(f"subscription {values.subscription_id} has no columns yet")
+        check_column(values, columns)
+        method = Listener.on_rows_modified if values.modified else Listener.on_rows_added
+        self._call(method, values.subscription_id, values.column_id, values.row_keys, values.values)
+
+    def _control(self, event: Event) -> None:
+        match event:
+            case ConnectionResponse():
+                self._buffer_size = event.message_buffer_size
+                self._call(Listener.on_connection_response, event.message_buffer_size)
+            case SubscribeResponse():
+                columns = {column.column_id: column for column in event.columns}
+                self._columns[event.subscription_id] = self._subscribed[event.subscription_id] = columns
+                self._call(Listener.on_subscribe_response, event.subscription_id, columns)
+            case UnsubscribeResponse():
+                self._subscribed.pop(event.subscription_id, None)
+                self._call(Listener.on_unsubscribe_response, event.subscription_id)
+            case SubscriptionError():
+                self._call(Listener.on_subscription_error, event.subscription_id, event.code, event.text)
+            case UpdateVoided():
+                self._open.discard(event.subscription_id)
+                self._call(Listener.on_void_table_update, event.subscription_id)
+            case BadFrame():
+                self.connection_lost(event.error)
+            case UnknownMessage():  # the schema does not describe its purpose
+                pass

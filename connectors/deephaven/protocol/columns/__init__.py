@@ -1,0 +1,1 @@
+"""Column messages: the cells of rows, on the wire and as Arrow arrays."""

@@ -1,0 +1,1 @@
+"""One epoch: the frames of a connection, into bronze."""

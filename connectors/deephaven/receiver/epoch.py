@@ -1,0 +1,265 @@
+"""One connection, without a socket: bytes in, frames for bronze out, and requests when they are due.
+
+`PROTOCOL.md`, "How frames land", lists what each frame lands as. Bodies land byte for byte; of a column message only
+the header and the subscription id are read. Each stream feeds one silver table. Every subscription of a stream gets a
+new id, so frames of an older subscription cannot be mistaken for the newer one's.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from conf.errors import LocalProtocolError, RemoteProtocolError, WireError
+from connectors.common.backoff import Backoff
+from connectors.base import Boundary, Frame, Kind, mark
+from connectors.deephaven.protocol.messages import (
+    BadFrame,
+    ColumnReceived,
+    ConnectionResponse,
+    Event,
+    RowsRemovedReceived,
+    SubscribeMode,
+    SubscribeResponse,
+    SubscriptionError,
+    UnknownMessage,
+    UnsubscribeResponse,
+    UpdateBegan,
+    UpdateEnded,
+    UpdateVoided,
+)
+from connectors.deephaven.options import DeephavenTable
+from connectors.deephaven.protocol.session import Session
+from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.protocol.subscriptions import SubscriptionState
+
+_BOUNDARIES: Mapping[type[Event], Boundary] = {
+    UpdateBegan: Boundary.BEGIN,
+    ColumnReceived: Boundary.INSIDE,
+    RowsRemovedReceived: Boundary.INSIDE,
+    UpdateEnded: Boundary.END,
+}
+_KINDS = (Kind.DATA, Kind.SNAPSHOT)
+"""Indexed by whether the update is a snapshot."""
+_REFUSED_STATES = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
+
+
+class Epoch:
+    """One connection from its first byte to its last.
+
+    Args:
+        tables: By stream.
+        suspensions: Per stream, seconds that it is suspended in this epoch; 0.0 for none.
+        backoffs: Per stream, the waits before a refused subscription is requested again.
+        clock: Seconds from an arbitrary origin.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tables: Mapping[str, DeephavenTable],
+        *,
+        suspensions: Mapping[str, float],
+        backoffs: Mapping[str, Backoff],
+        clock: Callable[[], float],
+    ) -> None:
+        self._session, self._tables, self._backoffs, self._clock = session, tables, backoffs, clock
+        self._suspensions = suspensions
+        self._stopping = False
+        self._handlers: Mapping[type[Event], Callable[[Any], Sequence[Frame]]] = {
+            ConnectionResponse: self._land_connection_response,
+            SubscribeResponse: self._land_response,
+            UnsubscribeResponse: self._land_unsubscribed,
+            SubscriptionError: self._land_error,
+            UpdateBegan: self._land_update_frame,
+            ColumnReceived: self._land_update_frame,
+            RowsRemovedReceived: self._land_update_frame,
+            UpdateEnded: self._land_update_frame,
+            UpdateVoided: self._mark_void,
+            UnknownMessage: self._mark_unknown,
+            BadFrame: self._land_bad_frame,
+        }
+        self._streams: dict[int, str] = {}
+        self._ids = count(1)
+        self._due: dict[str, float] = {}
+        self._unknown_counts: Counter[int] = Counter()
+        self.greeted = False
+        """Whether the server's first frame has arrived and was valid."""
+        self.error: RemoteProtocolError | None = None
+        """Reason to drop the connection; None while there is none."""
+
+    @property
+    def subscribed_streams(self) -> set[str]:
+        """Streams that were subscribed."""
+        return set(self._streams.values())
+
+    def receive(self, chunk: bytes) -> list[Frame]:
+        """Take bytes and return the frames that they complete. After `error` is set, no more frames are returned."""
+        self._session.receive(chunk)
+        return self._pull()
+
+    def receive_eof(self) -> list[Frame]:
+        """Take the end of the connection and return what is left to land: marks of void updates."""
+        self._session.receive_eof()
+        return self._pull()
+
+    def stop(self, arrived: bytes) -> list[Frame]:
+        """Take the last bytes before we drop the connection ourselves. A partial frame is not an error then."""
+        frames = self.receive(arrived)
+        self._stopping = True
+        return frames + self.receive_eof()
+
+    def wait(self) -> float | None:
+        """Return seconds until the next request is due; None when none is scheduled."""
+        return max(0.0, min(self._due.values()) - self._clock()) if self._due else None
+
+    def requests(self) -> tuple[bytes, list[Frame]]:
+        """Return the requests due now, and the marks that record them; both empty when nothing is due."""
+        now = self._clock()
+        sent = bytearray()
+        marks: list[Frame] = []
+        for stream in [stream for stream, due in self._due.items() if due <= now]:
+            del self._due[stream]
+            try:
+                sent += self._subscribe(stream, marks)
+            except LocalProtocolError as error:  # a retry would not help in this epoch
+                marks.append(
+                    mark("subscription failed", stream=stream, level="warning", code=error.error_class, text=str(error))
+                )
+        return bytes(sent), marks
+
+    def _subscribe(self, stream: str, marks: list[Frame]) -> bytes:
+        table, subscription_id = self._tables[stream], next(self._ids)
+        request = self._session.subscribe(subscription_id, table.mode, table.source, table.columns, table.filter)
+        self._streams[subscription_id] = stream
+        name = "updates asked" if table.mode is SubscribeMode.UPDATES_ONLY else "snapshot asked"
+        marks.append(mark(name, stream=stream, subscription_id=subscription_id))
+        return request
+
+    def _pull(self) -> list[Frame]:
+        frames: list[Frame] = []
+        if self.error is not None:
+            return frames
+        streams, inside, new = self._streams, Boundary.INSIDE, tuple.__new__
+        while True:
+            rows = self._session.next_rows()
+            frames += [
+                new(Frame, (body, _KINDS[subscription.snapshot], inside, streams[subscription.id], None))
+                for body, subscription in rows
+            ]
+            event = self._session.next_event()
+            if event is None:
+                return frames
+            frames += self._handlers[type(event)](event)
+            if self.error is not None:
+                return frames
+
+    def _land_response(self, event: SubscribeResponse | UnsubscribeResponse) -> list[Frame]:
+        return [Frame(event.body, Kind.CONTROL, stream=self._streams[event.subscription_id])]
+
+    def _land_unsubscribed(self, event: UnsubscribeResponse) -> Sequence[Frame]:
+        """Request the table again if the server ended the subscription without a request of ours.
+
+        Nothing is scheduled if a request is due anyway, or a newer subscription of the stream exists.
+        """
+        stream = self._streams[event.subscription_id]
+        newest = max(each for each, name in self._streams.items() if name == stream)
+        if stream in self._due or event.subscription_id != newest:
+            return self._land_response(event)
+        text = "the server ended the subscription, unasked"
+        return [
+            *self._land_response(event),
+            self._schedule_retry(stream, code="ENDED", text=text, subscription_id=newest),
+        ]
+
+    def _schedule_retry(self, stream: str, **details: Any) -> Frame:
+        """Schedule a later request for a stream; return the mark that records it."""
+        wait = self._backoffs[stream].next_wait()
+        self._due[stream] = self._clock() + wait
+        return mark("subscription failed", stream=stream, next_in=round(wait, 3), level="warning", **details)
+
+    def _mark_void(self, event: UpdateVoided) -> Sequence[Frame]:
+        return [mark("update void", stream=self._streams[event.subscription_id])]
+
+    def _mark_unknown(self, event: UnknownMessage) -> Sequence[Frame]:
+        self._unknown_counts[event.template_id] += 1
+        number = self._unknown_counts[event.template_id]
+        if number != 10 ** (len(str(number)) - 1):  # marks 1, 10, 100, …: a server may send nothing else
+            return []
+        return [mark("unknown template", template_id=event.template_id, count=number, body=_text(event.body))]
+
+    def _land_update_frame(
+        self, event: UpdateBegan | ColumnReceived | RowsRemovedReceived | UpdateEnded
+    ) -> Sequence[Frame]:
+        stream = self._streams[event.subscription_id]
+        table = self._tables[stream]
+        if isinstance(event, UpdateEnded):
+            self._backoffs[stream].reset()
+            if table.mode is SubscribeMode.SNAPSHOT_ONLY:
+                self._due[stream] = self._clock() + table.every
+        return [Frame(event.body, _KINDS[event.snapshot], _BOUNDARIES[type(event)], stream)]
+
+    def _land_connection_response(self, event: ConnectionResponse) -> Sequence[Frame]:
+        self.greeted = True
+        now = self._clock()
+        self._due = {stream: now + self._suspensions[stream] for stream in self._tables}
+        found = self._session.calibration
+        assert found is not None
+        calibrated = mark(
+            "calibrated",
+            byte_order="little" if found.byte_order == "<" else "big",
+            prefix_counts=found.prefix_counts,
+            message_buffer_size=found.message_buffer_size,
+            schema_id=found.schema_id,
+            version=found.version,
+            differences=found.differences,
+        )
+        suspended = [
+            mark("stream suspended", stream=stream, level="warning", seconds=round(suspension, 3))
+            for stream, suspension in self._suspensions.items()
+            if suspension
+        ]
+        return [Frame(event.body, Kind.CONTROL), calibrated, *suspended]
+
+    def _land_error(self, event: SubscriptionError) -> Sequence[Frame]:
+        stream = self._streams.get(event.subscription_id)
+        frame = Frame(event.body, Kind.CONTROL, stream=stream)
+        details = {"code": event.code, "text": event.text, "subscription_id": event.subscription_id}
+        if stream is None or self._session.state(event.subscription_id) not in _REFUSED_STATES:
+            return [frame, mark("server error", stream=stream, level="warning", **details)]
+        return [frame, self._schedule_retry(stream, **details)]
+
+    def _land_bad_frame(self, event: BadFrame) -> Sequence[Frame]:
+        stream = self._streams.get(_subscription_id(self._session.roles, event.body) or 0)
+        error = event.error
+        self.error = RemoteProtocolError(str(error), stream=stream)
+        if self._stopping:
+            return []
+        return [
+            mark(
+                "bad frame",
+                stream=stream,
+                level="warning",
+                error_class=error.error_class,
+                reason=str(error),
+                body=_text(event.body),
+            )
+        ]
+
+
+def _text(body: bytes) -> str:
+    return b64encode(body).decode("ascii")
+
+
+def _subscription_id(roles: Roles, body: bytes) -> int | None:
+    """Return the subscription id of a bad frame; None if it cannot be read."""
+    named = (roles.response, roles.begin, roles.end, roles.removed, roles.unsubscribed, roles.refusal)
+    known = {role.message.id: role for role in (*named, *roles.columns.values()) if role is not None}
+    try:
+        header = roles.read_header(body)
+        return known[header.template_id].read(body, header)[0]
+    except (WireError, KeyError):
+        return None

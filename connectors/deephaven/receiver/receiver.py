@@ -1,0 +1,115 @@
+"""Lands a table server's frames: the socket around `connectors.deephaven.receiver.epoch`.
+
+All tables of a feed share one connection, so a fault in one stream affects all of them. A stream whose frames broke two
+epochs in a row is therefore suspended for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from conf.errors import SourceUnavailable
+from connectors.common.backoff import Backoff
+from connectors.base import Feed, FrameSink, Resume
+from connectors.deephaven.receiver.circuit_breaker import CircuitBreaker
+from connectors.deephaven.receiver.epoch import Epoch
+from connectors.deephaven.protocol.handshake import Expected
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.protocol.session import Session
+from connectors.deephaven.protocol.schemas import load_roles
+from connectors.common.transport import Connection, connect, parse_address
+
+
+class DeephavenReceiver:
+    """A `connectors.base.Receiver`.
+
+    Args:
+        feed: With `DeephavenOptions` and `DeephavenTable`.
+        rng: Randomises the waits of retries.
+        clock: Seconds from an arbitrary origin.
+
+    Raises:
+        SchemaError: The feed's schema file is missing or invalid.
+    """
+
+    def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float]) -> None:
+        assert isinstance(feed.options, DeephavenOptions)
+        self._feed, self._rng, self._clock = feed, rng, clock
+        self._silent_after = feed.options.silent_after
+        self._address = parse_address(feed.address)
+        self._roles = load_roles(feed.options.schema_, feed.options.text)
+        self._expected = Expected(
+            prefix_counts=feed.options.prefix_counts,
+            byte_order=feed.options.byte_order,
+            accept_schema_id=feed.options.accept_schema_id,
+        )
+        tables = [(name, table) for name, table in feed.tables.items() if isinstance(table, DeephavenTable)]
+        self._tables = {table.stream(name): table for name, table in tables}
+        self._circuit_breaker = CircuitBreaker(self._backoffs(), clock)
+
+    async def run(self, sink: FrameSink, resume: Resume) -> None:
+        """Run one epoch; see `connectors.base.Receiver`. Nothing is resumed: tables are sent anew."""
+        timeout = self._feed.reconnect.connect_timeout
+        connection = await connect(self._address, timeout=timeout, silent_after=self._silent_after)
+        epoch = self._new_epoch()
+        try:
+            await self._greet(connection, epoch, sink, self._clock() + timeout)
+            await self._converse(connection, epoch, sink)
+        except asyncio.CancelledError:
+            sink.take(epoch.stop(connection.arrived()))
+            raise
+        except SourceUnavailable:
+            await sink.land(epoch.receive_eof())
+            raise
+        finally:
+            await connection.close()
+            broken_by = epoch.error.stream if epoch.error else None
+            self._circuit_breaker.epoch_ended(epoch.subscribed_streams, broken_by)
+
+    def _backoffs(self) -> dict[str, Backoff]:
+        settings = self._feed.reconnect
+        return {stream: Backoff(settings.first, settings.longest, self._rng) for stream in self._tables}
+
+    def _new_epoch(self) -> Epoch:
+        return Epoch(
+            Session(self._roles, expected=self._expected),
+            self._tables,
+            suspensions={name: self._circuit_breaker.suspension(name) for name in self._tables},
+            backoffs=self._backoffs(),
+            clock=self._clock,
+        )
+
+    async def _greet(self, connection: Connection, epoch: Epoch, sink: FrameSink, until: float) -> None:
+        """Wait for the first frame, however its bytes are split. Silence is normal only after it."""
+        while not epoch.greeted:
+            try:
+                chunk = await connection.read(max(0.0, until - self._clock()))
+            except TimeoutError:
+                within = self._feed.reconnect.connect_timeout
+                raise SourceUnavailable(f"{self._address}: no first frame within {within:g} s") from None
+            await _land(epoch, chunk, sink)
+
+    async def _converse(self, connection: Connection, epoch: Epoch, sink: FrameSink) -> None:
+        chunk: bytes | None = None
+        while chunk != b"":
+            requests, marks = epoch.requests()
+            if marks:
+                await sink.land(marks)
+                connection.write(requests)
+            try:
+                chunk = await connection.read(epoch.wait())
+            except TimeoutError:
+                continue
+            await _land(epoch, chunk, sink)
+
+
+async def _land(epoch: Epoch, chunk: bytes, sink: FrameSink) -> None:
+    """Land the frames that a chunk completes; an empty chunk is the end.
+
+    Raises RemoteProtocolError if the chunk broke the epoch.
+    """
+    await sink.land(epoch.receive(chunk) if chunk else epoch.receive_eof())
+    if epoch.error is not None:
+        raise epoch.error

@@ -1,0 +1,1 @@
+"""A table server that speaks the protocol, over tables held in memory."""

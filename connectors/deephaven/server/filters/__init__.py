@@ -1,0 +1,1 @@
+"""Filter expressions: parsed, bound to a table's columns, and evaluated."""

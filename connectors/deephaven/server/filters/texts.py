@@ -1,0 +1,92 @@
+"""Tests the text of cells for row filters: substrings, membership in any case, regular expressions.
+
+A null is not text: every test here is false for it, negated ones included. Case is ignored as by Java's
+``equalsIgnoreCase``, letter by letter. Regular expressions are those of RE2, whose time is proportional to the text
+whatever a client sends: Java's look-around and back-references are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from conf.errors import InvalidValue
+from connectors.deephaven.server.tables.cells import Cells
+from connectors.deephaven.server.filters.tree import Constant, TextMethod
+from connectors.deephaven.server.tables.rowkeys import Mask
+
+TextTester = Callable[[Cells], Mask]
+
+_PARTS: Mapping[TextMethod, Callable[[str, str], bool]] = {
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+    "contains": str.__contains__,
+}
+
+
+def method_test(method: TextMethod, text: Constant) -> TextTester:
+    """Return the test for a method of Java's String.
+
+    Raises:
+        InvalidValue: ``filter-type``: not a valid regular expression.
+    """
+    assert isinstance(text.value, str)
+    wanted = text.value
+    if method == "matches":
+        return _regex_test(wanted, text.position)
+    has = _PARTS[method]
+    return lambda cells: _test_texts(cells, lambda cell: has(cell, wanted))
+
+
+def membership_test(texts: Sequence[str]) -> TextTester:
+    """Return a test whether a text is one of several, ignoring case."""
+    wanted = {fold_case(text) for text in texts}
+    return lambda cells: _test_texts(cells, lambda cell: fold_case(cell) in wanted)
+
+
+def inclusion_test(texts: Sequence[str], *, every: bool, any_case: bool, negated: bool) -> TextTester:
+    """Return a test whether a text contains any of several texts, or every one."""
+    join, normalise = (all if every else any), (fold_case if any_case else str)
+    wanted = [normalise(text) for text in texts]
+    return lambda cells: _test_texts(
+        cells, lambda cell: join(text in normalise(cell) for text in wanted) is not negated
+    )
+
+
+def fold_case(text: str) -> str:
+    """Return the case-insensitive form of a text: equal for all texts that differ only in the case of letters."""
+    return "".join(
+        _if_one_letter(_if_one_letter(letter, letter.upper()), _if_one_letter(letter, letter.upper()).lower())
+        for letter in text
+    )
+
+
+def _if_one_letter(letter: str, other: str) -> str:
+    return other if len(other) == 1 else letter
+
+
+def _test_texts(cells: Cells, test: Callable[[str], bool]) -> Mask:
+    return np.fromiter((cell is not None and test(cell) for cell in cells), np.bool_, len(cells))
+
+
+def _regex_test(expression: str, position: int) -> TextTester:
+    pattern = rf"\A(?:{_without_surrogates(expression)})\z"
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        detail = f"no regular expression that is understood here: {str(error).splitlines()[0]}"
+        raise InvalidValue(detail, offset=position, reason="filter-type") from error
+
+    def test(cells: Cells) -> Mask:
+        texts = pa.array([None if cell is None else _without_surrogates(cell) for cell in cells], pa.string())
+        return np.asarray(pc.fill_null(pc.match_substring_regex(texts, pattern), False).to_numpy(zero_copy_only=False))
+
+    return test
+
+
+def _without_surrogates(text: str) -> str:
+    """Return a text with lone surrogates replaced, which UTF-8 cannot encode."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

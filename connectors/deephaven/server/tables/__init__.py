@@ -1,0 +1,1 @@
+"""Live tables: rows by row key, their updates, and views of them."""

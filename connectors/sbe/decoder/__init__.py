@@ -1,0 +1,1 @@
+"""Landed messages to change rows, in Spark."""

@@ -1,0 +1,159 @@
+"""Column layout of a silver table: the columns of a message, or of a group's entries and their enclosing levels.
+
+Columns of enclosing levels come first, from the message down. If several have the same name, ignoring case, all but one
+are renamed to ``<level>_<name>``, where the level is their message or group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from conf.errors import SchemaError
+from conf.names import folded
+from connectors.sbe.options import SENT, SbeTable
+from connectors.wire.sbe.codec.blocks import field_ends
+from connectors.wire.sbe.columnar.decode import arrow_schema
+from connectors.wire.sbe.columnar.options import ColumnOptions
+from connectors.wire.sbe.schema.model import Body, Encoding, Enum, Message, Schema
+
+
+@dataclass(frozen=True)
+class Source:
+    """Source of a column's values.
+
+    Args:
+        name: Name of the column.
+        level: 0 is the message; further levels are the groups of the table's path.
+        element: Name of the field, group or data in its level.
+        since: Version from which the level has the element.
+        ends: For a field, the block length it needs, by version (`field_ends`); empty for groups and data, which are
+            absent if NULL.
+        type: Type of the column.
+        values: For an enum field, the names of values by their encoded form; empty for others.
+    """
+
+    name: str
+    level: int
+    element: str
+    since: int
+    ends: tuple[tuple[int, int], ...]
+    type: pa.DataType
+    values: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of one silver table.
+
+    Args:
+        lists_sent: The column `SENT` follows the others.
+    """
+
+    message: Message
+    columns: tuple[Source, ...]
+    lists_sent: bool = False
+
+    @property
+    def row(self) -> pa.Schema:
+        """The columns as Arrow fields."""
+        sent = [(SENT, pa.list_(pa.string()))] if self.lists_sent else []
+        return pa.schema([*((source.name, source.type) for source in self.columns), *sent])
+
+    def column(self, name: str) -> Source | None:
+        """Return the column with the given name, or None."""
+        return next((source for source in self.columns if source.name == name), None)
+
+
+def column_options(table: SbeTable, *, shapes: bool) -> ColumnOptions:
+    """Return the options of the columnar decoder for a table."""
+    return ColumnOptions(
+        types="spark",
+        text=table.text,
+        sets=table.sets,
+        decimals=table.decimals,
+        timestamps=table.timestamps,
+        shapes=shapes,
+    )
+
+
+def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
+    """Return the columns of a table.
+
+    Raises:
+        SchemaError: The message has no such group, or ``with`` names a column that does not enclose it.
+    """
+    kind: Any = pa.struct(list(arrow_schema(schema, message.name, column_options(table, shapes=False))))
+    levels, since = [_sources(message, 0, kind)], 0
+    body: Body = message
+    for depth, name in enumerate(table.path, start=1):
+        group = next((group for group in body.groups if group.name == name), None)
+        if group is None:
+            known = ", ".join(group.name for group in body.groups) or "there is none"
+            detail = f"{'.'.join((message.name, *table.path[:depth]))} is no group; groups there: {known}"
+            raise SchemaError(detail, file=schema.file)
+        body, kind, since = group, kind.field(name).type.value_type, max(since, group.since_version)
+        levels.append(_sources(group, depth, kind))
+    levels[:-1] = [[each for each in level if not _is_list(each)] for level in levels[:-1]]
+    levels[-1] = [source for source in levels[-1] if table.groups == "arrays" or not _is_group(body, source)]
+    *enclosing, inner = _named(levels, [message.name, *table.path], since)
+    outer = [source for level in enclosing for source in level]
+    return Layout(message, (*_chosen(outer, table, message, schema), *inner), lists_sent=table.absent == "listed")
+
+
+def _sources(body: Body, level: int, kind: Any) -> list[Source]:
+    fields = [
+        Source(f.name, level, f.name, f.since_version, field_ends(f), kind.field(f.name).type, _values(f.encoding))
+        for f in body.fields
+    ]
+    others = [(group.name, group.since_version) for group in body.groups]
+    others += ((data.name, data.since_version) for data in body.data)
+    return fields + [Source(name, level, name, since, (), kind.field(name).type) for name, since in others]
+
+
+def _values(encoding: Encoding) -> Mapping[int, str]:
+    return encoding.values if isinstance(encoding, Enum) else {}
+
+
+def _is_group(body: Body, source: Source) -> bool:
+    return any(group.name == source.element for group in body.groups)
+
+
+def _is_list(source: Source) -> bool:
+    return not source.ends and bool(pa.types.is_list(source.type))
+
+
+def _named(levels: Sequence[Sequence[Source]], names: Sequence[str], since: int) -> list[list[Source]]:
+    """Return the columns of the levels with their names in the table.
+
+    If several levels have a name, the level that had it first in the schema retains it, so that no column changes its
+    meaning as the schema grows; of several at once, the innermost. The others are prefixed with their level's name.
+
+    Args:
+        since: Version in which the entries were added: elements that are older count as added then.
+    """
+    every = [source for level in levels for source in level]
+    taken: dict[str, int] = {}
+    for source in sorted(every, key=lambda each: (max(each.since, since), -each.level)):
+        taken.setdefault(folded(source.name), source.level)
+    return [
+        [
+            source if taken[folded(source.name)] == source.level else replace(source, name=f"{name}_{source.name}")
+            for source in level
+        ]
+        for name, level in zip(names, levels, strict=True)
+    ]
+
+
+def _chosen(outer: list[Source], table: SbeTable, message: Message, schema: Schema) -> list[Source]:
+    if table.with_ is None:
+        return [source for source in outer if source.ends]
+    lacking = [name for name in table.with_ if all(source.name != name for source in outer)]
+    if lacking:
+        known = ", ".join(source.name for source in outer) or "none"
+        where = ".".join((message.name, *table.path))
+        raise SchemaError(f"with: {lacking[0]} does not enclose {where}; known are {known}", file=schema.file)
+    return [source for source in outer if source.name in table.with_]

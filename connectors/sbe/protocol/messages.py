@@ -1,0 +1,40 @@
+"""Events of a connection or a file: messages, sequence gaps, and bytes that are no messages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from conf.errors import WireError
+from connectors.wire.sbe.codec.header import Header
+from connectors.wire.sbe.schema.model import Message
+
+
+class MessageReceived(NamedTuple):
+    """One complete message."""
+
+    body: bytes
+    header: Header
+    template: Message | None
+    """None if the schema lacks the template, or the message is of another schema."""
+    place: str
+    """Position to resume from after the message (`connectors.sbe.protocol.filepositions`)."""
+
+
+class SequenceGap(NamedTuple):
+    """Packet numbers are not consecutive."""
+
+    expected: int
+    found: int
+
+
+class BadBytes(NamedTuple):
+    """The remaining bytes cannot be cut into messages. This is the last event."""
+
+    error: WireError
+    begins: int
+    """Offset in the input of the first byte that was not cut."""
+    left: bytes
+    """All received bytes from there on."""
+
+
+Event: TypeAlias = MessageReceived | SequenceGap | BadBytes

@@ -1,0 +1,1 @@
+"""One epoch: the messages of a connection or a file, into bronze."""

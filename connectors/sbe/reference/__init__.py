@@ -1,0 +1,1 @@
+"""The second reader of landed messages."""

@@ -1,0 +1,1 @@
+"""A market that sends SBE messages."""

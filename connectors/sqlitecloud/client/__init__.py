@@ -1,0 +1,1 @@
+"""A client for asyncio: its two connections, their settings and addresses."""

@@ -1,0 +1,101 @@
+"""The feed's Spark decoder: landed notifications and snapshots become change rows, without folding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from conf.errors import SchemaDrift
+from conf.model import Table
+from connectors.common.arrow_rows import ArrowRows
+from connectors.base import ControlFrame, Cut, Feed
+from connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from connectors.sqlitecloud.decoder.changes import ChangeReader
+from connectors.sqlitecloud.decoder.channel_messages import LOG, MESSAGES, AddedRows
+from connectors.sqlitecloud.decoder.context import Context, read_context
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+
+
+@dataclass(frozen=True)
+class SqliteCloudDecoder(UnfoldedDecoder):
+    """The `connectors.base.Decoder` of one feed."""
+
+    feed: Feed
+
+    def context(self, control: Iterable[ControlFrame]) -> Context:
+        """Return the table descriptions of the feed's snapshots."""
+        return read_context(control)
+
+    def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
+        """Return the table's columns, as described by the snapshot that the cut is based on.
+
+        Raises:
+            SchemaDrift: There is no description, or the settings name columns that do not exist.
+        """
+        if _settings(table).only_adds:
+            return from_arrow_schema(pa.schema(list(_added(table).row)))
+        return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
+
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+        """Return a change for each notified entry and snapshot row; an insert for each appended row.
+
+        In a snapshot's overlay, an update that moves a row and carries all its columns also yields an insert.
+        """
+        added = _settings(table).only_adds
+        step = _ReadAdded(_settings(table).log) if added else _ReadChanges(self._reader(context, cut, table))
+        return frames.run(EachFrame(step, step.type), step.type, "frame_seq", "kind", "body")
+
+    def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
+        settings, options = _settings(table), self.feed.options
+        assert isinstance(options, SqliteCloudOptions)
+        described = context.description(cut)
+        unknown = sorted(settings.types.keys() - set(described.names))
+        if unknown:
+            raise SchemaDrift(f"the source lacks column {unknown[0]}, whose type is set", table=cut.stream)
+        if settings.keys and set(settings.keys) != set(described.keys):
+            landed_keys = ", ".join(described.keys)
+            way = "start `silverfold receive` again, which reads the table by those"
+            raise SchemaDrift(
+                f"rows landed by their {landed_keys}, the settings have other keys: {way}", table=cut.stream
+            )
+        return ChangeReader(described, settings, options, cut.snapshot_end)
+
+
+def _added(table: Table) -> AddedRows:
+    return LOG if _settings(table).log else MESSAGES
+
+
+def _settings(table: Table) -> SqliteCloudTable:
+    assert isinstance(table, SqliteCloudTable)
+    return table
+
+
+@dataclass(frozen=True)
+class _ReadChanges:
+    reader: ChangeReader
+
+    @property
+    def type(self) -> pa.Schema:
+        return self.reader.type
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self.reader.read(*(batch.column(at).to_pylist() for at in range(3)))
+
+
+@dataclass(frozen=True)
+class _ReadAdded:
+    is_log: bool
+
+    @property
+    def type(self) -> pa.Schema:
+        return (LOG if self.is_log else MESSAGES).type
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = LOG if self.is_log else MESSAGES
+        for batch in batches:
+            yield from rows.changes(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())

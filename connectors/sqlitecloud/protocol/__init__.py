@@ -1,0 +1,1 @@
+"""SCSP without a socket: frames to messages, and the notifications that land."""

@@ -1,0 +1,1 @@
+"""One epoch: snapshots and notifications, into bronze."""

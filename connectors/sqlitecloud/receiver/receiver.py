@@ -1,0 +1,207 @@
+"""Receiver for a database's notifications and snapshots: connects, listens, and only then reads the tables.
+
+A session is an epoch. Changes between two sessions are not reported, so each begins with a snapshot of every table.
+Tables are listened to by name, or all at once (``all_tables``). In that mode every table with a key is read, even one
+without a silver table, and one created later: its bronze frames can become silver whenever a table is configured for
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
+from connectors.common.backoff import Backoff
+from connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
+from connectors.sqlitecloud.receiver import bronze_frames
+from connectors.sqlitecloud.client.address import connection_settings
+from connectors.sqlitecloud.receiver.capture_tasks import LiveEpoch
+from connectors.sqlitecloud.client.client import Client, connect
+from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.receiver.epoch import Epoch
+from connectors.sqlitecloud.protocol.frame_access import log_stream
+from connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.client.settings import ConnectionSettings
+from connectors.sqlitecloud.protocol.statements import ALL
+
+_PASSES: Final = frozenset({"5", "6", "10006"})
+"""Codes of temporary refusals: busy, locked, and a cluster without a leader."""
+
+_FAREWELL: Final = 1.0
+"""Seconds to remove our channel on shutdown."""
+
+
+class SqliteCloudReceiver:
+    """A `connectors.base.Receiver`.
+
+    Args:
+        feed: With `SqliteCloudOptions` and `SqliteCloudTable`.
+        rng: Randomizes retry waits and the name of our channel.
+        clock: Seconds, of any origin.
+        environ: Source of secrets.
+    """
+
+    def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float], environ: Mapping[str, str]) -> None:
+        assert isinstance(feed.options, SqliteCloudOptions)
+        self._feed, self._options = feed, feed.options
+        self._rng, self._clock, self._environ = rng, clock, environ
+        settings = [(name, table) for name, table in feed.tables.items() if isinstance(table, SqliteCloudTable)]
+        self._tables = {table.stream(name): table for name, table in settings if not table.only_adds}
+        self._logged = frozenset(table.source or name for name, table in settings if table.log)
+        self._channels = sorted({table.channel for _, table in settings if table.is_channel})
+        self._own_channel = f"silverfold-{rng.getrandbits(64):016x}"
+        self._has_listened = False  # to a table, in some epoch
+
+    async def run(self, sink: FrameSink, resume: Resume) -> None:
+        """Run one epoch; see `connectors.base.Receiver`. Nothing is resumed: tables are read anew.
+
+        Raises:
+            ConfigError: A secret or a certificate file is missing.
+            SourceRefused: The login or a channel is refused; or every table is, and always was: it does not exist, has
+                no key, or may not be read.
+        """
+        settings, options = connection_settings(self._feed, self._environ), self._options
+        sink = _LoggingSink(sink, self._logged) if self._logged else sink
+        opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
+        try:
+            async with await opening as db:
+                await self._run_epoch(db, settings, sink)
+        except StatementRefused as refused:
+            if refused.code in _PASSES:
+                raise SourceUnavailable(str(refused)) from refused
+            raise
+
+    async def _run_epoch(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> None:
+        epoch = Epoch(
+            self._tables,
+            self._options,
+            channel=self._own_channel,
+            backoff=self._backoff,
+            clock=self._clock,
+            logged=frozenset() if self._options.all_tables else self._logged,
+        )
+        try:
+            schema = await self._log_in(db, settings, sink)
+            channel = await self._listen(db, epoch, sink, schema)
+            live = LiveEpoch(db, epoch, sink, self._options, channel=channel, schema=schema, clock=self._clock)
+            await live.run()
+        except asyncio.CancelledError:
+            sink.take(epoch.receive(db.arrived()))
+            await self._remove_channel(db)
+            raise
+        except SilverfoldError:
+            await sink.land([*epoch.receive(db.arrived()), *bronze_frames.bad_frames(db.bad_frames)])
+            raise
+
+    async def _log_in(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> int | None:
+        """Land the session's details; return the schema version, if the server reports one."""
+        uuid, schema = await db.uuid(), await schema_version(db)
+        frames = [mark("logged in", uuid=uuid, host=settings.host, database=settings.database)]
+        await sink.land(frames if schema is not None else [*frames, mark("no schema version")])
+        return schema
+
+    async def _listen(self, db: Client, epoch: Epoch, sink: FrameSink, schema: int | None) -> str | None:
+        """Listen to all tables and channels; return our own channel, if there is one."""
+        described, logged = await self._describe_tables(db, epoch, sink), set[str]()
+        if self._options.all_tables:
+            await db.listen_as(self._options.listen, ALL)
+        elif self._logged:
+            logged = await self._listen_to_logged(db, sink, self._logged - described.keys())
+        for name in self._channels:
+            await db.listen(name)
+        channel = await self._listen_to_own(db, sink)
+        for name, description in described.items():
+            table = epoch.add(name, schema)
+            if not self._options.fence:
+                table.start_listening(description)
+        tables = ALL if self._options.all_tables else sorted({*described, *logged})
+        await sink.land([mark("listening", tables=tables, channels=self._channels)])
+        return channel
+
+    async def _describe_tables(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:
+        """Describe all tables; listen to each unless ``all_tables`` covers them.
+
+        Raises:
+            SourceRefused: No table can be read or listened to, and none ever could.
+            SourceUnavailable: No table can be now.
+        """
+        names = await list_tables(db) if self._options.all_tables else []
+        described: dict[str, Description] = {}
+        refusals: list[SourceRefused] = []
+        for name in sorted({*names, *self._tables}):
+            try:
+                description = await describe(db, name, epoch.settings_of(name))
+                if not self._options.all_tables:
+                    await db.listen_as(self._options.listen, name)
+                described[name] = description
+            except SourceRefused as refused:
+                if refused.code in _PASSES:
+                    raise
+                refusals.append(refused)
+                await sink.land([bronze_frames.left_out(name, refused)])
+        if refusals and not (described or self._channels or self._logged or self._options.all_tables):
+            raise SourceUnavailable(str(refusals[0])) if self._has_listened else refusals[0]
+        self._has_listened |= bool(described)
+        return described
+
+    async def _listen_to_logged(self, db: Client, sink: FrameSink, names: Iterable[str]) -> set[str]:
+        """Listen to tables that are only logged; return those that the server accepts."""
+        found = set[str]()
+        for name in sorted(names):
+            try:
+                await db.listen_as(self._options.listen, name)
+                found.add(name)
+            except StatementRefused as refused:
+                if refused.code in _PASSES:
+                    raise
+                await sink.land([bronze_frames.left_out(log_stream(name), refused)])
+        return found
+
+    async def _listen_to_own(self, db: Client, sink: FrameSink) -> str | None:
+        """Create a channel and listen to it. Without a fence a refusal is tolerated: then there is no canary either."""
+        if not self._options.fence and not self._options.canary_seconds:
+            return None
+        try:
+            await db.create_channel(self._own_channel, if_not_exists=True)
+            await db.listen(self._own_channel)
+        except StatementRefused as refused:
+            if self._options.fence:
+                raise
+            await sink.land([mark("no canary", level="warning", code=refused.code, text=refused.text)])
+            return None
+        return self._own_channel
+
+    async def _remove_channel(self, db: Client) -> None:
+        with suppress(SilverfoldError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await db.remove_channel(self._own_channel)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._feed.reconnect.first, self._feed.reconnect.longest, self._rng)
+
+
+class _LoggingSink:
+    """Lands a copy of each notification of the logged tables in its log's stream, right behind the original."""
+
+    def __init__(self, sink: FrameSink, tables: Collection[str]) -> None:
+        self._sink, self._tables = sink, tables
+        self.flush = sink.flush
+
+    def take(self, frames: Sequence[Frame]) -> None:
+        self._sink.take(self._logged(frames))
+
+    async def land(self, frames: Sequence[Frame]) -> None:
+        await self._sink.land(self._logged(frames))
+
+    def _logged(self, frames: Sequence[Frame]) -> list[Frame]:
+        found: list[Frame] = []
+        for frame in frames:
+            found.append(frame)
+            if frame.kind is Kind.DATA and frame.stream in self._tables:
+                found.append(frame._replace(stream=log_stream(frame.stream or "")))
+        return found

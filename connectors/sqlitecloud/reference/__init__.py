@@ -1,0 +1,1 @@
+"""The second reader of landed frames, and the subscription that verify compares silver with."""

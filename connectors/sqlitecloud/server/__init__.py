@@ -1,0 +1,1 @@
+"""A server over SQLite that speaks SCSP, with publish and subscribe."""

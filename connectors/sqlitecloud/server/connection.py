@@ -1,0 +1,232 @@
+"""Serving of one client connection: a session's main connection, or its pub/sub connection after PAUTH.
+
+Either is a stream of frames. An invalid request is answered with an error, and the connection continues. Bytes that
+cannot be split into frames end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, TypeVar
+
+import structlog
+
+from conf.errors import WireError
+from connectors.sqlitecloud.protocol.encode import OK, encode_error
+from connectors.sqlitecloud.server.error_codes import refusal
+from connectors.sqlitecloud.protocol.frames import FrameCutter, RawFrame
+from connectors.sqlitecloud.protocol.messages import PubSubTicket, Statement
+from connectors.sqlitecloud.server.pubsub.outbox import Outbox
+from connectors.sqlitecloud.server.request_reader import read_request
+from connectors.sqlitecloud.server.session import answer
+from connectors.sqlitecloud.server.state import Served, ServedSession
+from connectors.sqlitecloud.protocol.sql_splitter import words
+from connectors.common.tasks import until_first_ends
+
+_RECEIVED_AT_ONCE: Final = 1 << 16
+
+_Result = TypeVar("_Result")
+
+
+class Clients:
+    """All connections of a server. Used in its event loop, except for the counts.
+
+    Args:
+        encrypted: Whether connections use TLS.
+    """
+
+    def __init__(self, served: Served, log: structlog.typing.FilteringBoundLogger, *, encrypted: bool) -> None:
+        self.served, self.log, self.encrypted = served, log, encrypted
+        self.sessions: dict[str, ServedSession] = {}
+        """Sessions by uuid that have a main connection, or continue without one."""
+        self.open: dict[asyncio.Task[None], Connection] = {}
+        """Connections by the task that serves them."""
+
+    @property
+    def count(self) -> int:
+        """The number of connections."""
+        return len(self.open)
+
+    @property
+    def listening_count(self) -> int:
+        """The number of pub/sub connections."""
+        return sum(connection.listens for connection in list(self.open.values()))
+
+    async def disconnect(self, *, listeners_only: bool = False) -> None:
+        """Break connections, and wait until they have ended."""
+        ended = {task: each for task, each in self.open.items() if each.listens or not listeners_only}
+        for connection in ended.values():
+            connection.break_off()
+        if ended:
+            await asyncio.wait(ended)
+
+    def release(self, session: ServedSession) -> None:
+        """Forget a session with no connection to continue on; end its pub/sub connection, if any."""
+        if not session.has_main and not (session.pubsub_only and session.has_pubsub):
+            self.sessions.pop(session.uuid, None)
+            session.leave()
+
+    def owner(self, ticket: PubSubTicket) -> ServedSession | None:
+        """Return the session that issued a ticket, or None if it is invalid or PAUTH is refused."""
+        session = self.sessions.get(ticket.uuid)
+        right = session is not None and hmac.compare_digest(session.ticket.secret.encode(), ticket.secret.encode())
+        return session if right and not self.served.behaviour.refuse_pauth else None
+
+
+@dataclass(eq=False)
+class Connection:
+    """One connection, and its session."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    session: ServedSession
+    listens: bool = False
+    cutter: FrameCutter = field(default_factory=FrameCutter)
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "sqlitecloud-session"))
+
+    def break_off(self) -> None:
+        """End the connection immediately."""
+        self.writer.transport.abort()
+        if not self.listens:
+            self.session.interrupt()
+
+    async def frames(self) -> AsyncIterator[RawFrame]:
+        """Yield frames until the client closes the connection. Raise WireError for invalid bytes."""
+        while chunk := await self.reader.read(_RECEIVED_AT_ONCE):
+            self.cutter.receive(chunk)
+            while (frame := self.cutter.next_frame()) is not None:
+                yield frame
+
+    async def in_thread(self, work: Callable[[], _Result]) -> _Result:
+        """Run work that may wait for SQLite, in the session's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work)
+
+    async def send(self, frame: bytes) -> None:
+        """Write a frame, waiting until the client has room."""
+        self.writer.write(frame)
+        await self.writer.drain()
+
+
+async def serve_client(clients: Clients, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve a connection until it ends."""
+    task = asyncio.current_task()
+    assert task is not None
+    host, port = writer.get_extra_info("peername")[:2]
+    connection = Connection(reader, writer, ServedSession(clients.served, ip=host))
+    clients.open[task] = connection
+    log = clients.log.bind(client=f"{host}:{port}", session=connection.session.uuid)
+    log.info("client_connected")
+    try:
+        await _serve(clients, connection, log)
+        log.info("client_left")
+    except OSError as error:
+        log.info("client_left", reason=str(error))
+    except WireError as error:
+        log.warning("client_dropped", reason=str(error))
+    except Exception:
+        log.exception("client_failed")
+    finally:
+        del clients.open[task]
+        writer.close()
+
+
+async def _serve(clients: Clients, connection: Connection, log: structlog.typing.FilteringBoundLogger) -> None:
+    frames, session = connection.frames(), connection.session
+    clients.sessions[session.uuid] = session
+    try:
+        owner = await _serve_main(clients, connection, frames)
+    finally:
+        await connection.in_thread(session.close)
+        connection.thread.shutdown(wait=False)
+        session.has_main = False
+        clients.release(session)
+    if owner is not None:
+        log.info("client_listens", of=owner.uuid)
+        await _serve_pubsub(clients, connection, frames, owner)
+
+
+async def _serve_main(
+    clients: Clients, connection: Connection, frames: AsyncIterator[RawFrame]
+) -> ServedSession | None:
+    """Answer requests; return the session that this becomes the pub/sub connection of, None once the client leaves."""
+    behaviour, number = clients.served.behaviour, count(1)
+    try:
+        async for frame in frames:
+            if next(number) == behaviour.close_main_at:
+                connection.break_off()
+                return None
+            if (owner := await _answer(clients, connection, frame)) is not None:
+                return owner
+    except WireError as error:
+        await connection.send(encode_error(refusal(error)))
+        raise
+    return None
+
+
+async def _answer(clients: Clients, connection: Connection, frame: RawFrame) -> ServedSession | None:
+    try:
+        request = read_request(frame)
+    except WireError as error:
+        await connection.send(encode_error(refusal(error)))
+        return None
+    ticket = None if isinstance(request, bytes) else _ticket(request)
+    if ticket is not None and (owner := clients.owner(ticket)) is not None and owner is not connection.session:
+        return owner
+    answered = answer(connection.session, request)
+    try:
+        await _send_answer(clients, connection, answered)
+    finally:
+        await connection.in_thread(answered.close)
+    return None
+
+
+async def _send_answer(clients: Clients, connection: Connection, answered: Generator[bytes, None, None]) -> None:
+    last = clients.served.behaviour.close_main_after_chunk
+    sent = 0
+    while (frame := await connection.in_thread(lambda: next(answered, None))) is not None:
+        await connection.send(frame)
+        sent += 1
+        if sent == last:
+            connection.break_off()
+
+
+def _ticket(request: Statement) -> PubSubTicket | None:
+    """Return the ticket of a PAUTH; None for any other request."""
+    found = words(request.text.rstrip("; ")) or []
+    if len(found) != 3 or found[0].text.upper() != "PAUTH":
+        return None
+    return PubSubTicket(found[1].text, found[2].text)
+
+
+async def _serve_pubsub(
+    clients: Clients, connection: Connection, frames: AsyncIterator[RawFrame], owner: ServedSession
+) -> None:
+    """Send a session's notifications until either side ends the connection."""
+    connection.listens = True
+    outbox = Outbox(clients.served.behaviour, encrypted=clients.encrypted)
+    outbox.answer(OK)
+    owner.attach(outbox)
+    try:
+        await until_first_ends(
+            outbox.send_all(connection.writer), _answer_all(outbox, frames), _break_off_closed(connection, outbox)
+        )
+    finally:
+        owner.detach(outbox)
+        clients.release(owner)
+
+
+async def _break_off_closed(connection: Connection, outbox: Outbox) -> None:
+    """End the connection once its outbox closes: by the session, or because the client does not read."""
+    await outbox.closed()
+    connection.break_off()
+
+
+async def _answer_all(outbox: Outbox, frames: AsyncIterator[RawFrame]) -> None:
+    """Reply OK to any request on a pub/sub connection, where clients are not expected to send."""
+    async for _ in frames:
+        outbox.answer(OK)

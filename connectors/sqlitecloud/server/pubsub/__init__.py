@@ -1,0 +1,1 @@
+"""What the server publishes: captured changes, and who receives them."""

@@ -1,0 +1,1 @@
+"""Random statements that keep the server's tables changing."""

@@ -1,0 +1,1 @@
+"""Landed posts to change rows, in Spark."""

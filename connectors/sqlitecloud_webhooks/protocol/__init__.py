@@ -1,0 +1,1 @@
+"""Posts without a socket: what is accepted, and what their bodies hold."""

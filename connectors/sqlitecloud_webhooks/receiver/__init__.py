@@ -1,0 +1,1 @@
+"""An HTTP listener whose accepted posts land in bronze."""

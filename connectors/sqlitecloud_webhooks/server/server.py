@@ -1,0 +1,97 @@
+"""Simulated vendor: posts the signed changes of a generated table to a feed's receiver.
+
+The roles are reversed compared to other connectors: the source is the HTTP client. Like the vendor, it sends in order,
+one request at a time, and resends what was not accepted. A change may therefore arrive twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import aiohttp
+
+from conf.errors import SourceRefused, SourceUnavailable
+from connectors.common.backoff import Backoff
+from connectors.common.closeable import Closeable
+from connectors.sqlitecloud_webhooks.server.orders import Orders
+from connectors.sqlitecloud_webhooks.protocol.signing import Signing
+
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=60)
+_AGAIN: Final = frozenset({408, 429})
+"""Statuses below 500 that are worth a retry."""
+
+
+class WebhookSource(Closeable):
+    """Posts webhooks. Use it in one thread, as a context manager.
+
+    Args:
+        url: The target.
+        signing: The proof of the secret; None sends none.
+        seed: The same seed gives the same sequence of changes.
+        stopped_within: Waits this many seconds before a retry; returns True to give up (`threading.Event.wait`).
+        patience: Number of attempts before SourceUnavailable.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        signing: Signing | None,
+        secret: str,
+        seed: int,
+        stopped_within: Callable[[float], bool],
+        patience: int = 12,
+    ) -> None:
+        self._url, self._signing, self._secret = url, signing, secret
+        self._stopped_within, self._patience = stopped_within, patience
+        self._rng = Random(seed)  # noqa: S311 - spreads waits
+        self._loop = asyncio.new_event_loop()
+        self._session = self._loop.run_until_complete(self._open_session())
+        self.orders = Orders(seed=seed, action=url)
+        """The table, as described by all webhooks so far."""
+
+    def change(self) -> int:
+        """Change one row, and post it until accepted; return the number of changes: 1.
+
+        Raises:
+            SourceRefused: The receiver will never accept it: the secret, the path or the size is wrong.
+            SourceUnavailable: All attempts failed, or the source is stopped.
+        """
+        self.post(self.orders.change())
+        return 1
+
+    def post(self, body: bytes) -> None:
+        """Post a body until it is accepted. Raise as `change` does."""
+        backoff, why = Backoff(0.2, 10.0, self._rng), ""
+        for _ in range(self._patience):
+            status, why = self._loop.run_until_complete(self._post_once(body))
+            if 200 <= status < 300:
+                return
+            if 300 <= status < 500 and status not in _AGAIN:
+                raise SourceRefused(code=str(status), text=why)
+            if self._stopped_within(backoff.next_wait()):
+                break
+        raise SourceUnavailable(f"{self._url}: {why}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._loop.run_until_complete(self._session.close())
+        self._loop.close()
+
+    async def _open_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(timeout=_TIMEOUT)
+
+    async def _post_once(self, body: bytes) -> tuple[int, str]:
+        """Return the response's status and text; status 0 if there is none."""
+        headers = {"Content-Type": "application/json"}
+        if self._signing is not None:
+            headers[self._signing.header] = self._signing.sign(body, self._secret)
+        try:
+            async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
+                text = await answer.content.read(200)
+                return answer.status, text.decode(errors="replace").strip()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return 0, str(error) or type(error).__name__

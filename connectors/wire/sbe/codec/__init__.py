@@ -1,0 +1,1 @@
+"""Single messages: decoded, encoded, walked through and checked."""

@@ -1,0 +1,1 @@
+"""Schemas: their XML, checked and resolved into the model."""

@@ -1,0 +1,1 @@
+"""The demo: a live source, receiver, build, and a proof."""

@@ -1,0 +1,1 @@
+"""SBE messages decoded; schemas validated and compared."""

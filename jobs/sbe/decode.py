@@ -1,0 +1,140 @@
+"""``silverfold sbe decode``: print the messages of a file as one line of JSON each.
+
+A message that cannot be decoded has a line too, ``{"error", "message", "offset"}``: the error class of `conf.errors`,
+its text, and the offset in bytes from the start of the message, or from the start of the input if that cannot be cut
+into messages.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conf.errors import WireError
+from jobs.sbe.validate import Accept, accepted
+
+if TYPE_CHECKING:
+    from connectors.wire.sbe.codec.decode import Decoded, MessageReader
+    from connectors.wire.sbe.codec.values import Finding
+    from jobs.sbe.input import Message
+
+
+class BadText(StrEnum):
+    """What becomes of bytes that are not text in their charset."""
+
+    STRICT = "strict"
+    BYTES = "bytes"
+    REPLACE = "replace"
+
+
+class Printer:
+    """Formats messages as lines, and records which findings were reported and whether a message failed.
+
+    Args:
+        review: Also report values that the schema does not expect.
+        dated: Add dates to versions in reports.
+    """
+
+    def __init__(self, reader: MessageReader, *, review: bool, dated: bool) -> None:
+        self._reader = reader
+        self._review = review
+        self._dated = dated
+        self._reported: set[tuple[str, str]] = set()
+        self._messages = 0
+        self.failed = False
+
+    def lines(self, messages: Iterable[Message]) -> Iterator[bytes]:
+        """Yield a line for each message. Report findings on stderr, once per reason and element."""
+        from connectors.wire.sbe.codec.jsonform import json_text  # noqa: PLC0415 - --help must not load what jobs run on
+
+        for message in messages:
+            self._messages += 1
+            try:
+                decoded = self._decoded(message)
+            except WireError as error:
+                self.failed = True
+                text = json.dumps({"error": error.error_class, "message": str(error), "offset": error.offset})
+            else:
+                text = json_text(decoded)
+                self._report(self._findings(decoded))
+            yield text.encode("utf-8", "backslashreplace") + b"\n"  # a lone surrogate is escaped, as JSON allows
+
+    def _decoded(self, message: Message) -> Decoded:
+        if isinstance(message, WireError):
+            raise message
+        return self._reader.read(message)
+
+    def _findings(self, decoded: Decoded) -> tuple[Finding, ...]:
+        if not self._review:
+            return decoded.warnings
+        from connectors.wire.sbe.codec.value_checks import review_values  # noqa: PLC0415 - only on request
+
+        return decoded.warnings + review_values(decoded.message, decoded.values)
+
+    def _report(self, findings: Iterable[Finding]) -> None:
+        from jobs.sbe.findings import with_dates  # noqa: PLC0415 - --help must not load what jobs run on
+
+        for finding in findings:
+            if (finding.reason, finding.element) not in self._reported:
+                self._reported.add((finding.reason, finding.element))
+                where = f"message {self._messages}: {finding.reason} in {finding.element}"
+                detail = with_dates(finding.detail, dated=self._dated)
+                print(f"silverfold: {where}: {detail}", file=sys.stderr)
+
+
+def decode(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the messages are; - for standard input.")],
+    schema: Annotated[Path, typer.Option(metavar="FILE.xml", help="The schema of the messages.")],
+    *,
+    as_hex: Annotated[bool, typer.Option("--hex", help="FILE has one message a line, in hex.")] = False,
+    framing: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How messages follow each other in FILE.", show_default=False)
+    ] = None,
+    text: Annotated[BadText, typer.Option(help="Bytes that are no text: an error, hex, or U+FFFD.")] = BadText.STRICT,
+    strict: Annotated[bool, typer.Option("--strict", help="Bytes left behind a message are an error.")] = False,
+    review: Annotated[bool, typer.Option("--review", help="Also tell values the schema does not expect.")] = False,
+    accept: Accept = None,
+) -> None:
+    """Print SBE messages as JSON, one object a line.
+
+    Each has template, template_id, schema_id, version, length (bytes read) and fields. A null value is null; what
+    the message's version does not have yet has no key. A message that cannot be decoded has error, message and offset
+    instead, and the next one follows. What else is odd is told on stderr, once for each kind and element.
+
+    --hex passes over spaces between digits, empty lines, and # with what follows it. --framing NAME is one of
+    deephaven, sofh, cme-ilink3, cme-mdp3, cme-mdp3-feca, b3, b3-umdf, memx, coinbase-market-data, coinbase-orders,
+    whole (all of FILE is one message) and packed (nothing stands between messages). With both, each line is one packet.
+
+    FILE may be larger than memory, or a pipe that goes on: each message is printed once it has come.
+
+    Exit code 1 when a message could not be decoded; 2 when the schema is not valid.
+    """
+    from connectors.wire.sbe.codec.decode import MessageReader  # noqa: PLC0415 - --help must not load what jobs run on
+    from connectors.wire.sbe.schema.load import load_schema  # noqa: PLC0415 - as above
+    from jobs.sbe.findings import has_dates  # noqa: PLC0415 - as above
+    from jobs.sbe.input import chunks, framed_messages, framing_called, hex_messages, opened  # noqa: PLC0415 - as above
+
+    chosen = None if framing is None else framing_called(framing)
+    if chosen is None and not as_hex:
+        raise typer.BadParameter("one of them must say how messages stand in FILE", param_hint="--hex, --framing NAME")
+    loaded = load_schema(schema, accept=accepted(accept))
+    reader = MessageReader(loaded, text=text.value, strict=strict)
+    printer = Printer(reader, review=review, dated=has_dates(loaded))
+    out = sys.stdout.buffer
+    with opened(file) as source:
+        stream = chunks(source, out.flush)
+        if as_hex:
+            messages = hex_messages(loaded, chosen, stream)
+        else:
+            assert chosen is not None
+            messages = framed_messages(loaded, chosen, stream)
+        out.writelines(printer.lines(messages))
+    out.flush()
+    if printer.failed:
+        raise typer.Exit(1)

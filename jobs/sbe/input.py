@@ -1,0 +1,119 @@
+"""Reads messages from a file for ``silverfold sbe decode``: lines of hex, or framed bytes, a chunk at a time.
+
+A `WireError` takes the place of an unreadable message, so that the others are not lost.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from binascii import unhexlify
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import typer
+
+from conf.errors import InvalidValue, OversizedMessage, WireError
+from connectors.wire.framing.cutter import frames_of
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.framing.settings import LARGEST, Framing
+from connectors.wire.sbe.codec.framed import cutter_for
+from connectors.wire.sbe.schema.model import Schema
+
+CHUNK = 1 << 18
+"""Bytes read at once."""
+LONGEST_LINE = 4 * LARGEST
+"""Maximum bytes of a line of hex: the longest message, with room for a space after each digit."""
+
+Message: TypeAlias = "bytes | WireError"
+"""The bytes of one message, or the error in its place."""
+
+_SPACES = b" \t\r\f\v"
+_NOT_HEX = re.compile(rb"[^0-9a-fA-F]|$")
+_MARK = b"\xef\xbb\xbf"
+"""Byte order mark that some editors put at the start of UTF-8 text."""
+
+
+def framing_called(name: str) -> Framing:
+    """Return the framing with the given name. Raises BadParameter, which lists the known names."""
+    if name in FRAMINGS:
+        return FRAMINGS[name]
+    near = get_close_matches(name, FRAMINGS, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise typer.BadParameter(f"no framing {name!r}.{hint} Known: {', '.join(FRAMINGS)}", param_hint="--framing")
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading; ``-`` is standard input. Raises BadParameter if it cannot be opened."""
+    if str(file) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint="FILE") from None
+    with source:
+        yield source
+
+
+def chunks(source: BinaryIO, before_waiting: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the bytes of an input as they arrive. ``before_waiting`` is called before each read, which may block."""
+    while True:
+        before_waiting()
+        chunk = source.read1(CHUNK)  # type: ignore[attr-defined]  # all binary inputs here are buffered
+        if not chunk:
+            return
+        yield chunk
+
+
+def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -> Iterator[Message]:
+    """Yield the messages of a stream; a framing error comes last."""
+    try:
+        for frame in frames_of(cutter_for(schema, framing), stream):
+            yield frame.body
+    except WireError as error:
+        yield error
+
+
+def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes]) -> Iterator[Message]:
+    """Yield the messages of lines of hex. With a framing each line is a packet of any number of messages."""
+    for line in _lines(stream):
+        body = line if isinstance(line, WireError) else _unhexed(line)
+        if framing is None or isinstance(body, WireError):
+            yield from () if body == b"" else (body,)
+        else:
+            yield from framed_messages(schema, framing, (body,))
+
+
+def _lines(stream: Iterable[bytes]) -> Iterator[Message]:
+    """Yield lines once complete; a line that is too long yields one error and is skipped to its end."""
+    rest, passing = b"", False
+    for number, chunk in enumerate(stream):
+        *whole, rest = (rest + (chunk if number else chunk.removeprefix(_MARK))).split(b"\n")
+        if passing and whole:
+            del whole[0]
+            passing = False
+        yield from whole
+        if passing or len(rest) > LONGEST_LINE:
+            if not passing:
+                yield OversizedMessage(f"a line of more than {LONGEST_LINE} bytes", offset=0, reason="frame-too-large")
+            rest, passing = b"", True
+    if not passing:
+        yield rest
+
+
+def _unhexed(line: bytes) -> Message:
+    """Return the bytes of a hex line, ignoring spaces and a comment, or the error."""
+    digits = line.partition(b"#")[0].translate(None, _SPACES)
+    try:
+        return unhexlify(digits)
+    except ValueError:
+        found = _NOT_HEX.search(digits)
+        assert found is not None
+        at = found.start()
+        detail = f"{digits[at : at + 10]!r} is not hex" if at < len(digits) else "half a byte at the end of the line"
+        return InvalidValue(detail, offset=at // 2, reason="not-hex")

@@ -1,0 +1,1 @@
+"""Frames that a table could not take, and what became of them."""

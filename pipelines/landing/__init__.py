@@ -1,0 +1,1 @@
+"""Bronze: frames from receivers, written in order by one writer."""

@@ -1,0 +1,155 @@
+"""Run a feed's receiver, epoch by epoch, and record the state of the connection in bronze.
+
+Every epoch begins with a mark ``opened`` and ends with a mark ``closed`` with the reason, so that no gap is silent.
+Retryable errors are followed by a growing, randomised wait; any other ends the feed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import Random
+from typing import Any, Final, TypeVar
+
+from structlog.typing import FilteringBoundLogger
+
+from conf.errors import SilverfoldError
+from connectors.common.backoff import Backoff
+from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
+from pipelines.landing.batch import WARNING
+from pipelines.places import Places
+from pipelines.planning.reached import all_reached, farthest, source_positions
+from pipelines.landing.sink import BronzeSink
+from pipelines.landing.writer import BronzeWriter
+
+_Result = TypeVar("_Result")
+
+PATIENCE: Final = 30.0
+"""Seconds that a stop waits for a receiver to hand over its frames and end."""
+
+
+async def receive(
+    feed: Feed,
+    connector: Connector,
+    places: Places,
+    *,
+    stop: asyncio.Event,
+    clock: Callable[[], int],
+    rng: Random,
+    log: FilteringBoundLogger,
+) -> int:
+    """Land a feed's frames until ``stop`` is set; return the last position, with everything received committed.
+
+    Args:
+        clock: Microseconds since 1970, UTC.
+        rng: Spreads waits, and gives this writer its token.
+
+    Raises:
+        ConfigError: A setting turned out wrong.
+        SourceRefused: The source will not serve the feed at all.
+        Fenced: Another process took the feed over.
+        StoreUnavailable: The store did not answer at the start, or not in time at the end.
+    """
+    log = log.bind(feed=feed.name)
+    place = places.bronze(feed.name)
+    tables = await asyncio.to_thread(all_reached, places, feed.name, feed.tables)
+    silver = await asyncio.to_thread(farthest, places, feed.name, tables)
+    token = f"{rng.getrandbits(128):032x}"
+    writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
+    landed = Resume(writer.epoch)
+    if connector.continuity == "resume":
+        landed = await asyncio.to_thread(writer.resume, source_positions(tables))
+    log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
+    if writer.emptied:
+        log.warning(
+            "bronze's newest commits are empty files: what they landed, if anything, is lost", commits=writer.emptied
+        )
+    async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
+        if writer.lost is not None:
+            sink.take(_lost_marks(connector, feed, *writer.lost))
+        await _epochs(
+            connector.receiver(feed), sink, landed, Backoff(feed.reconnect.first, feed.reconnect.longest, rng), stop
+        )
+    log.info("stopped", last=sink.last, epoch=sink.epoch)
+    return sink.last
+
+
+def _lost_marks(connector: Connector, feed: Feed, first: int, last: int) -> list[Frame]:
+    """Return marks for frames that bronze has lost, one per stream: they may have been of any."""
+    streams = sorted({connector.stream(feed, table) for table in feed.tables})
+    return [mark("frames lost", stream=stream, level=WARNING, first=first, last=last) for stream in [None, *streams]]
+
+
+async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff: Backoff, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        known = {**landed.source_positions, **sink.source_positions}
+        resume = Resume(sink.begin_epoch(), known, landed.last_control)
+        sink.take([mark("opened")])
+        ended = await _epoch(receiver, sink, resume, stop)
+        if sink.progressed:
+            backoff.reset()
+        is_over = isinstance(ended, Exception) and not _is_retryable(ended)
+        wait = 0.0 if stop.is_set() or is_over else backoff.next_wait()
+        sink.take([_closed_mark(ended, stopped=stop.is_set(), wait=None if is_over else wait)])
+        if isinstance(ended, Exception) and is_over:
+            raise ended
+        await _run_until(stop, sink, _flush_and_wait(sink, wait))
+
+
+async def _epoch(receiver: Receiver, sink: BronzeSink, resume: Resume, stop: asyncio.Event) -> Exception | str | None:
+    """Run one epoch until it ends or is stopped; return the error that ended it, or the result of `Receiver.run`."""
+    try:
+        return await _run_until(stop, sink, receiver.run(sink, resume))
+    except asyncio.CancelledError:
+        sink.take([_closed_mark(None, stopped=True, wait=0.0)])
+        raise
+    except Exception as error:
+        return error
+
+
+async def _flush_and_wait(sink: BronzeSink, wait: float) -> None:
+    """Commit the epoch's frames, then wait: without a store, a new connection would be useless."""
+    await sink.flush()
+    await asyncio.sleep(wait)
+
+
+async def _run_until(stop: asyncio.Event, sink: BronzeSink, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+    """Run ``work`` to its end; cancel it when ``stop`` is set or the sink can no longer commit.
+
+    Returns its result, or None if it was cancelled; it has ended. Raises the sink's failure, or else an error of
+    ``work``.
+    """
+    running = asyncio.create_task(work)
+    running.add_done_callback(_retrieve_exception)
+    watching = [asyncio.create_task(stop.wait()), asyncio.create_task(sink.failed())]
+    try:
+        await asyncio.wait([running, *watching], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (running, *watching):
+            task.cancel()
+        await asyncio.wait([running, *watching], timeout=PATIENCE)
+    sink.check()
+    return running.result() if running.done() and not running.cancelled() else None
+
+
+def _retrieve_exception(task: asyncio.Task[_Result]) -> None:
+    """Retrieve a task's exception: if it fails while cancelled nobody else does, and asyncio would complain."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _is_retryable(error: Exception) -> bool:
+    return isinstance(error, SilverfoldError) and error.retryable
+
+
+def _closed_mark(ended: Exception | str | None, *, stopped: bool, wait: float | None) -> Frame:
+    """Return the mark that ends an epoch; without ``wait`` there is no next one."""
+    if stopped:
+        return mark("closed", reason="stopped here", error_class=None)
+    name = None
+    if isinstance(ended, Exception):
+        name = ended.error_class if isinstance(ended, SilverfoldError) else type(ended).__name__
+    reason = "the source ended the connection" if ended is None else str(ended)
+    level = {} if name is None else {"level": WARNING}
+    return mark("closed", reason=reason, error_class=name, next_in=None if wait is None else round(wait, 3), **level)

@@ -1,0 +1,1 @@
+"""Which updates the next cut applies."""

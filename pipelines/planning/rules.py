@@ -1,0 +1,55 @@
+"""What planning needs to know about a silver table: its rules for taking updates, and how far it has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from connectors.base import Connector, Feed
+from pipelines.planning.reached import NOTHING, Reached
+
+
+@dataclass(frozen=True)
+class StreamRules:
+    """The rules of one silver table and its stream.
+
+    Args:
+        has_snapshots: `Connector.has_snapshots`.
+        resync: After a lost connection the stream needs a snapshot (`Connector.continuity`).
+        applied: Position the silver table has reached; -1 for none.
+        applied_epoch: Epoch of that position; None to take it from bronze.
+        every_update: No snapshot supersedes earlier updates: each takes effect in turn, as history requires.
+        stream: `Connector.stream`; empty if it has the table's name.
+        received: When the frame at ``applied`` was received, in microseconds, from the table's own log; None if not
+            recorded. Bronze was lost or exchanged if its frame there was received at another time.
+        is_misfit: Bronze was exchanged: `pipelines.planning.reached.was_replaced`.
+    """
+
+    has_snapshots: bool
+    resync: bool
+    applied: int = -1
+    applied_epoch: int | None = None
+    every_update: bool = False
+    stream: str = ""
+    received: int | None = None
+    is_misfit: bool = False
+
+    @staticmethod
+    def of(
+        connector: Connector,
+        feed: Feed,
+        table: str,
+        now: Reached = NOTHING,
+        *,
+        is_misfit: bool = False,
+    ) -> StreamRules:
+        """Return the rules of a configured table at its current position."""
+        settings = feed.tables[table]
+        return StreamRules(
+            connector.has_snapshots(settings),
+            connector.continuity == "resync",
+            now.position,
+            every_update=settings.keeps_history,
+            stream=connector.stream(feed, table),
+            received=now.received,
+            is_misfit=is_misfit,
+        )

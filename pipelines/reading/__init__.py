@@ -1,0 +1,1 @@
+"""Silver for readers: views, time travel, status."""

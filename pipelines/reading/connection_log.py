@@ -1,0 +1,91 @@
+"""Read a receiver's reports on its connection and its streams: marks of the newest epoch.
+
+An epoch begins with a mark ``opened`` and ends with a mark ``closed`` (`pipelines.landing.receiving`). One that has not ended
+is the receiver's present one, or its last before a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from connectors.base import Kind
+from pipelines.landing.batch import WARNING
+from pipelines.places import Place
+from pipelines.store import naming_the_store, open_table
+
+CLOSED = "closed"
+
+_REASON_DETAILS = ("error_class", "code", "reason", "text")
+"""Details of a mark that give the reason."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark: a frame the receiver wrote itself."""
+
+    position: int
+    epoch: int
+    received_at: datetime
+    name: str
+    """What happened; empty if the body does not name it."""
+    details: dict[str, Any]
+    """All other details of the body."""
+
+    @property
+    def warning(self) -> str | None:
+        """Warning text; None unless the mark is a warning."""
+        if self.details.get("level") != WARNING:
+            return None
+        reasons = [str(value) for name, value in self.details.items() if name in _REASON_DETAILS and value is not None]
+        return ": ".join([self.name, *reasons])
+
+
+@dataclass(frozen=True)
+class EpochMarks:
+    """The relevant marks of an epoch.
+
+    Args:
+        of_feed: The first and the newest mark of the feed itself, not of a stream; None without any.
+        of_streams: The newest mark of each stream.
+    """
+
+    of_feed: tuple[Mark, Mark] | None
+    of_streams: Mapping[str, Mark]
+
+
+def epoch_marks(bronze: Place, epoch: int) -> EpochMarks:
+    """Return the marks of an epoch that describe its state; none if there are none. Reads only their bodies.
+
+    Raises StoreUnavailable.
+    """
+    table = open_table(bronze)
+    if table is None:
+        return EpochMarks(None, {})
+    with naming_the_store(bronze):
+        frames = table.to_pyarrow_dataset()
+        of_epoch = (ds.field("kind") == Kind.MARK.value) & (ds.field("epoch") == epoch)
+        found = frames.to_table(columns=["frame_seq", "stream"], filter=of_epoch)
+        ends = found.group_by("stream").aggregate([("frame_seq", "min"), ("frame_seq", "max")]).to_pylist()
+        wanted = [line[f"frame_seq_{end}"] for line in ends for end in ("min", "max")]
+        rows = frames.to_table(
+            columns=["frame_seq", "epoch", "received_at", "body"], filter=of_epoch & ds.field("frame_seq").isin(wanted)
+        )
+    marks = {mark.position: mark for mark in (_mark(**row) for row in pa.Table.to_pylist(rows))}
+    both = {line["stream"]: (marks[line["frame_seq_min"]], marks[line["frame_seq_max"]]) for line in ends}
+    return EpochMarks(both.pop(None, None), {stream: newest for stream, (_, newest) in both.items()})
+
+
+def _mark(frame_seq: int, epoch: int, received_at: datetime, body: bytes) -> Mark:
+    try:
+        decoded = json.loads(body)
+    except ValueError:
+        decoded = {}
+    details = decoded if isinstance(decoded, dict) else {}
+    return Mark(frame_seq, epoch, received_at, str(details.pop("mark", "")), details)

@@ -1,0 +1,398 @@
+"""Report the state of a feed and its silver tables, from the store alone. Uses no Spark and writes nothing.
+
+The models here are printed by ``silverfold status --json``: their names and meanings must not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from deltalake import DeltaTable
+from pydantic import BaseModel, ConfigDict
+
+from conf.errors import PositionGap
+from conf.model import CutLimits
+from connectors.base import Connector, Feed
+from pipelines.upkeep.beginnings import begins_at
+from pipelines.applying.beside import EMPTIED, GONE, Beside, Part, beside_opened
+from pipelines.landing.bronze import last_position, read_small_columns
+from pipelines.landing.bronze_table import lost_from, retained_from
+from pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
+from pipelines.applying.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
+from pipelines.landing.losses import losses_of
+from pipelines.places import Place, Places
+from pipelines.planning.plan import Plan, Planner, State
+from pipelines.holding.quarantine_log import Hold, HoldState, quarantined
+from pipelines.planning.ranges import is_inside
+from pipelines.planning.reached import NOTHING, Reached, reached, was_replaced
+from pipelines.planning.rules import StreamRules
+from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
+
+
+class TableState(StrEnum):
+    """State of a table. The first that applies, in this order."""
+
+    STOPPED = "stopped"
+    """Bronze lacks positions the table has yet to pass, or has them twice."""
+    HELD = "held"
+    """A frame cannot be decoded, or a cut cannot be applied; the table stops before it."""
+    NOT_BUILT = "not_built"
+    """There is no silver table yet."""
+    BEHIND = State.BEHIND.value
+    WAITING_FOR_SNAPSHOT = State.WAITING_FOR_SNAPSHOT.value
+    WAITING_FOR_UPDATE_END = State.WAITING_FOR_UPDATE_END.value
+    SYNCED = State.SYNCED.value
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fault(_Report):
+    """Why a table is held or stopped."""
+
+    error_class: str
+    """Stable name (`conf.errors`)."""
+    reason: str
+    position: int
+    """Position of the bad frame, or the first that is missing or repeated."""
+    since: datetime | None
+    """When it was found; null for missing positions, which are searched for at each reading."""
+
+
+class LastCut(_Report):
+    """The cut applied last."""
+
+    position: int
+    """Position the table reached with it."""
+    delta_version: int
+    committed_at: datetime
+    seconds: float | None
+    replaced: bool
+    updates: int
+    inserted: int
+    updated: int
+    deleted: int
+    ignored: int
+
+
+class TableStatus(_Report):
+    """One silver table. Positions are frame_seq; null means none."""
+
+    table: str
+    state: TableState
+    fault: Fault | None
+    """Null unless ``state`` is ``held`` or ``stopped``."""
+    epoch: int | None
+    """Epoch of the table; null before its first cut."""
+    landed_position: int | None
+    """Newest frame of the table's stream."""
+    applied_position: int | None
+    """Last frame applied, from the table's own log."""
+    lag_updates: int
+    """Complete updates landed and not applied."""
+    lag_seconds: float
+    """Age of the oldest of them since it was complete; 0 if there is none."""
+    rows: int | None
+    """Null if there is no table, or its files lack statistics."""
+    last_cut: LastCut | None
+    degraded: bool = False
+    """The table continued without frames that cannot be decoded: its rows may differ from the source's."""
+    skipped_positions: tuple[int, ...] = ()
+    """Those frames; none unless ``degraded``. A snapshot that passes them ends it."""
+    versions: int | None = None
+    """Versions in the table's history, ended ones included; null without a history, or if its files lack statistics."""
+    tombstones: int | None = None
+    """Remembered deletes, for a source-ordered source; null as above."""
+    rows_aside: int | None = 0
+    """Rows in the side table: they fail the table's rules, or are updates pending until their row arrives; null if the
+    files lack statistics."""
+    begins_at_position: int | None = None
+    """Position from which the table has what landed: it was added after older frames were dropped, and no snapshot
+    replaced them. Null if it lacks nothing."""
+    built_otherwise: str | None = None
+    """Which setting differs from those the table was built with, or which companion table is gone. The next cut holds,
+    or, without a history, waits for a snapshot that corrects the table. Null if nothing differs."""
+    warning: str | None = None
+    """The receiver's newest mark for its stream in the newest epoch, if that is a warning: why there are no frames, or
+    no snapshot. Null without one."""
+    lacks_positions: tuple[tuple[int, int], ...] = ()
+    """First and last of each range of positions that bronze lost before the table took them, and that no snapshot has
+    replaced. They may have been of other streams."""
+    emptied_version: int | None = None
+    """Version of the table whose commit is an empty file, as a power cut leaves: rows may be missing. Null if there is
+    none, or a later snapshot or rebuild has replaced the table."""
+
+
+class ReceiverState(StrEnum):
+    """State of the feed's connection. A receiver that was killed reports nothing more: see ``landed_at``."""
+
+    CONNECTED = "connected"
+    CONNECTING = "connecting"
+    """An epoch has begun; nothing was received in it."""
+    LISTENING = "listening"
+    """The same for a receiver that accepts connections."""
+    CLOSED = "closed"
+
+
+class ReceiverStatus(_Report):
+    """The receiver's last report on its connection."""
+
+    state: ReceiverState
+    since: datetime
+    """When the epoch began, or was closed."""
+    reason: str | None
+    """Why it was closed; null while it is open."""
+    error_class: str | None
+    """Stable name of the error that closed it; null if none did."""
+
+
+class FeedStatus(_Report):
+    """One feed."""
+
+    feed: str
+    connector: str
+    epoch: int | None
+    """Newest epoch; null if nothing has landed."""
+    landed_position: int | None
+    landed_at: datetime | None
+    """When the newest frame of any stream was received."""
+    receiver: ReceiverStatus | None
+    """Null if it has never reported."""
+    tables: tuple[TableStatus, ...]
+    lost_positions: tuple[tuple[int, int], ...] = ()
+    """First and last of each range of positions permanently lost from bronze."""
+
+
+class Status(_Report):
+    """Everything ``silverfold status --json`` prints."""
+
+    at: datetime
+    """When the store was read."""
+    warehouse: str
+    feeds: tuple[FeedStatus, ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the store records of one silver table.
+
+    Args:
+        now: Its position, from its own log.
+        is_misfit: `pipelines.planning.reached.was_replaced`.
+        exists: There is a table.
+        quarantined: The newest event of each quarantined position, by position.
+        versions: Number of versions in its history.
+        begins_at: `pipelines.upkeep.beginnings.begins_at`.
+        otherwise: `TableStatus.built_otherwise`.
+        lacking: `pipelines.landing.losses.Losses.lacking`.
+        emptied: `pipelines.applying.cuts.emptied_since_whole`.
+    """
+
+    exists: bool = False
+    now: Reached = NOTHING
+    is_misfit: bool = False
+    rows: int | None = None
+    quarantined: Sequence[Hold] = ()
+    last_cut: CutRow | None = None
+    versions: int | None = None
+    tombstones: int | None = None
+    side_count: int | None = 0
+    begins_at: int = 0
+    otherwise: str | None = None
+    lacking: Sequence[tuple[int, int]] = ()
+    emptied: int | None = None
+
+
+def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
+    """Return the status of a feed. Reads bronze's small columns from the smallest applied position on.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    cuts = last_cuts(places, feed.name)
+    bronze, landed_at = places.bronze(feed.name), None
+    floor, last, lost = retained_from(bronze, feed.name), last_position(bronze, feed.name), lost_from(bronze)
+    built = {name: read_built(places, connector, feed, name, cuts.get(name), lost=lost) for name in feed.tables}
+    rules = {
+        name: StreamRules.of(connector, feed, name, each.now, is_misfit=each.is_misfit) for name, each in built.items()
+    }
+    planner = Planner(feed.name, rules, floor=floor, last=last, lost=lost)
+    for batch in read_small_columns(bronze, after=planner.start - 1):
+        planner.advance(batch)
+        landed_at = batch["received_at"][-1].as_py()
+    marks = epoch_marks(bronze, planner.epoch)
+    newest = {name: marks.of_streams.get(connector.stream(feed, name)) for name in feed.tables}
+    return FeedStatus(
+        feed=feed.name,
+        connector=connector.name,
+        epoch=planner.epoch or None,
+        landed_position=_position(max(planner.landed, last)),
+        landed_at=landed_at,
+        receiver=marks.of_feed
+        and receiver_status(*marks.of_feed, planner.landed, listens=connector.listens_at(feed) is not None),
+        tables=tuple(
+            table_status(name, built[name], _try_plan(planner, name), newest=newest[name], now=now)
+            for name in feed.tables
+        ),
+        lost_positions=tuple(lost),
+    )
+
+
+def read_built(
+    places: Places,
+    connector: Connector,
+    feed: Feed,
+    table: str,
+    last_cut: CutRow | None,
+    *,
+    lost: Sequence[tuple[int, int]],
+) -> Built:
+    """Return what the store records of one silver table, its history and tombstones.
+
+    Args:
+        lost: `pipelines.landing.bronze_table.lost_from`.
+
+    Raises:
+        StoreUnavailable: A table cannot be read now.
+    """
+    known = quarantined(places, feed.name, table)
+    held = [each for each in known if not (each.holds and is_inside((each.position, each.position), lost))]
+    place = places.silver(feed.name, table)
+    opened, begins = open_table(place), begins_at(places, connector, feed, table)
+    if opened is None:
+        return Built(quarantined=held, begins_at=begins)
+    parts: list[Part] = ["aside"]
+    if feed.tables[table].keeps_history:
+        parts.append("history")
+    if connector.source_ordered:
+        parts.append("tombstones")
+    with naming_the_store(place):
+        now = reached(places, feed.name, table)
+        companions = {part: beside_opened(places, feed.name, table, part, opened) for part in parts}
+        counts = {part: None if each.counts is None else count_rows(each.counts) for part, each in companions.items()}
+        return Built(
+            True,
+            now,
+            was_replaced(places.bronze(feed.name), lost, now),
+            count_rows(opened),
+            held,
+            last_cut,
+            versions=counts.get("history"),
+            tombstones=counts.get("tombstones"),
+            side_count=0 if companions["aside"].counts is None else counts["aside"],
+            begins_at=begins,
+            otherwise=_missing_part(place, opened, companions)
+            or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
+            lacking=losses_of(places, connector, feed, table).lacking,
+            emptied=emptied_since_whole(places, feed.name, table),
+        )
+
+
+def _missing_part(place: Place, opened: DeltaTable, companions: Mapping[Part, Beside]) -> str | None:
+    """Return which part of a table or its companions is missing, so that no cut is applied to it; None if none is."""
+    if is_emptied(place, opened.version()):
+        return EMPTIED
+    note = newest_note(opened)
+    if "history" in companions and note is not None and note.history is None:
+        return "it is to keep a history, and was built without"
+    return next((GONE[part] for part, each in companions.items() if each.is_gone), None)
+
+
+def table_status(
+    name: str, built: Built, planned: Plan | PositionGap, *, newest: Mark | None = None, now: datetime
+) -> TableStatus:
+    """Return the status of one table.
+
+    Args:
+        planned: The planner's plan, or the error it raised.
+        newest: The newest mark of its stream.
+    """
+    fault = _fault(built, planned)
+    plan = planned if isinstance(planned, Plan) else None
+    skipped = tuple(each.position for each in built.quarantined if _left_out(each, built.now.position))
+    oldest = plan.oldest_waiting if plan else None
+    return TableStatus(
+        table=name,
+        state=_state(built, planned, fault),
+        fault=fault,
+        epoch=plan.applied_epoch if plan else None,
+        landed_position=_position(plan.landed if plan else -1),
+        applied_position=_position(built.now.position),
+        lag_updates=plan.backlog_updates if plan else 0,
+        lag_seconds=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
+        rows=built.rows,
+        last_cut=_last_cut(built.last_cut),
+        degraded=bool(skipped),
+        skipped_positions=skipped,
+        versions=built.versions,
+        tombstones=built.tombstones,
+        begins_at_position=built.begins_at or None,
+        rows_aside=built.side_count,
+        built_otherwise=built.otherwise,
+        warning=None if newest is None else newest.warning,
+        lacks_positions=tuple(built.lacking),
+        emptied_version=built.emptied,
+    )
+
+
+def receiver_status(first: Mark, newest: Mark, landed: int, *, listens: bool = False) -> ReceiverStatus:
+    """Return the state of the connection.
+
+    Args:
+        first: The mark that begins the newest epoch.
+        newest: The newest mark of that epoch; may be the same.
+        landed: Position of the feed's newest frame.
+        listens: The receiver accepts connections.
+    """
+    if newest.name == CLOSED:
+        reason, error_class = (newest.details.get(name) for name in ("reason", "error_class"))
+        return ReceiverStatus(
+            state=ReceiverState.CLOSED, since=newest.received_at, reason=reason, error_class=error_class
+        )
+    unconnected = ReceiverState.LISTENING if listens else ReceiverState.CONNECTING
+    state = ReceiverState.CONNECTED if landed > first.position else unconnected
+    return ReceiverStatus(state=state, since=first.received_at, reason=None, error_class=None)
+
+
+def _try_plan(planner: Planner, table: str) -> Plan | PositionGap:
+    try:
+        return planner.plan(table, CutLimits())
+    except PositionGap as gap:
+        return gap
+
+
+def _fault(built: Built, planned: Plan | PositionGap) -> Fault | None:
+    if isinstance(planned, PositionGap):
+        return Fault(error_class=planned.error_class, reason=str(planned), position=planned.first, since=None)
+    holding = [hold for hold in built.quarantined if hold.state(built.now.position) is HoldState.HOLDING]
+    if not holding:
+        return None
+    hold = max(holding, key=lambda hold: hold.found_at)  # older ones may be due to settings since changed
+    return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
+
+
+def _left_out(found: Hold, applied: int) -> bool:
+    return found.state(applied) is HoldState.SKIPPED and found.position <= applied
+
+
+def _state(built: Built, planned: Plan | PositionGap, fault: Fault | None) -> TableState:
+    if isinstance(planned, PositionGap):
+        return TableState.STOPPED
+    if fault is not None:
+        return TableState.HELD
+    return TableState(planned.state.value) if built.exists else TableState.NOT_BUILT
+
+
+def _last_cut(cut: CutRow | None) -> LastCut | None:
+    if cut is None:
+        return None
+    shared = {name: getattr(cut, name) for name in LastCut.model_fields if name != "position"}
+    return LastCut(position=cut.last_position, **shared)
+
+
+def _position(position: int) -> int | None:
+    return None if position < 0 else position

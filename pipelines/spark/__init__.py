@@ -1,0 +1,1 @@
+"""Sessions: started with their JARs, on this machine or a cluster."""

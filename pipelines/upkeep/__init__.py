@@ -1,0 +1,1 @@
+"""Maintenance, retention and rebuilds."""

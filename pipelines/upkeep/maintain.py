@@ -1,0 +1,234 @@
+"""Maintain the tables of a feed: drop old frames, join small files, remove unreferenced files.
+
+Nothing here changes what a table shows. All of it may run alongside receivers, builds and readers: anything that
+conflicts with their commits is left for the next run, and files are removed only after being unused for long enough.
+
+Silver tables, histories and tombstones are maintained by Spark, which wrote them: it alone knows all their files, as
+they have deletion vectors. Bronze and the ledgers are written, and maintained, by delta-rs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple, TypeAlias, get_args
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyarrow.fs import FileSystem
+from pyarrow.parquet import ParquetFile
+from pyspark.sql import Row, SparkSession
+
+from conf.errors import ApplyError, StoreUnavailable
+from conf.model import Settings
+from connectors.base import Connector, Feed
+from pipelines.upkeep import ledger
+from pipelines.applying.beside import Part, beside, place_beside
+from pipelines.upkeep.lease import sole_writer
+from pipelines.places import Place, Places, places_of
+from pipelines.upkeep.retention import (
+    Retention,
+    describe,
+    drop_frames,
+    keep_append_only,
+    plan_retention,
+    remove_doubles,
+)
+from pipelines.spark.session import close_session, own_session, raising_if_ended
+from pipelines.store import files_of, naming_the_store, open_table
+from pipelines.landing.writer import compact
+from transforms.spark_errors import named_errors
+from transforms.sql import path_table
+
+_Step: TypeAlias = Callable[[Place], str]
+
+_FOOTERS = 16
+"""Number of oldest files searched for one with timestamps: a column may have been added later."""
+
+_SETTINGS = {
+    # Our own setting decides how young a file may be removed; otherwise Delta insists on a week.
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    # It would commit twice a day to unchanged tables, until Delta drops the cuts' notes from the log.
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+    # A table's single folder is listed in this many tasks; the default is 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
+
+
+class Done(NamedTuple):
+    """What was done to one table, or would be."""
+
+    table: str
+    """Its place below the warehouse."""
+    result: str
+    failed: bool = False
+    """It did not work this time; nothing was lost."""
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """One round over a feed's tables.
+
+    Args:
+        now: UTC.
+        dry_run: Report what would be done, and change nothing.
+    """
+
+    spark: SparkSession
+    settings: Settings
+    connector: Connector
+    feed: Feed
+    now: datetime
+    dry_run: bool = False
+
+    def run(self) -> Iterator[Done]:
+        """Maintain one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
+        yield from self._each(self._places.bronze(self.feed.name), [self._drop, self._join_bronze, self._vacuum_ours])
+        for name in self.feed.tables:
+            silver = self._places.silver(self.feed.name, name)
+            yield from self._each(silver, [partial(self._optimize, name), self._vacuum_silver])
+            for part in get_args(Part):
+                place = place_beside(self._places, self.feed.name, name, part)
+                yield from self._each(place, [partial(self._optimize, name), partial(self._vacuum_beside, name, part)])
+        for place in self._ledgers():
+            yield from self._each(place, [self._join_ledger, self._vacuum_ours])
+
+    @property
+    def _places(self) -> Places:
+        return places_of(self.settings)
+
+    def _ledgers(self) -> Iterator[Place]:
+        yield self._places.cuts(self.feed.name)
+        for name in self.feed.tables:
+            yield self._places.quarantine(self.feed.name, name)
+
+    def _each(self, place: Place, steps: Sequence[_Step]) -> Iterator[Done]:
+        for step in steps:
+            try:
+                if open_table(place) is None:
+                    return
+                with raising_if_ended():
+                    result = step(place)
+            except (StoreUnavailable, ApplyError) as error:
+                yield Done(self._name(place), f"left for the next run: {error}", failed=True)
+            else:
+                yield Done(self._name(place), result)
+
+    def _name(self, place: Place) -> str:
+        root = self._places.bronze("").url.removesuffix("bronze/")
+        return place.url.removeprefix(root)
+
+    def _drop(self, bronze: Place) -> str:
+        retention = self._retention()
+        if retention.doubled is not None:
+            return self._leave_once(bronze, *retention.doubled)
+        if self.dry_run:
+            return f"would drop {describe(retention)}" if retention.drops else describe(retention)
+        if not retention.drops:
+            keep_append_only(bronze)
+            return describe(retention)
+        drop_frames(bronze, self.feed.name, retention)
+        return f"dropped {describe(retention)}"
+
+    def _retention(self) -> Retention:
+        keep_since = self.now - timedelta(days=self.settings.maintain.bronze_days)
+        return plan_retention(self._places, self.connector, self.feed, keep_since=keep_since)
+
+    def _leave_once(self, bronze: Place, first: int, last: int) -> str:
+        found = f"frames that were there twice from position {first} to {last}"
+        if self.dry_run:
+            return f"would remove the second of {found}"
+        remove_doubles(bronze, first, last)
+        return f"removed the second of {found}; {self._drop(bronze)}"
+
+    def _join_bronze(self, bronze: Place) -> str:
+        return f"{_files(bronze)} files" if self.dry_run else f"{compact(bronze)} files joined"
+
+    def _join_ledger(self, place: Place) -> str:
+        if self.dry_run:
+            return f"{_files(place)} files"
+        return f"{ledger.compact(place)} files joined"
+
+    def _vacuum_ours(self, place: Place) -> str:
+        with naming_the_store(place):
+            removed = _opened(place).vacuum(
+                self.settings.maintain.vacuum_hours, dry_run=self.dry_run, enforce_retention_duration=False, full=True
+            )
+        return f"{len(removed)} files {'would be ' if self.dry_run else ''}removed"
+
+    def _optimize(self, name: str, silver: Place) -> str:
+        if self.dry_run:
+            return f"{_files(silver)} files{self._old_times(name, silver)}"
+        with sole_writer(self._places, self.feed.name, name):
+            (row,) = self._sql(silver, f"OPTIMIZE {path_table(silver.url)}")
+        metrics = row["metrics"]
+        joined = f"{metrics['numFilesRemoved']} files joined to {metrics['numFilesAdded']}"
+        return f"{joined}{self._old_times(name, silver)}"
+
+    def _old_times(self, name: str, silver: Place) -> str:
+        """Return advice on timestamps that readers other than Spark misread; empty if there are none."""
+        if not _has_int96(silver):
+            return ""
+        again = f"`silverfold rebuild {self.feed.name} {name}` rewrites them"
+        return f"; some have timestamps as INT96, which many readers misread before 1677 and after 2262: {again}"
+
+    def _vacuum_silver(self, silver: Place) -> str:
+        hours = f"RETAIN {self.settings.maintain.vacuum_hours} HOURS"
+        if self.dry_run:
+            found = self._sql(silver, f"VACUUM {path_table(silver.url)} {hours} DRY RUN")
+            return f"{len(found)} files would be removed"
+        self._sql(silver, f"VACUUM {path_table(silver.url)} {hours}")
+        return "unused files removed"
+
+    def _vacuum_beside(self, name: str, part: Part, place: Place) -> str:
+        if beside(self._places, self.feed.name, name, part).is_settled:
+            return self._vacuum_silver(place)
+        return "no files removed: a cut has written it and not yet the table, for which older ones count"
+
+    def _sql(self, place: Place, statement: str) -> list[Row]:
+        session = own_session(self.spark)
+        try:
+            for name, value in _SETTINGS.items():
+                session.conf.set(name, value)
+            with named_errors(self._name(place)):
+                return session.sql(statement).collect()
+        finally:
+            close_session(session)
+
+
+def _opened(place: Place) -> DeltaTable:
+    table = open_table(place)
+    if table is None:
+        raise StoreUnavailable(f"{place}: the table is gone")
+    return table
+
+
+def _files(place: Place) -> int:
+    return len(_opened(place).file_uris())
+
+
+def _has_int96(place: Place) -> bool:
+    """Return whether a table has timestamps as INT96, as Spark wrote them before it was configured otherwise.
+
+    The oldest file with timestamps decides: later ones are not in an older form. Raises StoreUnavailable.
+    """
+    opened = _opened(place)
+    if "timestamp" not in opened.schema().to_json():
+        return False
+    files = pa.table(opened.get_add_actions()).sort_by("modification_time")["path"].to_pylist()
+    with naming_the_store(place):
+        store = files_of(place)
+        forms = (_time_forms(store, unquote(path)) for path in files[:_FOOTERS])
+        return "INT96" in next(filter(None, forms), set())
+
+
+def _time_forms(store: FileSystem, path: str) -> set[str]:
+    """Return the physical types of a Parquet file's timestamps."""
+    with ParquetFile(store.open_input_file(path)) as file:
+        columns = [file.schema.column(at) for at in range(len(file.schema))]
+    times = (each for each in columns if each.physical_type == "INT96" or each.logical_type.type == "TIMESTAMP")
+    return {each.physical_type for each in times}

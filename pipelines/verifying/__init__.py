@@ -1,0 +1,1 @@
+"""Silver compared with what bronze, or the source, says it must hold."""

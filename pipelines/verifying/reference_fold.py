@@ -1,0 +1,262 @@
+"""Fold bronze in plain Python into the rows a silver table must hold at a position, as directly as possible.
+
+This exists to find mistakes. It shares only the reading of bronze and the wire codec with the code that builds silver:
+neither planner, decoder, fold nor Spark. Its rules are those of the design:
+
+- an update counts once it is complete; an unmatched ``begin`` or ``end`` voids the open update;
+- a table whose stream has snapshots is its last complete snapshot, then the data updates of the same epoch in order:
+  all of them for the first snapshot of an epoch, unless it begins with a mark, else those that began after it did;
+- any other table is every complete update, in order.
+
+Rows are folded one span of keys at a time (`BronzeFold.expected`): each takes one to two kilobytes of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import pyarrow as pa
+
+from conf.model import Table
+from conf.names import folded
+from connectors.base import Connector, ControlFrame, Feed, Kind, ReferenceChange, ReferenceReader, TableKind
+from connectors.common.key_span import EVERY_KEY, KeySpan
+from pipelines.landing.bronze import read_frames
+from pipelines.verifying.landed_updates import Body, LandedUpdate, LandedUpdates, in_order_of_effect, landed_updates, last_state
+from pipelines.landing.losses import Losses
+from pipelines.places import Place
+from pipelines.verifying.table_fold import LogFold, Row, TableFold
+
+LOG_KEYS = ("_position", "_row_key", "_op", "_last_row_key")
+"""Columns that identify a row of a changelog."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The expected contents of a silver table.
+
+    Args:
+        keys: Columns that identify a row.
+        columns: All columns to compare, keys included.
+        rows: In no particular order; a missing column is null.
+        begins: Position from which bronze was folded; None if nothing was.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: Sequence[Row]
+    begins: int | None
+
+    def comparable(self, found: pa.Table) -> pa.Table:
+        """Return the rows found that can be compared: all of them."""
+        return found
+
+    def renamed_as(self, names: Iterable[str]) -> Self:
+        """Return the same with columns named as in a table, which keeps the letter case of their first appearance."""
+        own_names = {folded(name): name for name in names}
+        used = {*self.keys, *self.columns}.union(*self.rows)
+        other = {name: own_names[folded(name)] for name in used if own_names.get(folded(name), name) != name}
+        if not other:
+            return self
+        return replace(
+            self,
+            keys=tuple(other.get(name, name) for name in self.keys),
+            columns=tuple(dict.fromkeys(other.get(name, name) for name in self.columns)),
+            rows=[{other.get(name, name): value for name, value in row.items()} for row in self.rows],
+        )
+
+
+@dataclass(frozen=True)
+class LandedTable:
+    """The frames from which a table is made: those in bronze up to and including a position.
+
+    Args:
+        left_out: Positions of frames that are skipped.
+        losses: The positions lost from bronze, as the table is affected by them.
+    """
+
+    bronze: Place
+    connector: Connector
+    feed: Feed
+    table: str
+    through: int
+    left_out: Collection[int] = ()
+    losses: Losses = field(default_factory=Losses)
+
+    @property
+    def settings(self) -> Table:
+        """The table's settings."""
+        return self.feed.tables[self.table]
+
+    @property
+    def stream(self) -> str:
+        """The stream that feeds the table."""
+        return self.connector.stream(self.feed, self.table)
+
+    def updates(self) -> LandedUpdates:
+        """Return the complete updates of the stream. Raises StoreUnavailable."""
+        return landed_updates(self.bronze, self.feed.name, self.stream, self.through, lost=self.losses.untouched)
+
+    def context(self, order: Sequence[LandedUpdate]) -> LandedContext:
+        """Return a reader for updates in order of effect, with all control frames before the first already read."""
+        context = LandedContext(
+            self._controls, self.connector.reference(self.feed, self.table), self.through, self.left_out
+        )
+        context.take_controls(order[0].begin if order else self.through)
+        return context
+
+    @cached_property
+    def _controls(self) -> Sequence[ControlFrame]:
+        """The feed's control frames: read once, however many spans are folded."""
+        frames = read_frames(self.bronze, kind=Kind.CONTROL)
+        return [frame for frame in frames if frame.frame_seq <= self.through]
+
+
+@dataclass(frozen=True)
+class BronzeFold:
+    """The updates that make a table, to be folded completely or one span of keys at a time.
+
+    Args:
+        order: The updates in order of effect.
+    """
+
+    landed: LandedTable
+    order: Sequence[LandedUpdate]
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that identify a row."""
+        context = self.landed.context(self.order)
+        context.finish()
+        return self._row_keys(context.keys)
+
+    @cached_property
+    def has_spans(self) -> bool:
+        """Whether spans of ``keys`` can be folded separately: the source identifies its rows by them too."""
+        source = self.landed.context(self.order).keys
+        return self._is_log or [folded(name) for name in self.keys] == [folded(name) for name in source]
+
+    def expected(self, within: KeySpan = EVERY_KEY) -> Expected:
+        """Return the rows whose keys are in a span.
+
+        Raises:
+            WireError, ProtocolError: A needed frame cannot be read.
+            NotBySpans: A row moved into the span or out of it, or its key cannot be ordered.
+            StoreUnavailable: Bronze cannot be read now.
+        """
+        landed, context = self.landed, self.landed.context(self.order)
+        snapshots = landed.connector.has_snapshots(landed.settings)
+        snapshot_end = next((update.end for update in self.order if update.snapshot), -1)
+        fold = (
+            LogFold(context.keys, within, self.keys)
+            if self._is_log
+            else TableFold(context.keys, within, upserts=not snapshots, snapshot_end=snapshot_end)
+        )
+        late: list[ReferenceChange] = []
+        for update, frames in in_order_of_effect(landed.bronze, landed.stream, self.order):
+            changes = context.changes(update, frames, EVERY_KEY if self._is_log else within)
+            if landed.connector.source_ordered:
+                late += filter(fold.concerns, changes)
+            else:
+                fold.apply(changes, context.columns, snapshot=update.snapshot)
+        fold.apply(in_sequence(late), context.columns)
+        context.finish()
+        begins = min((update.begin for update in self.order), default=None)
+        return Expected(
+            self._row_keys(context.keys),
+            tuple(dict.fromkeys((*fold.own_columns, *context.columns))),
+            fold.all_rows(),
+            begins,
+        )
+
+    def _row_keys(self, source: tuple[str, ...]) -> tuple[str, ...]:
+        return self.landed.settings.keys or (LOG_KEYS if self._is_log else source)
+
+    @cached_property
+    def _is_log(self) -> bool:
+        return self.landed.connector.table_kind(self.landed.settings) is TableKind.CHANGELOG
+
+
+def fold_bronze(landed: LandedTable, *, since: int = 0) -> BronzeFold:
+    """Return the updates that make the rows a table must hold, once all that has landed is applied.
+
+    Args:
+        since: Position of the first update that the table took; only for a table without snapshots.
+
+    Raises:
+        PositionGap: Bronze lacks frames that are needed, or has them twice.
+        StoreUnavailable: Bronze cannot be read now.
+    """
+    found, resync = landed.updates(), landed.connector.continuity == "resync"
+    snapshots = landed.connector.has_snapshots(landed.settings)
+    order = last_state(found.updates, resync=resync) if snapshots else sorted(found.updates)
+    first = min((update.begin for update in order), default=min(landed.through, 0))
+    found.require(first if snapshots else since)
+    return BronzeFold(landed, order)
+
+
+def in_sequence(changes: Iterable[ReferenceChange]) -> list[ReferenceChange]:
+    """Return the changes of a source-ordered source in its own order."""
+    return sorted(changes, key=lambda change: change.sequence or "")
+
+
+class LandedContext:
+    """Reads landed frames, passing control frames to the reader in turn.
+
+    Args:
+        controls: The feed's control frames.
+        through: Position up to which frames are read.
+        left_out: Positions of frames that are skipped.
+    """
+
+    def __init__(
+        self, controls: Iterable[ControlFrame], reader: ReferenceReader, through: int, left_out: Collection[int]
+    ) -> None:
+        self._reader, self._through, self._left_out = reader, through, left_out
+        self._controls = sorted(controls, reverse=True)
+        self._first: dict[str, str] = {}
+        self._other: dict[str, str] = {}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The source's columns under their first names: a change of letter case does not make another column."""
+        return tuple(self._other.get(name, name) for name in self._reader.columns)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns by which the source identifies a row."""
+        return self._reader.keys
+
+    def changes(
+        self, update: LandedUpdate, frames: Iterable[Body], within: KeySpan = EVERY_KEY
+    ) -> Iterable[ReferenceChange]:
+        """Return the changes of a complete update; keys outside the span may be included. Reads frames lazily.
+
+        Raises:
+            WireError, ProtocolError: A frame cannot be read; maybe only while iterating over the changes.
+        """
+        self.take_controls(update.begin)
+        included = (frame for frame in frames if frame[1] and frame[0] not in self._left_out)
+        changes = self._reader.changes(update.epoch, included, within)
+        if not self._other:
+            return changes
+        return (change._replace(row=self._as_at_first(change.row)) for change in changes)
+
+    def finish(self) -> None:
+        """Read the remaining control frames."""
+        self.take_controls(self._through)
+
+    def take_controls(self, before: int) -> None:
+        """Pass the control frames before a position to the reader: it may need them to name its keys."""
+        while self._controls and self._controls[-1].frame_seq < before:
+            self._reader.control(self._controls.pop())
+            for name in (*self._reader.keys, *self._reader.columns):
+                first = self._first.setdefault(folded(name), name)
+                if first != name:
+                    self._other[name] = first
+
+    def _as_at_first(self, row: Mapping[str, Any]) -> Row:
+        return {self._other.get(name, name): value for name, value in row.items()}

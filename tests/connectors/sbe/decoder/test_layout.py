@@ -1,0 +1,55 @@
+"""Which columns a table has of a message, or of a group's entries, and what they are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from conf.errors import SchemaError
+from connectors.sbe.decoder.layout import layout_of
+from tests.support.sbe import message_of
+from tests.support.sbe_feed import table
+
+NESTED = message_of(
+    '<field name="id" id="1" type="uint8"/><field name="Size" id="2" type="uint8"/>'
+    '<group name="outer" id="3"><field name="id" id="4" type="uint8"/>'
+    '<group name="inner" id="5"><field name="size" id="6" type="uint8"/></group></group>'
+)
+
+
+LEG = '<field name="n" id="3" type="uint8"/>'
+LATER = '<field name="id" id="4" type="uint8" sinceVersion="1"/><data name="note" id="5" type="text" sinceVersion="1"/>'
+ENCLOSED = '<field name="id" id="1" type="uint8"/><group name="legs" id="2" {since}>{leg}</group>'
+
+
+@pytest.mark.parametrize(
+    ("since", "leg", "names"),
+    [
+        ("", LEG, ["id", "n"]),
+        ("", LEG + LATER, ["id", "n", "legs_id", "note"]),
+        ('sinceVersion="1"', LEG + LATER, ["M_id", "n", "id", "note"]),
+    ],
+)
+def test_a_column_stays_what_it_is_as_the_schema_grows(since: str, leg: str, names: list[str]):
+    types = '<composite name="text"><type name="length" primitiveType="uint8"/><type name="varData" length="0" '
+    types += 'primitiveType="uint8" characterEncoding="UTF-8"/></composite>'
+    schema = message_of(ENCLOSED.format(since=since, leg=leg), types, version=1)
+
+    (name,) = schema.messages
+    found = layout_of(schema, schema.messages[name], table(template=name, group="legs")).row.names
+
+    assert found == [each.replace("M_", f"{name}_") for each in names]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"group": "outer.none"}, "outer.none is no group; groups there: inner"),
+        ({"group": "id"}, "id is no group; groups there: outer"),
+        ({"group": "outer", "with": ["none"]}, "with: none does not enclose"),
+        ({"group": "outer", "with": ["outer"]}, "with: outer does not enclose"),
+    ],
+)
+def test_what_a_message_does_not_have_is_refused_by_name(settings, told):
+    (name,) = NESTED.messages
+    with pytest.raises(SchemaError, match=told):
+        layout_of(NESTED, NESTED.messages[name], table(template=name, **settings))

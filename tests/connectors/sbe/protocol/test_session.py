@@ -1,0 +1,143 @@
+"""Bytes of a connection or a file become messages, gaps and bad bytes, wherever chunks end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.sbe.protocol.filepositions import BEGINNING, FilePosition, furthest
+from connectors.sbe.server.market import Market
+from connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
+from connectors.sbe.protocol.session import Session
+from connectors.sbe.protocol.schemas import feed_schema
+from connectors.wire.framing.known import FRAMINGS
+from connectors.wire.framing.writer import FrameWriter
+from connectors.wire.sbe.codec.encode import encode
+
+MARKET = feed_schema("builtin")
+SECURITIES = list(Market(MARKET, seed=0, clock=lambda: 0).greeting())
+"""Four messages of 40 to 43 bytes."""
+STREAMS = sorted(FRAMINGS.keys() - {"whole"})
+
+
+def stream(name: str, bodies: list[bytes] | None = None) -> bytes:
+    return FrameWriter(FRAMINGS[name]).write(SECURITIES if bodies is None else bodies)
+
+
+def events(octets: bytes, name: str, *, begins: FilePosition = BEGINNING, size: int = 1 << 20) -> list:
+    session, found = Session(MARKET, FRAMINGS[name], begins=begins), []
+    for start in range(begins.offset, len(octets), size):
+        session.receive(octets[start : start + size])
+        found += iter(session.next_event, None)
+    session.receive_eof()
+    return found + list(iter(session.next_event, None))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_messages_do_not_depend_on_where_chunks_end_in_any_framing(name: str, size: int):
+    found = events(stream(name), name, size=size)
+
+    assert [event.body for event in found] == SECURITIES
+    assert {event.template.name for event in found} == {"Security"}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_behind_each_message_reading_goes_on_with_the_next_in_any_framing(name: str):
+    octets = stream(name, SECURITIES[:2]) if name == "cme-mdp3" else stream(name)
+    whole = events(octets, name)
+
+    for done, event in enumerate(whole, start=1):
+        later = events(octets, name, begins=furthest([event.place]))
+        assert [each.body for each in later] == [each.body for each in whole[done:]]
+
+
+def test_places_are_bytes_behind_a_message_or_messages_of_a_packet():
+    assert [event.place for event in events(stream("sofh"), "sofh")] == ["47", "93", "142", "188"]
+    assert [event.place for event in events(stream("memx"), "memx")] == ["0+1", "0+2", "0+3", "0+4"]
+    assert furthest(["47", "188", "93"]) == (188, 0)
+    assert furthest(["120+9", "120+10"]) == (120, 10)
+    assert furthest([]) == (0, 0)
+
+
+def test_a_message_of_a_template_or_schema_that_is_not_ours_is_a_message_without_template():
+    unknown = SECURITIES[0][:2] + b"\x63\x00" + SECURITIES[0][4:]
+    foreign = SECURITIES[0][:4] + b"\x07\x00" + SECURITIES[0][6:]
+
+    found = events(stream("sofh", [unknown, foreign]), "sofh")
+
+    assert [(event.template, event.header.template_id, event.header.schema_id) for event in found] == [
+        (None, 99, 901),
+        (None, 1, 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "gaps"),
+    [
+        ([1, 2, 3], []),  # packets are counted
+        ([1, 2, 4], [(3, 4)]),
+        ([1, 3, 5], []),  # messages are counted, two a packet
+        ([1, 3, 4], [(5, 4)]),
+        ([7, 10, 9], [(8, 10), (11, 9)]),
+        ([1, 1], [(2, 1)]),
+    ],
+)
+def test_numbers_of_packets_that_do_not_follow_each_other_are_gaps(numbers: list[int], gaps: list[tuple[int, int]]):
+    packets = b"".join(
+        packet[:10] + number.to_bytes(8, "big") + packet[18:]
+        for number in numbers
+        for packet in [FrameWriter(FRAMINGS["memx"]).write(SECURITIES[:2])]
+    )
+
+    found = events(packets, "memx")
+
+    assert [tuple(event) for event in found if isinstance(event, SequenceGap)] == gaps
+    assert sum(isinstance(event, MessageReceived) for event in found) == 2 * len(numbers)
+
+
+def test_good_messages_come_before_the_bytes_that_are_none_and_nothing_after():
+    octets = stream("sofh") + b"\xff" * 10 + stream("sofh")
+
+    found = events(octets, "sofh")
+
+    assert [event.body for event in found[:4]] == SECURITIES
+    (bad,) = found[4:]
+    assert (type(bad), bad.begins, bad.error.reason) == (BadBytes, 188, "encoding-type")
+
+
+def test_a_message_that_is_too_long_is_refused_by_its_announcement():
+    session = Session(MARKET, replace(FRAMINGS["sofh"], largest=42))
+    session.receive(stream("sofh")[: 93 + 6])
+
+    found = list(iter(session.next_event, None))
+
+    assert [type(event).__name__ for event in found] == ["MessageReceived", "MessageReceived", "BadBytes"]
+    assert (found[2].error.error_class, found[2].begins) == ("OVERSIZED_MESSAGE", 93)
+    assert found[2].left == stream("sofh")[93:99]
+
+
+@given(st.binary(max_size=200), st.sampled_from(sorted(FRAMINGS)))
+def test_any_bytes_are_messages_or_bad_bytes(octets: bytes, name: str):
+    found = events(octets, name)
+
+    assert all(not isinstance(event, BadBytes) for event in found[:-1])
+    assert sum(len(event.body) for event in found if isinstance(event, MessageReceived)) <= len(octets)
+
+
+def test_a_writer_refuses_what_its_framing_cannot_hold():
+    with pytest.raises(Exception, match="does not fit 2 bytes") as caught:
+        FrameWriter(replace(FRAMINGS["b3"], largest=1 << 20)).write([bytes(65_535)])
+    assert caught.value.error_class == "OVERSIZED_MESSAGE"
+
+
+def test_a_writer_keeps_as_many_messages_in_a_packet_as_its_count_can_tell():
+    body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": []})
+    octets = FrameWriter(FRAMINGS["coinbase-market-data"]).write([body] * 300)
+
+    found = events(octets, "coinbase-market-data")
+
+    assert (len(found), found[254].place, found[255].place) == (300, "0+255", f"{24 + 255 * 22}+1")

@@ -1,0 +1,97 @@
+"""The receiver on real sockets: what was whole has landed, the next epoch goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from conf.errors import RemoteProtocolError, SourceUnavailable
+from connectors.base import Resume
+from connectors.sbe.server.server import MarketServer
+from connectors.wire.framing.known import FRAMINGS
+from tests.support.peers import nobody, serving
+from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
+from tests.support.waiting import until
+
+
+@pytest.mark.parametrize("cut", [1, 5, 47, 50, len(STREAM)])
+def test_messages_land_however_the_connection_cuts_them_and_its_end_is_in_order(cut):
+    async def serve(_reader, writer):
+        for start in range(0, len(STREAM), cut):
+            writer.write(STREAM[start : start + cut])
+            await asyncio.sleep(0)
+
+    async def run():
+        sink = Sink()
+        async with serving(serve) as address:
+            await receiver(address).run(sink, Resume(1))
+        return sink
+
+    sink = asyncio.run(run())
+    assert [frame.body for frame in sink.frames] == [TEXT, *SECURITIES]
+    assert [(frame.stream, frame.source_position) for frame in sink.frames[1:]] == [("1", None)] * 4
+
+
+def test_a_connection_that_ends_inside_a_message_is_no_end_in_order():
+    async def serve(_reader, writer):
+        writer.write(STREAM[:-1])
+
+    async def run():
+        sink = Sink()
+        async with serving(serve) as address:
+            with pytest.raises(RemoteProtocolError, match="truncated at byte 142"):
+                await receiver(address).run(sink, Resume(1))
+        return sink
+
+    sink = asyncio.run(run())
+    assert (sink.bodies, sink.marks) == (SECURITIES[:3], ["bad bytes"])
+
+
+def test_hostile_bytes_end_the_epoch_after_the_good_ones_and_the_next_one_goes_on():
+    calls = iter([STREAM[:93] + b"GET / HTTP/1.1\r\n" + bytes(10_000), STREAM])
+
+    async def serve(_reader, writer):
+        writer.write(next(calls))
+
+    async def run():
+        sink, ended = Sink(), []
+        async with serving(serve) as address:
+            one = receiver(address)
+            for number in (1, 2):
+                try:
+                    await one.run(sink, Resume(number))
+                except RemoteProtocolError as error:
+                    ended.append(str(error))
+        return sink, ended
+
+    sink, (why,) = asyncio.run(run())
+    assert "encoding-type at byte 93" in why
+    assert sink.bodies == [*SECURITIES[:2], *SECURITIES]
+    assert sink.marks == ["bad bytes"]
+    assert [frame.kind.value for frame in sink.frames].count("control") == 1
+
+
+def test_nobody_there_is_an_unavailable_source():
+    with nobody() as address, pytest.raises(SourceUnavailable):
+        epoch(receiver(address), Sink())
+
+
+def test_a_receiver_that_is_stopped_lands_what_had_arrived_and_does_not_wait_for_room():
+    async def run(server):
+        sink = Sink()
+        task = asyncio.create_task(receiver(f"127.0.0.1:{server.port}", framing="memx").run(sink, Resume(1)))
+        await until(lambda: len(sink.bodies) >= 4, "the securities", work=task)
+        changes = await asyncio.to_thread(server.change)
+        await until(lambda: len(sink.bodies) >= 5, "the changes", work=task)
+        sink.is_full = True
+        task.cancel()
+        await asyncio.wait([task], timeout=10)
+        return sink, changes, task.cancelled()
+
+    with MarketServer.start(framing=FRAMINGS["memx"], seed=1) as server:
+        sink, changes, stopped = asyncio.run(run(server))
+    assert stopped
+    assert sink.bodies[:4] == SECURITIES
+    assert len(sink.bodies[4]) == 20 + 21 * changes
+    assert sink.marks == []

@@ -1,0 +1,50 @@
+"""Commits and what is told of them are one step, whoever else commits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges
+from connectors.sqlitecloud.server.database import Database
+from connectors.sqlitecloud.server.transactions import Transactions
+
+
+def test_nothing_commits_while_another_commit_is_being_told(file: Path) -> None:
+    told: list[Sequence[TableChanges]] = []
+    with Database(file) as database:
+        session = Transactions(database, CaptureMode.SESSION, told.append)
+        reader = database.connect()
+        thread = threading.Thread(target=lambda: session.run("INSERT INTO foo(id) VALUES(1)", lambda _count: ()))
+        with database.order:
+            thread.start()
+            thread.join(0.3)
+            assert thread.is_alive()
+            assert (reader.execute("SELECT count(*) FROM foo").fetchone(), told) == ((0,), [])
+        thread.join()
+        assert reader.execute("SELECT count(*) FROM foo").fetchone() == (1,)
+        reader.close()
+        session.close()
+
+    assert [[changes.table for changes in each] for each in told] == [["foo"]]
+
+
+def test_a_file_that_another_program_holds_stays_a_valid_database(file: Path) -> None:
+    database = Database(file)
+    session = Transactions(database, CaptureMode.SESSION, lambda _changes: None)
+    session.run("INSERT INTO foo(id) VALUES(1)", lambda _count: ())
+    other = apsw.Connection(str(file))
+    assert other.execute("SELECT id FROM foo").fetchall() == [(1,)]
+    session.close()
+
+    database.close()
+    database.close()
+    other.close()
+
+    connection = apsw.Connection(str(file))
+    assert connection.execute("SELECT id FROM foo").fetchall() == [(1,)]
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()

@@ -1,0 +1,389 @@
+"""The demo as a user runs it, how it ends when it is ended, and how it tells what went wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from rich.console import Console
+
+from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
+from conf.secrets import Secret
+from connectors.deephaven.server.tables.live_table import LiveTable
+from jobs import cli
+from jobs.common.context import Invocation
+from jobs.demo.conf import write_conf
+from jobs.demo.follow import FeedFollower
+from jobs.demo.receiver import ReceiverProcess
+from jobs.demo.show import Progress
+from jobs.demo.stage import perform
+from pipelines.applying.build import Step
+from pipelines.planning.plan import Plan, State
+from pipelines.reading.status import FeedStatus, TableState, TableStatus
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+GENEROUS = 550
+"""Seconds: the machine may be busy with much else."""
+
+
+@contextmanager
+def running(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the demo with its temporary folders inside ``folder``; end it in any case."""
+    folder.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jobs.demo.__main__", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=GENEROUS)
+
+
+def processes_in(folder: Path) -> int:
+    """Count the processes that were given this temporary folder, whatever groups and sessions they are in."""
+    found = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            found += f"TMPDIR={folder}\0".encode() in (process / "environ").read_bytes()
+    return found
+
+
+@pytest.mark.spark
+def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with running("--seconds", "3", "--rows", "200", "--keep", str(kept), folder=tmp_path / "tmp") as process:
+        out, err = process.communicate(timeout=GENEROUS)
+    assert (process.returncode, err) == (0, ""), out
+    told = [
+        "silverfold demo: a source, a receiver and a build on this machine\n",
+        "2 tables of 200 rows, all 22 column types\n",
+        " s  Spark has started\n",
+        " s  both silver tables stand: the build follows the changes from now on\n",
+        " s  the source broke the connection: a new epoch begins with new snapshots\n",
+        " s  the source is quiet from now on\n",
+        " frames landed in epoch 2; trades: ",
+        " s  the receiver stopped in order, with everything landed\n",
+        "\nA query over silver:\nSELECT Symbol, ",
+        "\n5 rows\n",
+        "\nThe last of ",
+        "│ baskets │ snapshot │",
+        "\nSilver, read without Spark, against the source's own rows, cell by cell:\ntrades: ",
+        " cells, equal\nSilver is the source, cell for cell.\n",
+        f"\nkept: {kept}\n  silverfold --conf {kept}/conf status\n",
+    ]
+    rest = out
+    for part in told:  # in this order, whatever else a slow machine has time to tell between them
+        _, found, rest = rest.partition(part)
+        assert found, f"{part!r} is not told in its turn:\n{out}"
+    assert len(re.findall(r"^(?:trades|baskets): [\d,]+ rows, [\d,]+ cells, equal$", out, re.MULTILINE)) == 2
+    wait_until(lambda: not processes_in(tmp_path / "tmp"), "demo, receiver and JVM to be gone", pause=0.1)
+    status = json.loads(silverfold("--conf", str(kept / "conf"), "status", "--json"))
+    (feed,) = status["feeds"]
+    assert [(each["table"], each["state"], each["epoch"]) for each in feed["tables"]] == [
+        ("trades", "synced", 2),
+        ("baskets", "synced", 2),
+    ]
+    assert feed["receiver"]["reason"] == "stopped here"
+
+
+def silverfold(*arguments: str) -> str:
+    command = [sys.executable, "-m", "jobs.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=GENEROUS).stdout
+
+
+@pytest.fixture
+def in_the_background() -> Iterator[None]:
+    """Start processes as a script's ``&`` does: they ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.spark
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    """While Spark starts, which takes seconds on any machine."""
+    ended_in_order(tmp_path, signal.SIGINT, 130, phase=None)
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.usefixtures("in_the_background")
+def test_a_terminated_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    ended_in_order(tmp_path, signal.SIGTERM, 143, phase="Spark has started")
+
+
+def ended_in_order(tmp_path: Path, number: int, code: int, *, phase: str | None) -> None:
+    with running(folder=tmp_path / "tmp") as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        next(line for line in lines if "receiver: process" in line)
+        wait_until(lambda: processes_in(tmp_path / "tmp") >= 2, "itself and its receiver")  # it shows once it has begun
+        if phase is None:
+            time.sleep(1)
+        else:
+            next(line for line in lines if phase in line)
+        os.kill(process.pid, number)
+        out, err = process.communicate(timeout=GENEROUS)
+    assert (process.returncode, err) == (code, "")
+    assert out.endswith("stopping receiver, source and Spark\n")
+    wait_until(lambda: not processes_in(tmp_path / "tmp"), "demo, receiver and JVM to be gone", pause=0.1)
+    assert list((tmp_path / "tmp").glob("silverfold-*")) == []
+
+
+def test_what_ends_with_the_demo_is_told_to_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    home = tmp_path / "home"
+    home.mkdir()
+    with ExitStack() as clients, ExitStack() as cleanup:
+
+        def connect_and_fail(*_: object, **__: object) -> None:
+            port = re.search(r"a table server on 127\.0\.0\.1:(\d+)", out.getvalue())
+            assert port is not None
+            clients.enter_context(socket.create_connection(("127.0.0.1", int(port[1]))))  # stays to the end
+            wait_until(
+                lambda: (home / "demo.log").read_text().count("client_connected") >= 2, "the client to be served"
+            )
+            raise SparkUnavailable("no Java")
+
+        monkeypatch.setattr("jobs.demo.stage.start_spark", connect_and_fail)
+        with pytest.raises(SparkUnavailable):
+            perform(Invocation(environ={}), home, cleanup, Console(file=out, width=200), seconds=1, rows=10)
+        cleanup.close()
+    left = (home / "demo.log").read_text().count("client_left")
+    structlog.reset_defaults()
+    assert left >= 2  # the receiver, and the one that stayed to the end
+
+
+def test_a_folder_in_use_is_not_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.txt").write_text("keep me")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["demo", "--keep", str(tmp_path)])
+    assert left.value.code == 2
+    assert "is not empty" in re.sub(r"[│\s]+", " ", capsys.readouterr().err)
+
+
+def test_the_demos_settings_are_its_own_but_for_sparks_options(tmp_path: Path) -> None:
+    mine, home = tmp_path / "mine", tmp_path / 'with "quotes" and ü'
+    (mine / "feeds").mkdir(parents=True)
+    (mine / "settings.toml").write_text(
+        'warehouse = "mine"\nspark = { "spark.jars.ivy" = "C:\\\\ivy", "spark.key" = { env = "KEY" } }\n'
+    )
+    (mine / "feeds" / "market.toml").write_text('connector = "deephaven"\ntables.quotes.source = "Quotes"\n')
+    environ = {"SILVERFOLD__WAREHOUSE": "elsewhere", "SILVERFOLD_CONF": "other", "HOME": "/home/me"}
+
+    ours = write_conf(Invocation(mine, environ=environ), home, "127.0.0.1:7777")
+
+    settings = ours.settings()
+    assert settings.warehouse == str(home / "warehouse")
+    assert settings.spark["spark.jars.ivy"] == "C:\\ivy"
+    assert settings.spark["spark.key"] == Secret(env="KEY")
+    assert ours.environ == {"HOME": "/home/me"}
+    assert list(settings.feeds) == ["demo"]
+    _, feed = ours.feed("demo", settings)
+    assert feed.address == "127.0.0.1:7777"
+    assert {name: (table.source, table.keys) for name, table in feed.tables.items()} == {
+        "trades": ("Trades", ()),
+        "baskets": ("Baskets", ("Id",)),
+    }
+
+
+def test_the_users_java_options_win(tmp_path: Path) -> None:
+    environ = {"SILVERFOLD__SPARK": '{ "spark.driver.extraJavaOptions" = "-Xint" }'}
+    ours = write_conf(Invocation(environ=environ), tmp_path, "127.0.0.1:7777")
+    assert ours.settings().spark["spark.driver.extraJavaOptions"] == "-Xint"
+
+
+def test_a_receiver_that_dies_is_found_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").touch()
+    log = tmp_path / "receiver.log"
+    with ReceiverProcess(["--conf", str(tmp_path)], "nowhere", log, longest=60, environ=os.environ) as receiver:
+        wait_until(lambda: receiver.exit_code is not None, "the receiver's end")
+        assert receiver.exit_code == 2
+        assert "nowhere" in receiver.last_words()
+
+
+def plan(state: State, landed: int, applied: int) -> Plan:
+    return Plan(
+        cut=None,
+        state=state,
+        epoch=1,
+        landed=landed,
+        applied=applied,
+        backlog_updates=0,
+        oldest_waiting=None,
+        superseded=0,
+        applied_epoch=1,
+    )
+
+
+@dataclass
+class ScriptedBuild:
+    """Steps told in advance; the last ones again and again."""
+
+    steps: list[Step]
+    unreadable: bool = False
+    tables = ("trades",)
+
+    def step(self, _table: str) -> Step:
+        return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+
+    def refresh(self) -> None:
+        if self.unreadable:
+            raise StoreUnavailable("no answer")
+
+
+@dataclass
+class ScriptedReceiver:
+    exit_code: int | None = None
+
+    def last_words(self) -> str:
+        return "its last words"
+
+
+@dataclass
+class Clock:
+    """Time that passes by waiting only."""
+
+    now: float = 1000.0
+    waits: list[float] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.waits.append(seconds)
+
+
+class AtOnce(Executor):
+    """Runs what it is given before it returns."""
+
+    def submit(self, call: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(call(*args, **kwargs))
+        return done
+
+
+def follower(build: ScriptedBuild, receiver: ScriptedReceiver, clock: Clock) -> FeedFollower:
+    table = LiveTable({"Sym": "String"})
+    progress = Progress(Console(file=io.StringIO()), {"trades": table}, nothing_landed, began=0)
+    last_rows: Future[dict[str, int]] = Future()
+    return FeedFollower(build, receiver, progress, AtOnce(), last_rows, lambda: None, 5.0, clock, clock.sleep)  # type: ignore[arg-type]  # scripted
+
+
+def nothing_landed() -> FeedStatus:
+    table = TableStatus(
+        table="trades",
+        state=TableState.NOT_BUILT,
+        fault=None,
+        epoch=None,
+        landed_position=None,
+        applied_position=None,
+        lag_updates=0,
+        lag_seconds=0,
+        rows=None,
+        last_cut=None,
+    )
+    return FeedStatus(
+        feed="demo",
+        connector="deephaven",
+        epoch=None,
+        landed_position=None,
+        landed_at=None,
+        receiver=None,
+        tables=(table,),
+    )
+
+
+def test_what_is_missing_is_named_when_nothing_moves_any_more() -> None:
+    build = ScriptedBuild([Step("trades", plan(State.WAITING_FOR_SNAPSHOT, 17, -1))])
+    clock = Clock()
+    wrong = follower(build, ScriptedReceiver(), clock).run()
+    assert wrong == "for 60 seconds nothing moved: trades is waiting_for_snapshot, 17 landed, -1 applied"
+    assert clock.now == 1065.0
+
+
+def test_the_last_row_is_named_once_the_source_is_quiet() -> None:
+    build = ScriptedBuild([Step("trades", plan(State.WAITING_FOR_UPDATE_END, 17, 3))], unreadable=True)
+    waiting = follower(build, ScriptedReceiver(), Clock())
+    waiting.last_rows.set_result({"trades": 41})
+    assert waiting.run() == (
+        "for 60 seconds nothing moved: trades is waiting_for_update_end, 17 landed, 3 applied, "
+        "row 41 of the source's last update, 0, is missing"
+    )
+
+
+def test_patience_begins_anew_whenever_something_lands() -> None:
+    steps = [Step("trades", plan(State.WAITING_FOR_SNAPSHOT, landed, -1)) for landed in range(40)]
+    clock = Clock()
+    follower(ScriptedBuild(steps), ScriptedReceiver(), clock).run()
+    assert clock.now == 1000.0 + 39 * 5.0 + 65.0
+
+
+def test_a_dead_receiver_ends_the_following() -> None:
+    build = ScriptedBuild([Step("trades", plan(State.SYNCED, 3, 3))])
+    wrong = follower(build, ScriptedReceiver(exit_code=3), Clock()).run()
+    assert wrong == "the receiver ended with exit code 3:\nits last words"
+
+
+@pytest.mark.parametrize(
+    ("error", "wrong"),
+    [
+        (
+            UndecodableFrame(table="trades", position=9, cause_class="TRUNCATED_MESSAGE", reason="ends"),
+            "trades holds: trades: frame 9 cannot be decoded: TRUNCATED_MESSAGE: ends",
+        ),
+        (
+            StoreUnavailable("no answer"),
+            "for 60 seconds nothing moved: trades is behind, 9 landed, 3 applied, no answer",
+        ),
+    ],
+)
+def test_a_table_that_cannot_go_on_ends_the_following_unless_it_may_later(error: SilverfoldError, wrong: str) -> None:
+    build = ScriptedBuild([Step("trades", plan(State.BEHIND, 9, 3), error=error)])
+    assert follower(build, ScriptedReceiver(), Clock()).run() == wrong
+
+
+def test_progress_off_a_terminal_is_plain_lines() -> None:
+    out = io.StringIO()
+    table = LiveTable({"Sym": "String"})
+    progress = Progress(Console(file=out, width=1000), {"trades": table}, nothing_landed, began=time.monotonic())
+    with progress:
+        progress.phase = "starting Spark"
+    assert re.fullmatch(
+        r" +\d+\.\d s  starting Spark: 0 frames landed; trades: 0 updates applied, lag 0, 0 rows\n", out.getvalue()
+    )
+
+
+def test_progress_on_a_terminal_is_one_picture() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    with Progress(
+        console, {"trades": LiveTable({"Sym": "String"})}, nothing_landed, began=time.monotonic()
+    ) as progress:
+        progress.say("the source is quiet")
+    assert "the source is quiet" in out.getvalue()
+    assert "│ trades │           0 │           0 │    0 │       0 │       0 │       0 ms │" in out.getvalue()

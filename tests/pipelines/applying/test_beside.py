@@ -1,0 +1,202 @@
+"""Which version of a table beside a silver table counts, whoever has written it meanwhile or died over it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+import pipelines.upkeep.rebuild
+from conf.errors import RebuildNeeded
+from pipelines.applying import write
+from pipelines.upkeep.beginnings import REBUILT
+from pipelines.applying.beside import TAKEN_BACK, beside, find_beside
+from pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from pipelines.places import Place
+from pipelines.verifying.verify import Verdict
+from tests.pipelines.test_passed_over import HISTORY, Tried
+from tests.support.deaths import Died, dying
+from tests.support.kept import Kept, rows_of
+from tests.support.telling import change
+from tests.support.told import FEED, STREAM, ToldConnector, gone, put
+from transforms.restore import restore
+
+NOTE = CommitNote(feed=FEED, table=STREAM, epoch=1, first_position=1, last_position=5, replaced=False, updates=1)
+
+
+@pytest.mark.parametrize(
+    ("commits", "named", "expected"),  # the version that counts, whether it is the newest, and how many came after it
+    [
+        (["ours"], 0, (0, True, 0)),
+        (["ours", "upkeep"], 0, (1, True, 0)),
+        (["ours", "ours"], 0, (0, False, 1)),
+        (["ours", "upkeep", "ours", "upkeep"], 0, (1, False, 1)),
+        (["ours", "ours", 0], 0, (2, True, 0)),
+        (["ours", "ours", 0, "ours"], 0, (2, False, 1)),
+        (["ours", "ours", 0, "upkeep", "ours", 3], 0, (5, True, 0)),
+        (["ours", "ours", 0], 1, (1, False, 1)),  # one builder took back what the other one's commit named
+        (["ours", "ours", 0, 1], 1, (3, True, 0)),
+        (["ours"], 3, (None, False, 0)),  # another table is there now
+        (["ours", "ours"], NOT_TOLD, (1, True, 0)),
+        (["upkeep", "ours"], None, (None, False, 1)),
+        (["upkeep", "ours", "ours"], None, (None, False, 2)),
+        (["upkeep", "ours", -1], None, (None, True, 0)),
+        (["rebuilt", "rebuilt"], None, (None, False, 1)),  # two rebuilds have died
+        (["ours", "rebuilt", "ours"], None, (None, False, 2)),
+    ],
+)
+def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
+    tmp_path: Path, commits: list[str | int], named: int | None, expected: tuple[int | None, bool, int]
+) -> None:
+    place = Place(str(tmp_path / "history"))
+    for commit in commits:
+        match commit:
+            case int():
+                note: CommitNote | None = replace(NOTE, notes={TAKEN_BACK: commit})
+            case "rebuilt":
+                note = replace(NOTE, notes={REBUILT: 1})
+            case _:
+                note = NOTE if commit == "ours" else None
+        told = None if note is None else CommitProperties(custom_metadata={"userMetadata": note.to_json()})
+        write_deltalake(place.url, pa.table({"k": [1]}), mode="append", commit_properties=told)
+
+    found = find_beside(place, named)
+
+    version = None if found.counts is None else found.counts.version()
+    assert (version, found.is_settled, found.written) == expected
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_version_that_a_power_cut_emptied_is_gone(tmp_path: Path, later: int) -> None:
+    place = Place(str(tmp_path / "history"))
+    for _ in range(2 + later):
+        write_deltalake(place.url, pa.table({"k": [1]}), mode="append")
+    assert not find_beside(place, 1).is_gone
+    (tmp_path / "history" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+    found = find_beside(place, 1)
+    assert (found.counts, found.is_gone) == (None, True)
+
+
+@pytest.fixture
+def told(spark: SparkSession, warehouse: Path) -> Tried:
+    return Tried(spark, warehouse, ToldConnector())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("other", ["takes back", "builds"])
+def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_one_that_is_at_work(
+    told: Tried, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    told.snapshot(b=1)
+    assert told.build(**HISTORY) == {}
+    told.history.update([change("update", 1, b=2)])
+    told.history.land()
+    write_table, busy = write._write_table, iter([True])
+
+    def overtaken(*given: Any) -> None:
+        if next(busy, False):
+            second = told.started(**HISTORY)
+            second.tables[STREAM].settle() if other == "takes back" else second.step(STREAM)
+        write_table(*given)
+
+    monkeypatch.setattr(write, "_write_table", overtaken)
+    assert told.build(**HISTORY) == {}
+    between = (told.rows(), told.verdicts())
+    told.history.update([change("update", 1, b=3), change("delete", 2)])
+    assert told.build(**HISTORY) == {}
+
+    assert between == ({1: ("x", 2), 2: ("y", 0)}, {Verdict.EQUAL})
+    assert (told.rows(), told.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
+    assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("part", ["history", pytest.param("tombstones", marks=pytest.mark.nightly)])
+def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """One builder sees the history ahead of its table, and takes it back when the table's commit has named it."""
+    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, source_ordered=part == "tombstones"))
+    kept.source.connect()
+    place, name, stood = getattr(kept, part), {"history": "keep_history", "tombstones": "write_tombstones"}[part], []
+    for k in (1, 2):
+        kept.source.update([put(k, "x")], sequences=["b"])
+        kept.source.update([gone(k)], sequences=["c"])
+        kept.build()
+        stood.append(DeltaTable(place.url).version())
+    change_rows, late = getattr(write, name), iter([True])
+
+    def overtaken(*given: Any, **more: Any) -> None:
+        if next(late, False):
+            note = replace(NOTE, notes={TAKEN_BACK: stood[0]})
+            restore(spark.newSession(), place.url, stood[0], metadata=note.to_json())
+        change_rows(*given, **more)
+
+    monkeypatch.setattr(write, name, overtaken)
+    kept.source.update([put(3, "y")], sequences=["d"])
+    kept.build()
+    if part == "tombstones":
+        kept.source.update([put(2, "too late")], sequences=["a"])
+        kept.build()
+
+    assert next(late, None) is None
+    assert rows_of(kept.table, ("k", "a")) == [(3, "y")]
+    assert kept.verdicts() == (Verdict.EQUAL, Verdict.EQUAL)
+
+
+@pytest.mark.nightly
+def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
+    told: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.snapshot(b=1)
+    told.history.update([change("update", 1, b=2)])
+    assert told.build(**HISTORY) == {}
+    replaced = pipelines.upkeep.rebuild.replace_beside
+    with monkeypatch.context() as patch:  # as if it had been by other settings
+        patch.setattr(pipelines.upkeep.rebuild, "replace_beside", lambda rows, *to, **of: replaced(rows.limit(0), *to, **of))
+        patch.setattr(pipelines.upkeep.rebuild, "swap_in", dying(pipelines.upkeep.rebuild.swap_in, after=False))
+        with pytest.raises(Died):
+            told.rebuild(HISTORY)
+    left = (told.versions(), beside(told.places, FEED, STREAM, "history").is_settled, told.verdicts())
+    told.history.update([change("update", 2, b=3)])
+
+    assert told.build(**HISTORY) == {}
+
+    assert left == ([], False, {Verdict.EQUAL})
+    assert told.verdicts() == {Verdict.EQUAL}
+    assert [(k, b) for k, b, *_ in told.versions()] == [(1, 1), (1, 2), (2, 0), (2, 3)]
+    assert beside(told.places, FEED, STREAM, "history").is_settled
+
+
+def test_a_history_whose_versions_were_removed_asks_for_a_rebuild(told: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
+    told.snapshot(b=1)
+    assert told.build(**HISTORY) == {}
+    told.history.update([change("update", 1, b=2)])
+    told.dies_behind_its_history(monkeypatch, HISTORY)
+    history = DeltaTable(told.places.history(FEED, STREAM).url)
+    history.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+    (held,) = told.build(**HISTORY).values()
+
+    assert isinstance(held, RebuildNeeded)
+    assert "cannot be taken back" in str(held)
+    told.rebuild(HISTORY)
+    assert told.build(**HISTORY) == {}
+    assert (told.rows(), told.verdicts()) == ({1: ("x", 2), 2: ("y", 0)}, {Verdict.EQUAL})
+
+
+def test_a_history_that_was_kept_before_is_not_taken_back_to_nothing(told: Tried) -> None:
+    told.snapshot(b=1)
+    assert told.build(**HISTORY) == {}
+    before = told.versions()
+    told.history.update([change("update", 1, b=2)])
+    assert told.build() == {}
+    told.history.update([change("update", 1, b=3)])
+
+    assert told.build(**HISTORY).keys() == {STREAM}
+
+    assert told.versions() == before

@@ -1,0 +1,155 @@
+"""A table's lease: one holds it at a time, a dead one's is taken over, and who lost it is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+from obstore.store import MemoryStore
+
+import pipelines.upkeep.lease
+from conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
+from conf.load import load_settings
+from pipelines.upkeep.lease import Lease, sole_writer
+from pipelines.places import Places, places_of
+from tests.support.waiting import wait_until
+
+NAME = "_silverfold/feed/lease/t"
+
+
+class Clock:
+    """Counts what it is told to sleep, and calls something meanwhile."""
+
+    def __init__(self) -> None:
+        self.now, self.meanwhile = 0.0, iter(())
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        next(self.meanwhile, None)
+
+
+def lease(store: MemoryStore, clock: Clock | None = None, *, length: float = 30.0, patience: float = 60.0) -> Lease:
+    clock = clock or Clock()
+    return Lease(store, NAME, "t", length, patience, clock.sleep, clock)
+
+
+def enter(context: AbstractContextManager[None]) -> None:
+    with context:
+        pass
+
+
+def test_whoever_comes_second_waits_until_the_first_is_done() -> None:
+    store, clock = MemoryStore(), Clock()
+    first = lease(store).held()
+    first.__enter__()
+
+    def meanwhile() -> Iterator[None]:
+        yield from [None] * 5
+        first.__exit__(None, None, None)
+        yield
+
+    clock.meanwhile = meanwhile()
+    enter(lease(store, clock).held())
+
+    assert 3.0 <= clock.now < 30.0, "not before it was given back, and not only once it was old"
+
+
+def test_a_lease_of_one_that_died_is_taken_over_once_it_is_old() -> None:
+    store, clock = MemoryStore(), Clock()
+    lease(store)._acquire("one that died")
+    enter(lease(store, clock).held())
+    assert clock.now == pytest.approx(30.0, abs=1.0)
+    enter(lease(store).held())
+
+
+def test_a_lease_that_is_renewed_is_nobody_elses() -> None:
+    store, clock = MemoryStore(), Clock()
+    state = lease(store)._acquire("another")
+
+    def meanwhile() -> Iterator[None]:
+        nonlocal state
+        while True:
+            renewed = lease(store)._put(state, "another")
+            assert renewed is not None
+            state = renewed
+            yield
+
+    clock.meanwhile = meanwhile()
+    with pytest.raises(Overtaken, match="another build, rebuild or maintain is writing it"):
+        enter(lease(store, clock).held())
+
+
+def test_who_slept_through_the_end_of_its_lease_is_told() -> None:
+    store = MemoryStore()
+    other = lease(store)
+    with pytest.raises(Overtaken, match="took over its lease"), lease(store, length=3600.0).held():
+        other._put(other._read(), "another")
+    assert lease(store)._read().holder == "another", "it keeps what it took"
+
+
+def test_a_holder_renews_its_lease() -> None:
+    store = MemoryStore()
+    with lease(store, length=0.03).held():
+        turn = lease(store)._read().turn
+        wait_until(lambda: lease(store)._read().turn > turn + 2, "three renewals")
+    assert lease(store)._read().holder is None
+
+
+def test_what_is_raised_inside_is_passed_on_and_the_lease_given_back() -> None:
+    store = MemoryStore()
+    with pytest.raises(ValueError, match="ours"), lease(store).held():
+        raise ValueError("ours")
+    assert lease(store)._read().holder is None
+
+
+def test_of_many_one_works_at_a_time() -> None:
+    store, inside, most = MemoryStore(), 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(5):
+            with Lease(store, NAME, "t", length=1.0, patience=60.0).held():
+                inside += 1
+                most = max(most, inside)
+                threading.Event().wait(0.002)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (inside, most) == (0, 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x00"])
+def test_what_cannot_be_read_is_named(content: bytes) -> None:
+    store = MemoryStore()
+    store.put(NAME, content)
+    with pytest.raises(StoreUnavailable, match="lease _silverfold/feed/lease/t: "):
+        enter(lease(store).held())
+
+
+@pytest.mark.parametrize("environment", ["local", "databricks"])
+@pytest.mark.parametrize(
+    ("warehouse", "needed"),
+    [("s3://lake/w", True), ("s3a://lake/w", True), ("/lake", False), ("gs://lake", False), ("s3", False)],
+)
+def test_only_a_warehouse_on_s3_needs_leases(environment: str, warehouse: str, needed: bool) -> None:
+    settings = load_settings(None, environment, {"SILVERFOLD__WAREHOUSE": warehouse})
+    assert places_of(settings).needs_leases is (needed and environment == "local")
+
+
+def test_elsewhere_nothing_is_held() -> None:
+    assert isinstance(sole_writer(Places("/lake"), "feed", "t"), nullcontext)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipelines.upkeep.lease, "find_spec", lambda _name: None)
+    with pytest.raises(SparkUnavailable, match=r"silverfold\[s3\]"):
+        sole_writer(Places("s3://lake/w", needs_leases=True), "feed", "t")

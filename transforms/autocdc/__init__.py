@@ -1,0 +1,1 @@
+"""AUTO CDC for Delta tables: `apply_changes`."""
