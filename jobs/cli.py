@@ -60,7 +60,9 @@ JOBS = {
     "quarantine": Job(
         "jobs.quarantine:app", "See what silver tables could not take; try it again, or go on without it."
     ),
-    "sbe": Job("jobs.sbe.__main__:app", "Decode messages of Simple Binary Encoding, and judge and compare their schemas."),
+    "sbe": Job(
+        "jobs.sbe.__main__:app", "Decode messages of Simple Binary Encoding, and judge and compare their schemas."
+    ),
     "prepare": Job(
         "jobs.prepare:prepare",
         "Fetch Delta's JARs, and archive the classes that Spark loads, so that it starts in half the time.",

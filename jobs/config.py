@@ -77,11 +77,11 @@ def _try_warehouse(settings: Settings) -> str:
     import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
 
-    from pipelines.upkeep.lease import sole_writer  # noqa: PLC0415 - as above
     from pipelines.places import places_of  # noqa: PLC0415 - as above
-    from pipelines.upkeep.remove_tree import remove_tree  # noqa: PLC0415 - as above
     from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
     from pipelines.store import naming_the_store  # noqa: PLC0415 - as above
+    from pipelines.upkeep.lease import sole_writer  # noqa: PLC0415 - as above
+    from pipelines.upkeep.remove_tree import remove_tree  # noqa: PLC0415 - as above
     from transforms.merge import Recorded, append  # noqa: PLC0415 - as above
     from transforms.spark_errors import named_errors  # noqa: PLC0415 - as above
 

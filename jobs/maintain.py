@@ -34,8 +34,8 @@ def maintain(
     run = invocation(ctx)
     settings = run.settings()
     connector, opened = run.feed(feed, settings)
-    from pipelines.upkeep.maintain import Maintenance  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from pipelines.upkeep.maintain import Maintenance  # noqa: PLC0415 - --help must not load Spark
 
     with Console(stderr=True).status("starting Spark") as status:
         spark = start_spark(settings, app=f"silverfold maintain {feed}")

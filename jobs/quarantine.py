@@ -23,8 +23,8 @@ from conf.errors import ConfigError, SilverfoldError, UndecodableFrame
 from jobs.cli import main_of
 from jobs.common.console import console_on
 from jobs.common.context import invocation
-from jobs.status import positions
 from jobs.common.stopping import stopped_by_signals
+from jobs.status import positions
 from pipelines.places import places_of
 
 if TYPE_CHECKING:

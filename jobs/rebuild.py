@@ -47,8 +47,8 @@ def rebuild(
         known = "`silverfold config check` names it; if that is right, let `silverfold receive` land the schema first"
         print(f"silverfold: {table} was not rebuilt, it stands as it was: {change.summary}: {known}")
         raise typer.Exit(1)
-    from pipelines.upkeep.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
     from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from pipelines.upkeep.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
 
     damaged_logs: list[str] = []
 

@@ -18,8 +18,8 @@ from connectors.base import Connector, Feed
 from jobs.cli import main_of
 from jobs.common.context import Every, Names, invocation
 from jobs.common.stopping import ENDING, end_at_next_signal
-from pipelines.places import places_of
 from pipelines.landing.receiving import receive as receive_feed
+from pipelines.places import places_of
 
 
 def receive(

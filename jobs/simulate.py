@@ -19,24 +19,24 @@ from rich.console import Console
 
 from conf.errors import InvalidValue, LocalProtocolError
 from conf.secrets import Secret
-from connectors.deephaven.protocol.frames import PrefixCounts
 from connectors.common.rate import Changeable, Rate, change_steadily
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server.options import Channels, Pacing, ServerOptions
+from connectors.common.transport import Address
+from connectors.deephaven.protocol.frames import PrefixCounts
 from connectors.sqlitecloud.client.settings import PORT
 from connectors.sqlitecloud.protocol.statements import is_safe_word
-from connectors.common.transport import Address
+from connectors.sqlitecloud.server.options import Channels, Pacing, ServerOptions
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from jobs.cli import main_of
 from jobs.common.console import counted
 from jobs.common.logs import start_logs
-from jobs.simulate_webhooks import webhooks
 from jobs.common.stopping import stopped_by_signals
+from jobs.simulate_webhooks import webhooks
 
 if TYPE_CHECKING:
+    from connectors.common.server_thread import Server
     from connectors.deephaven.server.server import TableServer
     from connectors.deephaven.server.tables.live_table import LiveTable
-    from connectors.common.server_thread import Server
     from connectors.sqlitecloud.server.state import Credentials
 
 app = typer.Typer(no_args_is_help=True)
@@ -92,10 +92,10 @@ def deephaven(
     The first line printed says where it listens. Each update adds, modifies and removes several rows, modelled on
     those that are there. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.deephaven.server.workload import Changer  # noqa: PLC0415 - a simulator loads no other's server
     from connectors.deephaven.protocol.schemas import load_transport_schema  # noqa: PLC0415 - as above
     from connectors.deephaven.server.server import TableServer  # noqa: PLC0415 - as above
     from connectors.deephaven.server.sources import load_file  # noqa: PLC0415 - as above
+    from connectors.deephaven.server.workload import Changer  # noqa: PLC0415 - a simulator loads no other's server
 
     start_logs("info")
     tables = {name: load_file(file) for name, file in _named_files(table).items()}

@@ -13,8 +13,8 @@ from rich.console import Console
 from conf.errors import SourceUnavailable
 from conf.secrets import Secret
 from connectors.common.rate import Rate, change_steadily
-from connectors.sqlitecloud_webhooks.server.orders import DATABASE, KEY, TABLE
 from connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
+from connectors.sqlitecloud_webhooks.server.server import DATABASE, KEY, TABLE
 from jobs.common.console import counted
 from jobs.common.logs import start_logs
 from jobs.common.stopping import stopped_by_signals

@@ -94,8 +94,8 @@ def sql(
     settings, then = run.settings(), None if at is None else moment_or_position(at, datetime.now(UTC))
     chosen, places = chosen_feeds(list(settings.feeds), feed, then), places_of(settings)
     opened = [run.feed(name, settings) for name in chosen] if then is not None or feed is not None else []
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
     from pipelines.reading.views import register_views  # noqa: PLC0415 - as above
+    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     as_of = [] if then is None else [_as_of(places, *each, then) for each in opened]
     _print_notes(as_of, with_positions=isinstance(then, datetime))

@@ -18,10 +18,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from conf.model import UNEXPLAINED
 
 if TYPE_CHECKING:
     from conf.model import Settings
+
+
+REASONS: Final = "_reasons"
+
+__all__ = ["REASONS", "UNEXPLAINED"]
 
 
 def history_of(table: str) -> str:
@@ -120,7 +127,7 @@ class Places:
         return self._at("_silverfold", feed, "tombstones", table)
 
     def side_table(self, feed: str, table: str) -> Place:
-        """Return the place of a table's side table (`pipelines.verifying.kept_aside`)."""
+        """Return the place of a table's side table (`pipelines.verifying.silver_rows`)."""
         return self._at("silver", feed, side_table_of(table))
 
     def lease(self, feed: str, table: str) -> str:

@@ -14,13 +14,13 @@ from pydantic import BaseModel
 from conf.errors import SchemaError
 from conf.model import Table
 from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.schemas import BUILTIN, load_roles
 from connectors.common.transport import address_problems, parse_address
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.protocol.messages import SubscribeMode
+from connectors.deephaven.protocol.schemas import BUILTIN, load_roles
 
 if TYPE_CHECKING:
-    from connectors.deephaven.reference.reader import ReferenceValues
+    from connectors.deephaven.reference.source_subscription import ReferenceValues
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class DeephavenConnector:
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.deephaven.reference.reader import DeephavenReferenceReader  # noqa: PLC0415 - only verify needs it
+        from connectors.deephaven.reference.source_subscription import DeephavenReferenceReader  # noqa: PLC0415 - only verify needs it
 
         options = _options(feed)
         stream = self.stream(feed, table)
@@ -114,7 +114,7 @@ def _table(feed: Feed, name: str) -> DeephavenTable:
 
 
 def _values(feed: Feed, table: str) -> ReferenceValues:
-    from connectors.deephaven.reference.reader import ReferenceValues  # noqa: PLC0415 - only verify needs it
+    from connectors.deephaven.reference.source_subscription import ReferenceValues  # noqa: PLC0415 - only verify needs it
 
     settings = _table(feed, table)
     return ReferenceValues(_options(feed), settings)

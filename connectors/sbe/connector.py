@@ -22,13 +22,13 @@ from connectors.base import (
     SourceSubscription,
     TableKind,
 )
+from connectors.common.transport import address_problems
 from connectors.sbe.address import FILE, parse_place
-from connectors.sbe.receiver.changed import source_change
 from connectors.sbe.decoder.checks import problems_of
 from connectors.sbe.decoder.layout import layout_of
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
-from connectors.common.transport import address_problems
+from connectors.sbe.receiver.changed import source_change
 from connectors.wire.sbe.schema.model import Schema
 
 

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from conf.model import Strict, Table
 from conf.secrets import Secret
+from connectors.sqlitecloud.client.settings import MAX_ROWS
 from connectors.sqlitecloud.protocol.frame_access import log_stream, message_stream
 from connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES
-from connectors.sqlitecloud.client.settings import MAX_ROWS
 
 BlobForm: TypeAlias = Literal["error", "base64", "hex", "text"]
 """How a notification spells a blob, which JSON has no form for."""

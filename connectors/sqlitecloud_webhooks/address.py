@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from connectors.base import Feed
-from connectors.sqlitecloud_webhooks.protocol.messages import SourceTable
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.common.transport import Address, parse_address
+from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from connectors.sqlitecloud_webhooks.protocol.messages import SourceTable
 
 LOOPBACK: Final = Address("127.0.0.1", 8090)
 """The default listening address."""

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from conf.errors import SourceRefused
 from conf.model import Table
 from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
+from connectors.common.transport import Address, address_problems
 from connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.common.transport import Address, address_problems
 
 
 @dataclass(frozen=True)

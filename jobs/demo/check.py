@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from connectors.deephaven.server.tables.live_table import ROW_KEY
 from connectors.deephaven.protocol.types import ColumnType, Shape
+from connectors.deephaven.server.tables.live_table import ROW_KEY
 from pipelines.places import Place
 from pipelines.store import naming_the_store, open_table
 

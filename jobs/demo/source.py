@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 
 from connectors.common.closeable import Closeable
-from connectors.deephaven.server.workload import Changer
+from connectors.common.rate import Rate, change_steadily
 from connectors.deephaven.server.server import TableServer
 from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.common.rate import Rate, change_steadily
+from connectors.deephaven.server.workload import Changer
 from jobs.demo.tables import TABLES
 
 CHANGES_PER_SECOND = 50.0

@@ -51,7 +51,7 @@ class Printer:
 
     def lines(self, messages: Iterable[Message]) -> Iterator[bytes]:
         """Yield a line for each message. Report findings on stderr, once per reason and element."""
-        from connectors.wire.sbe.codec.jsonform import json_text  # noqa: PLC0415 - --help must not load what jobs run on
+        from connectors.wire.sbe.codec.decode import json_text  # noqa: PLC0415 - --help must not load what jobs run on
 
         for message in messages:
             self._messages += 1

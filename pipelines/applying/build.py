@@ -41,18 +41,18 @@ from conf.errors import (
 from conf.model import Settings
 from conf.names import folded
 from connectors.base import NO_STATISTICS, Connector, ControlFrame, Cut, CutStatistics, Feed, Kind
+from pipelines.applying.cuts import CutRow, last_cuts, later_than, record, restore
+from pipelines.applying.silver import SilverTable
+from pipelines.holding.cut_bisection import CutBisection
+from pipelines.holding.quarantine import Quarantine
+from pipelines.holding.quarantine_log import Hold
 from pipelines.landing.bronze import landing_at, last_position, read_frames, read_small_columns
 from pipelines.landing.bronze_table import lost_from, retained_from
-from pipelines.holding.cut_bisection import CutBisection
-from pipelines.applying.cuts import CutRow, last_cuts, later_than, record, restore
 from pipelines.landing.frame_sizes import FrameSizes
 from pipelines.places import Places, places_of
 from pipelines.planning.plan import Plan, Planner, State
-from pipelines.holding.quarantine import Quarantine
-from pipelines.holding.quarantine_log import Hold
 from pipelines.planning.reached import moment, reached, was_replaced
 from pipelines.planning.rules import StreamRules
-from pipelines.applying.silver import SilverTable
 from pipelines.spark.session import raising_if_ended
 from pipelines.store import naming_the_store
 

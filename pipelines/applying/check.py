@@ -22,12 +22,12 @@ from conf.names import folded
 from pipelines.applying.cut_job import CutJob
 from pipelines.applying.fold_cut import Folded
 from pipelines.applying.fold_statistics import counted
+from pipelines.places import REASONS, UNEXPLAINED
 from transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
 from transforms.complete_rows import completed, row_after
+from transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
 from transforms.expectations import FAILED, Rule, failures, is_quarantined, with_failed_rules
 from transforms.merge import OP, POSITION, PRESENT, net_rows
-from transforms.rekey import by_keys, snapshot_by_keys, with_taken
-from transforms.side_table import REASONS, UNEXPLAINED
 from transforms.sql import quoted
 
 _NULL, _TWICE, _SINCE = "NULL keys", "doubled keys", "position of the first row refused"

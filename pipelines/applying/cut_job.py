@@ -1,7 +1,7 @@
 """The inputs of one cut of one silver table: the table, its companion tables, and their state before the cut.
 
 A silver table has up to three companion tables: its history (`transforms.history`), its tombstones
-(`transforms.tombstones`) and its side table (`pipelines.verifying.kept_aside`). The silver table's own commit comes last, carries
+(`transforms.tombstones`) and its side table (`pipelines.verifying.silver_rows`). The silver table's own commit comes last, carries
 the position, and makes the others count.
 
 The table kind (`connectors.base.TableKind`) decides which columns it has in addition to the source's:
@@ -28,24 +28,24 @@ from pyspark.sql import types as T
 
 from conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
 from conf.names import folded
-from connectors.common.arrow_rows import ArrowRows
 from connectors.base import Cut, CutStatistics, TableKind
-from pipelines.applying.settle import settle
-from pipelines.applying.target import Opened, Target, check_built
+from connectors.common.arrow_rows import ArrowRows
 from pipelines.applying.beside import EMPTIED, NO_VERSIONS, Counting
-from pipelines.landing.bronze import Landing, landing_at
 from pipelines.applying.commit_note import CommitNote
 from pipelines.applying.cuts import from_record, position_in, recorded_in, to_record
-from pipelines.holding.quarantine_log import SKIPPED
-from pipelines.planning.reached import moment
 from pipelines.applying.row_settings import RowSettings, differing, without_undecided
+from pipelines.applying.settle import settle
+from pipelines.applying.target import Opened, Target, check_built
+from pipelines.holding.quarantine_log import SKIPPED
+from pipelines.landing.bronze import Landing, landing_at
+from pipelines.places import REASONS
+from pipelines.planning.reached import moment
 from pipelines.store import count_rows, is_emptied, mean_row_bytes
 from transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import Drift, check_names, drift, with_columns
 from transforms.expectations import check_rules
 from transforms.fold import check_key
 from transforms.merge import OP, POSITION, PRESENT, Recorded
-from transforms.side_table import REASONS
 
 LAST_KEY = "_last_row_key"
 """In a changelog: the last key of a removed range, whose first key is the positional key."""

@@ -20,11 +20,11 @@ from deltalake import DeltaTable
 
 from conf.errors import StoreUnavailable
 from connectors.base import Connector, Feed, TableKind
-from pipelines.upkeep import ledger
 from pipelines.applying.commit_note import CommitNote
-from pipelines.places import Place, Places
 from pipelines.applying.row_settings import describe_difference, differing, row_settings
+from pipelines.places import Place, Places
 from pipelines.store import emptied_commits, is_damaged, naming_the_store, open_table
+from pipelines.upkeep import ledger
 
 SCHEMA = pa.schema(
     [

@@ -20,15 +20,15 @@ from pyspark.sql import types as T
 from conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
 from pipelines.applying.cut_job import CutJob
 from pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
-from pipelines.verifying.silver_rows import SilverRows
+from pipelines.places import REASONS, UNEXPLAINED
 from pipelines.store import skipping_bounds
+from pipelines.verifying.silver_rows import SilverRows
 from transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
 from transforms.consistency import OP_HISTORY, UPDATES_WITHOUT_ROW, op_code, unexplained
 from transforms.existing_rows import FEW, by_key, existing, newer, within
 from transforms.fold import fold
 from transforms.key_moves import resolve
 from transforms.merge import POSITION, PRESENT
-from transforms.side_table import REASONS, UNEXPLAINED
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ from pyspark.sql import types as T
 
 from conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
 from conf.model import Table
-from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import Connector, Cut, CutStatistics, Decoder, Feed
+from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
+from pipelines.applying.commit_note import CommitNote
+from pipelines.applying.cuts import CutRow, from_commit, from_record, recorded_in
 from pipelines.applying.settle import settle
 from pipelines.applying.target import Target
 from pipelines.applying.write import apply_cut
 from pipelines.landing.bronze import CARRYING, files_between, inside, read_cut
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import CutRow, from_commit, from_record, recorded_in
-from pipelines.upkeep.lease import sole_writer
 from pipelines.places import Place, Places
 from pipelines.store import open_table
+from pipelines.upkeep.lease import sole_writer
 from transforms.spark_errors import named_errors
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"

@@ -21,8 +21,8 @@ from connectors.base import Connector, Cut, Decoder, Feed, TableKind
 from pipelines.applying.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
 from pipelines.applying.commit_note import NOT_TOLD, CommitNote
 from pipelines.applying.cuts import app_id, newest_note, position_in, position_reached
-from pipelines.places import Place, Places
 from pipelines.applying.row_settings import RowSettings, describe_difference, differing, row_settings
+from pipelines.places import Place, Places
 from pipelines.spark.session import close_session, own_session
 from pipelines.store import open_table
 from transforms.expectations import Rule

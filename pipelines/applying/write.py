@@ -12,14 +12,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
-from connectors.common.arrow_rows import ArrowRows
 from connectors.base import Cut, CutStatistics, TableKind
+from connectors.common.arrow_rows import ArrowRows
+from pipelines.applying.beside import Counting
 from pipelines.applying.check import Checked, check_cut
 from pipelines.applying.cut_job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
+from pipelines.applying.cuts import history_id, position_in, recorded_in, tombstones_id
 from pipelines.applying.fold_cut import Folded, fold_cut
 from pipelines.applying.target import Target
-from pipelines.applying.beside import Counting
-from pipelines.applying.cuts import history_id, position_in, recorded_in, tombstones_id
 from pipelines.store import is_small
 from pipelines.upkeep.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
 from transforms.changes import DELETE, INSERT, complete, typed_as

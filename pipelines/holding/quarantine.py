@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 from conf.errors import RebuildNeeded, SchemaDrift, UndecodableFrame
 from connectors.base import Cut
-from pipelines.upkeep.beginnings import REBUILT
 from pipelines.applying.commit_note import CommitNote
 from pipelines.applying.cuts import newest_note, newest_notes, position_reached, read_cuts
-from pipelines.places import Places
 from pipelines.holding.quarantine_log import (
     LEFT_OUT,
     PASSED,
@@ -32,8 +30,10 @@ from pipelines.holding.quarantine_log import (
     skip,
     version,
 )
+from pipelines.places import Places
 from pipelines.planning.ranges import Range, is_inside
 from pipelines.store import open_table
+from pipelines.upkeep.beginnings import REBUILT
 
 _RECENT_CUTS = 100
 """Number of newest cuts to search for one that a builder could not record before it died."""

@@ -26,9 +26,9 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from pipelines.upkeep import ledger
 from pipelines.places import Places
 from pipelines.store import open_table
+from pipelines.upkeep import ledger
 
 SCHEMA = pa.schema(
     [

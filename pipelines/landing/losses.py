@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from connectors.base import Connector, Feed
-from pipelines.landing.bronze_table import each_lost
 from pipelines.applying.cuts import all_cuts, current_cuts
+from pipelines.landing.bronze_table import each_lost
 from pipelines.places import Places
 from pipelines.planning.ranges import Range, merge_adjacent
 

@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from conf.errors import SilverfoldError
-from connectors.common.backoff import Backoff
 from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
+from connectors.common.backoff import Backoff
 from pipelines.landing.batch import WARNING
-from pipelines.places import Places
-from pipelines.planning.reached import all_reached, farthest, source_positions
 from pipelines.landing.sink import BronzeSink
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Places
+from pipelines.planning.reached import all_reached, farthest, source_positions
 
 _Result = TypeVar("_Result")
 

@@ -18,11 +18,11 @@ from structlog.typing import FilteringBoundLogger
 
 from conf.errors import SilverfoldError, StoreUnavailable
 from conf.model import Commit
-from connectors.common.backoff import Backoff
 from connectors.base import Frame
+from connectors.common.backoff import Backoff
 from pipelines.landing.batch import Batch, PreparedCommit
-from pipelines.places import Place
 from pipelines.landing.writer import BronzeWriter, compact
+from pipelines.places import Place
 
 UNCOMMITTED_COMMITS: Final = 4
 """Number of full commits buffered in memory before `BronzeSink.land` blocks its caller."""

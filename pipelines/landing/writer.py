@@ -26,10 +26,10 @@ from deltalake import (
 from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
 from pipelines.landing.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
-from pipelines.upkeep.compaction import NO_HOOKS, join_files
 from pipelines.places import Place
 from pipelines.planning.reached import NOTHING, Reached
 from pipelines.store import emptied_commits, naming_the_store, open_table, was_overtaken
+from pipelines.upkeep.compaction import NO_HOOKS, join_files
 
 # Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
 _PLAIN_BODY = {"body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}

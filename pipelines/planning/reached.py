@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from pipelines.applying.cuts import app_id, newest_note, position_in
-from pipelines.places import Place, Places
 from pipelines.holding.quarantine_log import quarantined
+from pipelines.places import Place, Places
 from pipelines.store import open_table
 
 _EPOCH_0: Final = datetime(1970, 1, 1, tzinfo=UTC)

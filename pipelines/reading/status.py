@@ -16,20 +16,20 @@ from pydantic import BaseModel, ConfigDict
 from conf.errors import PositionGap
 from conf.model import CutLimits
 from connectors.base import Connector, Feed
-from pipelines.upkeep.beginnings import begins_at
 from pipelines.applying.beside import EMPTIED, GONE, Beside, Part, beside_opened
+from pipelines.applying.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
+from pipelines.holding.quarantine_log import Hold, HoldState, quarantined
 from pipelines.landing.bronze import last_position, read_small_columns
 from pipelines.landing.bronze_table import lost_from, retained_from
-from pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
-from pipelines.applying.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
 from pipelines.landing.losses import losses_of
 from pipelines.places import Place, Places
 from pipelines.planning.plan import Plan, Planner, State
-from pipelines.holding.quarantine_log import Hold, HoldState, quarantined
 from pipelines.planning.ranges import is_inside
 from pipelines.planning.reached import NOTHING, Reached, reached, was_replaced
 from pipelines.planning.rules import StreamRules
+from pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
 from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
+from pipelines.upkeep.beginnings import begins_at
 
 
 class TableState(StrEnum):

@@ -40,17 +40,17 @@ from pyarrow.fs import FileSelector, PyFileSystem
 from conf.errors import PositionGap, QueryFailed
 from conf.model import CutLimits
 from connectors.base import Connector, Cut, Feed
-from pipelines.upkeep.beginnings import history_rebuilt
 from pipelines.applying.beside import beside
+from pipelines.applying.cuts import CutRow, all_cuts, app_id, current_cuts, position_in
+from pipelines.holding.quarantine_log import holds
 from pipelines.landing.bronze import last_position, read_small_columns
 from pipelines.landing.bronze_table import lost_from
-from pipelines.applying.cuts import CutRow, all_cuts, app_id, current_cuts, position_in
 from pipelines.places import Place, Places, history_of
 from pipelines.planning.plan import Planner
-from pipelines.holding.quarantine_log import holds
 from pipelines.planning.reached import Reached
 from pipelines.planning.rules import StreamRules
 from pipelines.store import naming_the_store, open_table
+from pipelines.upkeep.beginnings import history_rebuilt
 
 
 @dataclass(frozen=True)

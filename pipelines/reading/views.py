@@ -19,12 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.applying.beside import Beside, beside_named
-from pipelines.places import Place, Places, side_table_of, silver_table_of
-from pipelines.store import open_table
+from pipelines.places import REASONS, Place, Places, side_table_of, silver_table_of
 from pipelines.reading.time_travel import AsOf
+from pipelines.store import open_table
 from transforms.history import END, START
 from transforms.merge import PRESENT
-from transforms.side_table import REASONS
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from connectors.base import Connector, Feed
-from pipelines.landing.bronze_table import retained_from
 from pipelines.applying.cuts import CutRow, all_cuts, current_cuts, position_reached
+from pipelines.landing.bronze_table import retained_from
 from pipelines.places import Places
 
 REBUILT: Final = "rebuilt"

@@ -25,10 +25,13 @@ from pyspark.sql import Row, SparkSession
 from conf.errors import ApplyError, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
-from pipelines.upkeep import ledger
 from pipelines.applying.beside import Part, beside, place_beside
-from pipelines.upkeep.lease import sole_writer
+from pipelines.landing.writer import compact
 from pipelines.places import Place, Places, places_of
+from pipelines.spark.session import close_session, own_session, raising_if_ended
+from pipelines.store import files_of, naming_the_store, open_table
+from pipelines.upkeep import ledger
+from pipelines.upkeep.lease import sole_writer
 from pipelines.upkeep.retention import (
     Retention,
     describe,
@@ -37,9 +40,6 @@ from pipelines.upkeep.retention import (
     plan_retention,
     remove_doubles,
 )
-from pipelines.spark.session import close_session, own_session, raising_if_ended
-from pipelines.store import files_of, naming_the_store, open_table
-from pipelines.landing.writer import compact
 from transforms.spark_errors import named_errors
 from transforms.sql import path_table
 

@@ -33,24 +33,24 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
 from conf.model import Settings
 from connectors.base import Connector, Feed
-from pipelines.applying.target import session_for
-from pipelines.upkeep.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
 from pipelines.applying.beside import Counting, Part, beside, place_beside
-from pipelines.landing.bronze import last_position
-from pipelines.landing.bronze_table import lost_from, retained_from
 from pipelines.applying.build import HOLDING_LATER, FeedBuild
 from pipelines.applying.commit_note import CommitNote
 from pipelines.applying.cuts import app_id, from_record, newest_note, position_reached, read_cuts, recorded_in, restore
-from pipelines.upkeep.lease import sole_writer
-from pipelines.landing.losses import losses_of
-from pipelines.places import Place, Places, SidePlaces, places_of
+from pipelines.applying.target import session_for
 from pipelines.holding.quarantine import resolution_by_rebuild
 from pipelines.holding.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
+from pipelines.landing.bronze import last_position
+from pipelines.landing.bronze_table import lost_from, retained_from
+from pipelines.landing.losses import losses_of
+from pipelines.places import Place, Places, SidePlaces, places_of
 from pipelines.planning.reached import is_on_other_bronze
 from pipelines.planning.reached import reached as reached_by
-from pipelines.upkeep.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
 from pipelines.spark.session import close_session
 from pipelines.store import open_table
+from pipelines.upkeep.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
+from pipelines.upkeep.lease import sole_writer
+from pipelines.upkeep.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
 from pipelines.upkeep.swap import Live, TableMoved, replace_beside, swap_in
 from transforms.spark_errors import named_errors
 

@@ -30,15 +30,15 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from connectors.base import Boundary, Connector, Feed, Kind
+from pipelines.applying.cuts import last_cuts
 from pipelines.landing.bronze import read_small_columns
 from pipelines.landing.bronze_table import SCHEMA, lost_from, retained_from, retention_id
-from pipelines.upkeep.compaction import claim
-from pipelines.applying.cuts import last_cuts
 from pipelines.places import Place, Places
 from pipelines.planning.reached import all_reached, is_on_other_bronze
 from pipelines.planning.rules import StreamRules
-from pipelines.store import open_table, until_committed
 from pipelines.planning.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
+from pipelines.store import open_table, until_committed
+from pipelines.upkeep.compaction import claim
 
 _APPEND_ONLY = "delta.appendOnly"
 

@@ -25,9 +25,16 @@ from conf.names import folded
 from connectors.base import Connector, ControlFrame, Feed, Kind, ReferenceChange, ReferenceReader, TableKind
 from connectors.common.key_span import EVERY_KEY, KeySpan
 from pipelines.landing.bronze import read_frames
-from pipelines.verifying.landed_updates import Body, LandedUpdate, LandedUpdates, in_order_of_effect, landed_updates, last_state
 from pipelines.landing.losses import Losses
 from pipelines.places import Place
+from pipelines.verifying.landed_updates import (
+    Body,
+    LandedUpdate,
+    LandedUpdates,
+    in_order_of_effect,
+    landed_updates,
+    last_state,
+)
 from pipelines.verifying.table_fold import LogFold, Row, TableFold
 
 LOG_KEYS = ("_position", "_row_key", "_op", "_last_row_key")

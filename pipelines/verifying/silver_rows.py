@@ -14,8 +14,45 @@ from deltalake import DeltaTable
 
 from conf.names import folded
 from connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
-from pipelines.places import Place
+from pipelines.applying.beside import beside
+from pipelines.places import REASONS, UNEXPLAINED, Place, Places
 from pipelines.store import naming_the_store
+
+
+def read_side_table(places: Places, feed: str, table: str, version: int | None = None) -> pa.Table | None:
+    """Return the rows of the side table; None for none. Raises StoreUnavailable.
+
+    Args:
+        version: Version of the silver table, if not the newest: the side table is read as of it.
+    """
+    opened = beside(places, feed, table, "aside", at=version).counts
+    if opened is None:
+        return None
+    found = SilverRows(places.side_table(feed, table), opened).table()
+    return found if found.num_rows else None
+
+
+def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Table | None:
+    """Return the complete rows of the side table, which exist at the source but fail the table's rules; None for none.
+
+    Args:
+        version: As for `read_side_table`.
+
+    Raises:
+        StoreUnavailable: They cannot be read now.
+    """
+    found = read_side_table(places, feed, table, version)
+    if found is None:
+        return None
+    is_complete = [UNEXPLAINED not in reasons for reasons in found[REASONS].to_pylist()]
+    return found.filter(pa.array(is_complete, pa.bool_()))
+
+
+def without_reasons(failing: pa.Table | None) -> str | None:
+    """Return a message if `failing_rows` name no rule that they fail, which no build produces; else None."""
+    count = 0 if failing is None else sum(not reasons for reasons in failing[REASONS].to_pylist())
+    return f"{count} of the rows that it keeps aside name no rule that they fail" if count else None
+
 
 _SAMPLED: Final = 200
 """One in this many rows is sampled to divide a table into key spans."""

@@ -24,8 +24,8 @@ from typing import Any
 from connectors.base import Connector, Feed, ReferenceChange
 from pipelines.applying.cuts import built_otherwise
 from pipelines.places import Place, Places
-from pipelines.verifying.reference_fold import Expected
 from pipelines.store import open_table
+from pipelines.verifying.reference_fold import Expected
 from pipelines.verifying.table_fold import Row, TableFold
 from pipelines.verifying.verify import Silver, TableVerification, Verdict, compare_table, read_silver, unknown
 

@@ -29,12 +29,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.base import NO_STATISTICS, Cut, Decoder, Feed
+from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from pipelines.applying import fold_cut as folding
 from pipelines.applying.cuts import app_id, to_record
-from pipelines.places import Places
 from pipelines.applying.silver import SilverTable
+from pipelines.places import Places
 from pipelines.spark.session import start_spark
 from tests.bench.silver import report, settings_at, timed
 from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable

@@ -28,8 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.base import Boundary
-from pipelines.landing.bronze import read_small_columns
 from pipelines.applying.cuts import app_id
+from pipelines.landing.bronze import read_small_columns
 from pipelines.places import Place, Places
 from pipelines.spark.session import start_spark, stop_spark
 from tests.bench.bare import BareMerge

@@ -21,8 +21,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from connectors.base import Kind
 from connectors.deephaven.connector import CONNECTOR
-from pipelines.landing.bronze import last_position, read_stream
 from pipelines.applying.cuts import app_id
+from pipelines.landing.bronze import last_position, read_stream
 from pipelines.places import Places
 from pipelines.verifying.verify import Verdict, read_silver, verify_table
 from tests.bench.silver import COLUMNS, feed, report, timed

@@ -17,10 +17,10 @@ from pyarrow.fs import FileSelector
 
 from connectors.sqlitecloud_webhooks.receiver.landing import Landing
 from pipelines.landing.batch import Batch
-from pipelines.places import Places
-from pipelines.upkeep.remove_tree import set_damaged_log_aside
-from pipelines.store import files_of, open_table
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Places
+from pipelines.store import files_of, open_table
+from pipelines.upkeep.remove_tree import set_damaged_log_aside
 from tests.support.waiting import tries
 from tests.support.webhooks import FEED, free_port, webhook
 

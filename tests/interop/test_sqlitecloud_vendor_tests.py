@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from connectors.sqlitecloud.server.options import ServerOptions
 from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context
-from connectors.sqlitecloud.server.options import ServerOptions
 from tests.interop.sqlitecloud_clients import Missing, python_tests
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("sqlitecloud")]

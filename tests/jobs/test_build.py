@@ -116,7 +116,9 @@ def test_a_cut_that_is_not_small_starts_spark_before_anything_else(conf: Path, m
     history.land(places.bronze("market"), "market")
     monkeypatch.setattr("pipelines.applying.silver.read_cut", lambda *_: None)
     connector, feed = Invocation(conf_dir=conf, env="local").feed("market", load_settings(conf, "local", {}))
-    building = pipelines.applying.build.FeedBuild(start, load_settings(conf, "local", {}), connector, feed, places=places)
+    building = pipelines.applying.build.FeedBuild(
+        start, load_settings(conf, "local", {}), connector, feed, places=places
+    )
     building.refresh()
 
     with pytest.raises(Started):

@@ -22,8 +22,8 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from jobs import cli
-from pipelines.landing.bronze_table import retained_from
 from pipelines.applying.cuts import read_cuts
+from pipelines.landing.bronze_table import retained_from
 from pipelines.places import Places
 from pipelines.store import open_table
 from tests.support.landed_history import LandedHistory

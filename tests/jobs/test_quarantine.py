@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 import pipelines.holding.quarantine_log
 from jobs import cli
 from jobs.quarantine import Outcome, outcome_text, show
-from pipelines.places import Places
 from pipelines.holding.quarantine import Quarantined
 from pipelines.holding.quarantine_log import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip, undo_skip
+from pipelines.places import Places
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.misreading import misreading

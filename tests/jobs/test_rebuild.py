@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import cli
-from pipelines.places import Places
 from pipelines.holding.quarantine_log import quarantined
+from pipelines.places import Places
 from tests.support.landed_history import LandedHistory
 
 

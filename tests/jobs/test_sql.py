@@ -15,8 +15,8 @@ from conf.errors import QueryFailed
 from jobs import cli
 from jobs.sql import Answer, Format, ask, query_error, queryable_names, write
 from pipelines.places import Places
-from pipelines.spark.session import own_session
 from pipelines.reading.views import Views
+from pipelines.spark.session import own_session
 
 VIEWS = Views(
     built={"quotes": ("market", "quotes"), "market__quotes": ("market", "quotes")},

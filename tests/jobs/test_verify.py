@@ -18,10 +18,10 @@ from conf.errors import InvalidValue
 from connectors.registry import CONNECTORS
 from jobs import cli
 from jobs.verify import show
+from pipelines.holding.quarantine_log import Hold, hold
 from pipelines.landing.batch import Batch
 from pipelines.landing.bronze import last_position
 from pipelines.places import Places
-from pipelines.holding.quarantine_log import Hold, hold
 from pipelines.verifying.verify import Difference, DifferingRange, TableVerification, Verdict, Verification, unknown
 from tests.support.landed_history import LandedHistory
 from tests.support.told import put

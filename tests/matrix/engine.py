@@ -16,9 +16,9 @@ from conf.model import CutLimits, Maintain
 from conf.model import Settings as Conf
 from connectors.base import Connector, Feed
 from pipelines.applying.build import FeedBuild
-from pipelines.upkeep.maintain import Maintenance
-from pipelines.places import Places
 from pipelines.holding.quarantine_log import holds, skip
+from pipelines.places import Places
+from pipelines.upkeep.maintain import Maintenance
 from pipelines.upkeep.rebuild import Rebuild
 from tests.matrix.checks import Different, Phase
 from tests.matrix.landing import OTHER, TABLE, landing

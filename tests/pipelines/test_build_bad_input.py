@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from conf.errors import PositionGap, SilverfoldError
 from connectors.base import Frame, Kind
-from pipelines.landing.batch import Batch
 from pipelines.holding.quarantine_log import Hold
+from pipelines.landing.batch import Batch
 from pipelines.landing.writer import BronzeWriter
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_vectors import VECTORS

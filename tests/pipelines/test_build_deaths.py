@@ -15,19 +15,19 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+import pipelines.applying.build
 import pipelines.applying.cut_job
 import pipelines.applying.write
-import pipelines.applying.build
 import pipelines.holding.quarantine
 from conf.errors import ApplyError, SparkUnavailable
 from conf.model import Expectation
 from jobs.build import run
 from pipelines.applying.build import FeedBuild
 from pipelines.applying.cuts import read_cuts
+from pipelines.applying.silver import SilverTable
+from pipelines.holding.quarantine_log import quarantined
 from pipelines.places import Places
 from pipelines.planning.plan import Planner
-from pipelines.holding.quarantine_log import quarantined
-from pipelines.applying.silver import SilverTable
 from pipelines.spark.session import raising_if_ended
 from tests.support.building import FEED, Built, table
 from tests.support.commits import begin_log

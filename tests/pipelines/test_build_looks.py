@@ -14,8 +14,8 @@ from conf.load import load_settings
 from connectors.base import ControlFrame, Feed, Kind
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.landing.bronze import read_frames
 from pipelines.applying.build import FeedBuild
+from pipelines.landing.bronze import read_frames
 from pipelines.places import Place, Places
 from tests.support.landed_history import LandedHistory
 

@@ -9,10 +9,10 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
-from connectors.deephaven.server.workload import Changer
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.server.server import TableServer
+from connectors.deephaven.server.workload import Changer
 from connectors.wire.sbe.schema.load import load_schema
 from jobs.demo.check import compare, read_silver
 from jobs.demo.tables import TABLES

@@ -19,8 +19,8 @@ from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
 from pipelines.applying.cuts import last_cuts
 from pipelines.holding.quarantine_log import quarantined, skip, undo_skip
-from pipelines.upkeep.rebuild import Rebuild
 from pipelines.reading.status import TableState, TableStatus, read_status
+from pipelines.upkeep.rebuild import Rebuild
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_vectors import VECTORS
 from tests.support.landed_history import LandedHistory

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connectors.deephaven.connector import CONNECTOR
-from pipelines.upkeep.rebuild import Rebuild
 from pipelines.reading.status import read_status
+from pipelines.upkeep.rebuild import Rebuild
 from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory

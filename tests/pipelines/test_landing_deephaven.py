@@ -11,14 +11,14 @@ import pytest
 import pipelines.landing.receiving
 from conf.model import Commit, Reconnect
 from connectors.base import Feed
-from connectors.deephaven.server.workload import Changer
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.server.server import TableServer
+from connectors.deephaven.server.workload import Changer
 from jobs.demo.tables import TABLES
-from pipelines.places import Places
 from pipelines.landing.receiving import receive
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Places
 from tests.support.landing import LOG, landed, marks
 from tests.support.replay import replay
 from tests.support.waiting import tries, until, wait_until

@@ -8,14 +8,14 @@ import pytest
 
 from conf.model import Commit, Reconnect
 from connectors.base import Feed
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from connectors.sqlitecloud.client.client import connect
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.options import Pacing, ServerOptions
-from pipelines.places import Places
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from pipelines.landing.receiving import receive
+from pipelines.places import Places
 from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.support.landing import LOG, landed, marks
 from tests.support.sqlitecloud_receiving import database, stored, url

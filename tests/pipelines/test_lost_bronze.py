@@ -17,21 +17,21 @@ from conf.errors import Fenced, PositionGap, ReplacedBronze
 from conf.model import CutLimits
 from connectors.base import Frame
 from connectors.sqlitecloud.connector import CONNECTOR
+from pipelines.applying.build import FeedBuild
+from pipelines.holding.quarantine_log import quarantined, skip
 from pipelines.landing.batch import Batch
 from pipelines.landing.bronze import last_position
 from pipelines.landing.bronze_table import each_lost, lost_from, note_lost, retained_from
-from pipelines.applying.build import FeedBuild
+from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Places
 from pipelines.planning.plan import Planner
-from pipelines.holding.quarantine_log import quarantined, skip
 from pipelines.planning.reached import NOTHING, Reached, all_reached, farthest, reached
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.upkeep.remove_tree import remove_tree
 from pipelines.planning.rules import StreamRules
 from pipelines.reading.status import read_status
 from pipelines.store import open_table
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.upkeep.remove_tree import remove_tree
 from pipelines.verifying.verify import Verdict, verify_history
-from pipelines.landing.writer import BronzeWriter
 from tests.support.bronze_rows import BEGAN, bronze
 from tests.support.running import run_once
 from tests.support.sqlitecloud_feed import (

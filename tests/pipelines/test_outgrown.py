@@ -15,8 +15,8 @@ from conf.load import load_settings
 from connectors.sqlitecloud.connector import CONNECTOR
 from pipelines.applying.cuts import position_reached
 from pipelines.holding.quarantine_log import quarantined
-from pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from pipelines.reading.time_travel import as_of_position
+from pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from pipelines.verifying.verify import Verdict, verify_history
 from tests.support.deaths import Died, dying
 from tests.support.sqlitecloud_feed import FEED, SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
@@ -119,7 +119,9 @@ def test_a_rebuild_that_dies_between_history_and_table_leaves_the_history_that_w
     shop.snapshot(BEFORE, ["id", "a"], [1, 7, "y"])
     assert shop.build(spark).keys() == {"t"}
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.upkeep.rebuild, "replace_beside", dying(pipelines.upkeep.rebuild.replace_beside, after=True))
+        patch.setattr(
+            pipelines.upkeep.rebuild, "replace_beside", dying(pipelines.upkeep.rebuild.replace_beside, after=True)
+        )
         with pytest.raises(Died):
             shop.rebuild(spark)
 

@@ -16,8 +16,8 @@ from connectors.base import Feed
 from pipelines.applying import write
 from pipelines.holding.quarantine import Quarantine
 from pipelines.holding.quarantine_log import quarantined, skip
-from pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from pipelines.reading.time_travel import as_of_position
+from pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change
 from tests.support.deaths import Died

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from conf.model import CutLimits
 from connectors.base import Cut
-from pipelines.verifying.landed_updates import whole_updates
 from pipelines.planning.plan import Planner, State
-from pipelines.verifying.reference_history import steps
 from pipelines.planning.rules import StreamRules
+from pipelines.verifying.landed_updates import whole_updates
+from pipelines.verifying.reference_history import steps
 from tests.support.bronze_rows import Row, small_columns
 from tests.support.naive_planner import Pairs, naive_plan
 

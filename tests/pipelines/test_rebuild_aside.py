@@ -19,11 +19,11 @@ import pipelines.upkeep.rebuild
 from conf.errors import SilverfoldError, StoreUnavailable
 from conf.load import load_settings
 from connectors.base import Feed
+from pipelines.reading.views import register_views
+from pipelines.store import open_table
 from pipelines.upkeep.rebuild import Rebuild
 from pipelines.upkeep.remove_tree import remove_tree
-from pipelines.store import open_table
 from pipelines.verifying.verify import Verdict, verify_table
-from pipelines.reading.views import register_views
 from tests.support.commits import Commits, Interrupted, counting
 from tests.support.deaths import Died, dying
 from tests.support.kept import rows_of

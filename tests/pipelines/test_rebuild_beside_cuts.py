@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connectors.deephaven.connector import CONNECTOR
-from pipelines.upkeep import swap
 from pipelines.applying import write
 from pipelines.applying.cuts import app_id, from_record, recorded_in
-from pipelines.upkeep.rebuild import Rebuild
 from pipelines.store import open_table
+from pipelines.upkeep import swap
+from pipelines.upkeep.rebuild import Rebuild
 from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory

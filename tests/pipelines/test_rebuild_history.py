@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 import pipelines.applying.write
 import pipelines.upkeep.rebuild
 from conf.errors import ApplyError
-from pipelines.verifying.kept_aside import read_side_table
 from pipelines.holding.quarantine import read_quarantine
 from pipelines.holding.quarantine_log import HoldState, skip
 from pipelines.upkeep.rebuild import Rebuild
 from pipelines.upkeep.remove_tree import remove_tree
+from pipelines.verifying.silver_rows import read_side_table
 from pipelines.verifying.verify import Verdict
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying

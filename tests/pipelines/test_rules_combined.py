@@ -12,11 +12,10 @@ from pyspark.sql import types as T
 
 from conf.errors import Overtaken
 from conf.model import Expectation
-from pipelines.applying import build
-from pipelines.applying import write
+from pipelines.applying import build, write
 from pipelines.applying.cuts import last_cuts
-from pipelines.verifying.kept_aside import read_side_table
 from pipelines.holding.quarantine_log import quarantined
+from pipelines.verifying.silver_rows import read_side_table
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory

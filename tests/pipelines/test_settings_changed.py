@@ -20,10 +20,10 @@ from connectors.sbe.options import SbeTable
 from connectors.sqlitecloud.options import SqliteCloudTable
 from pipelines.applying.commit_note import CommitNote
 from pipelines.applying.cuts import newest_note
-from pipelines.upkeep.rebuild import Rebuild
 from pipelines.applying.row_settings import differing
 from pipelines.reading.status import TableStatus, read_status
 from pipelines.store import open_table
+from pipelines.upkeep.rebuild import Rebuild
 from pipelines.upkeep.swap import Live
 from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table

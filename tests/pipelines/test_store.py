@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 
 from conf.errors import StoreUnavailable
 from pipelines.places import Place
-from pipelines.verifying.silver_rows import SilverRows
 from pipelines.store import open_table, skipping_bounds
+from pipelines.verifying.silver_rows import SilverRows
 
 
 @pytest.fixture

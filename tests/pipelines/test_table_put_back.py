@@ -15,9 +15,9 @@ from conf.errors import ApplyError
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
 from pipelines.landing.bronze_table import retained_from
+from pipelines.reading.status import TableState, TableStatus, read_status
 from pipelines.upkeep.rebuild import Rebuild
 from pipelines.upkeep.retention import Retention, drop_frames, plan_retention
-from pipelines.reading.status import TableState, TableStatus, read_status
 from pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory

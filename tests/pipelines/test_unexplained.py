@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from conf.errors import StoreUnavailable
 from pipelines.applying.cuts import last_cuts
-from pipelines.verifying.silver_rows import SilverRows
 from pipelines.store import count_rows, open_table
+from pipelines.verifying.silver_rows import SilverRows
 from tests.support.telling import Told, change
 from tests.support.told import FEED, STREAM, ToldConnector
 

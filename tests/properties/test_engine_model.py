@@ -20,16 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-import pipelines.applying.write
 import pipelines.applying.build
+import pipelines.applying.write
 from conf.load import load_settings
 from conf.model import Build, CutLimits, Expectation
 from connectors.base import Feed
 from pipelines.applying.beside import beside
 from pipelines.applying.build import FeedBuild
 from pipelines.applying.cuts import read_cuts
-from pipelines.places import Place, Places
 from pipelines.applying.silver import SilverTable
+from pipelines.places import Place, Places
 from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying

@@ -19,9 +19,9 @@ from pipelines.landing.bronze import read_small_columns
 from pipelines.landing.bronze_table import retained_from
 from pipelines.places import Places
 from pipelines.planning.plan import Planner
-from pipelines.verifying.reference_fold import LandedTable, fold_bronze
-from pipelines.upkeep.retention import drop_frames, plan_retention
 from pipelines.planning.rules import StreamRules
+from pipelines.upkeep.retention import drop_frames, plan_retention
+from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed

@@ -19,8 +19,8 @@ from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from pipelines.applying.build import FeedBuild
 from pipelines.applying.cuts import last_cuts
-from pipelines.places import Places
 from pipelines.holding.quarantine_log import Hold, holds
+from pipelines.places import Places
 from pipelines.store import open_table
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once

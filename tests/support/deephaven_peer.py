@@ -23,8 +23,8 @@ from connectors.deephaven.protocol.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.protocol.session import Session
 from connectors.deephaven.protocol.schemas import load_transport_schema
+from connectors.deephaven.protocol.session import Session
 from connectors.wire.sbe.schema.model import Schema
 
 PATIENCE = 20.0

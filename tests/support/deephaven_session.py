@@ -9,8 +9,8 @@ from connectors.deephaven.protocol.messages import (
     Event,
     SubscribeMode,
 )
-from connectors.deephaven.protocol.session import Session
 from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.protocol.session import Session
 from connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import VECTORS, builtin_roles

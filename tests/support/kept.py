@@ -17,10 +17,10 @@ from conf.model import Settings
 from connectors.base import Feed
 from pipelines.applying.build import FeedBuild
 from pipelines.applying.cuts import position_in
-from pipelines.upkeep.maintain import Done, Maintenance
-from pipelines.places import Place, Places
 from pipelines.holding.quarantine import read_quarantine
 from pipelines.holding.quarantine_log import HoldState
+from pipelines.places import Place, Places
+from pipelines.upkeep.maintain import Done, Maintenance
 from pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.running import run_once

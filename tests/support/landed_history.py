@@ -16,8 +16,8 @@ from connectors.deephaven.protocol.roles import Roles
 from connectors.deephaven.protocol.schemas import load_roles
 from connectors.deephaven.protocol.types import TYPES, ColumnType
 from pipelines.landing.batch import Batch
-from pipelines.places import Place
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Place
 
 BUFFER = 65_536
 

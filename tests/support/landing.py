@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from conf.model import Commit, Reconnect, Strict, Table
 from connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
 from pipelines.landing.bronze_table import SCHEMA
-from pipelines.places import Place, Places
 from pipelines.landing.sink import BronzeSink
-from pipelines.store import open_table
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Place, Places
+from pipelines.store import open_table
 
 LOG = structlog.wrap_logger(structlog.ReturnLogger(), processors=[lambda _logger, _name, event: event])
 """Says nothing."""

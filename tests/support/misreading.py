@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from conf.model import Table
-from connectors.common.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, CutStatistics, Decoder
+from connectors.common.arrow_rows import ArrowRows
+from pipelines.applying.build import FeedBuild
 from pipelines.landing.bronze import STREAM_COLUMNS
 from pipelines.landing.bronze_table import SCHEMA
-from pipelines.applying.build import FeedBuild
 from tests.support.deephaven_vectors import VECTORS
 
 UNREADABLE = VECTORS["unknown-template"].body

@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from connectors.base import Connector, Feed
-from pipelines.places import Places
 from pipelines.landing.receiving import receive
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Places
 from tests.support.deaths import Died, dying
 from tests.support.landing import LOG
 

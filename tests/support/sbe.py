@@ -7,9 +7,9 @@ from typing import Any
 
 from connectors.wire.sbe.codec.decode import decode
 from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.model import Schema
-from connectors.wire.sbe.schema.load import load_schema
 from connectors.wire.sbe.codec.values import SetValue
+from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 
 HEADER = """
 <composite name="messageHeader">

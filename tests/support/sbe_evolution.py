@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from connectors.wire.sbe.compare.findings import Profile, Severity
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sbe" / "evolution"
 LETTERS = {

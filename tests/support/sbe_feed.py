@@ -13,17 +13,17 @@ from conf.model import Settings
 from conf.validate import validated
 from connectors.base import Feed, Frame, mark
 from connectors.sbe.connector import CONNECTOR
-from connectors.sbe.receiver.landing import Landing
 from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.protocol.session import Session
 from connectors.sbe.protocol.schemas import read_schema
+from connectors.sbe.protocol.session import Session
+from connectors.sbe.receiver.landing import Landing
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from pipelines.landing.batch import Batch
+from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Places
 from pipelines.store import open_table
 from pipelines.verifying.verify import TableVerification, verify_table
-from pipelines.landing.writer import BronzeWriter
 from tests.support.building_once import all_rows, build_once
 
 if TYPE_CHECKING:

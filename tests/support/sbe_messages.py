@@ -8,6 +8,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 
+from connectors.wire.sbe.codec.values import SetValue
 from connectors.wire.sbe.schema.model import (
     Array,
     Body,
@@ -25,7 +26,6 @@ from connectors.wire.sbe.schema.model import (
     Schema,
     Set,
 )
-from connectors.wire.sbe.codec.values import SetValue
 
 _FLOATS = {Primitive.FLOAT: 32, Primitive.DOUBLE: 64}
 _CODECS = {"utf-16": "utf-16-be", None: "ascii"}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from conf.errors import WireError
 from connectors.wire.sbe.codec.decode import Decoded, decode
 from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.codec.values import SetValue
 from connectors.wire.sbe.schema.model import (
     Array,
     Body,
@@ -29,7 +30,6 @@ from connectors.wire.sbe.schema.model import (
     Set,
 )
 from connectors.wire.sbe.schema.primitives import FLOATS
-from connectors.wire.sbe.codec.values import SetValue
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -13,14 +13,14 @@ from conf.load import load_settings
 from conf.model import Settings
 from connectors.base import Boundary, Feed, Frame, Kind, mark
 from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.protocol.control import Description
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.protocol.control import Description
 from connectors.sqlitecloud.protocol.payload import parse_stream
 from pipelines.landing.batch import Batch
+from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Places
 from pipelines.store import open_table
 from pipelines.verifying.verify import TableVerification, verify_table
-from pipelines.landing.writer import BronzeWriter
 from tests.support.building_once import all_rows, build_once
 from tests.support.sqlitecloud_notices import framed, rowset
 

@@ -17,12 +17,12 @@ from connectors.base import Feed
 from connectors.common.closeable import Closeable
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.options import ServerOptions
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from pipelines.landing.bronze import read_small_columns
 from pipelines.places import Places
-from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from pipelines.store import open_table
+from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.support.receiver_thread import ReceiverThread
 from tests.support.sqlitecloud_live import run
 from tests.support.sqlitecloud_same import stored, unlike

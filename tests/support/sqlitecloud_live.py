@@ -17,8 +17,8 @@ from conf.validate import validated
 from connectors.base import Feed
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.options import ServerOptions
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.state import ServedSession
 from pipelines.landing.bronze import read_small_columns
 from pipelines.places import Place, Places

@@ -21,8 +21,8 @@ from connectors.sqlitecloud.client.client import Client, connect
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from pipelines.verifying.table_fold import TableFold
 from tests.support.memory import MemorySink
 from tests.support.waiting import PATIENCE, until

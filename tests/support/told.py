@@ -23,7 +23,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from conf.errors import InvalidValue
 from conf.model import Strict, Table
-from connectors.common.arrow_rows import ArrowRows
 from connectors.base import (
     Boundary,
     ControlFrame,
@@ -41,11 +40,12 @@ from connectors.base import (
     TableKind,
     mark,
 )
-from connectors.common.cut_statistics import statistics_of_changes
+from connectors.common.arrow_rows import ArrowRows
 from connectors.common.key_span import EVERY_KEY, KeySpan
+from connectors.common.row_decoder import statistics_of_changes
 from pipelines.landing.batch import Batch
-from pipelines.places import Places
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Places
 from tests.support.change_model import Change
 from transforms.changes import change_type
 

@@ -200,7 +200,9 @@ def test_every_split_of_the_same_changes_comes_to_the_same_table(
         batches[2] += [Change(None, None, "T", 1), Change(None, None, "T", 3)]
     for number, batch in enumerate(batches):
         rng.shuffle(batch)
-        monkeypatch.setattr(transforms.autocdc.apply, "_FEW", 0 if number == 1 else 10_000)  # either way goes on with others'
+        monkeypatch.setattr(
+            transforms.autocdc.apply, "_FEW", 0 if number == 1 else 10_000
+        )  # either way goes on with others'
         apply(spark, tmp_path / "t", number, batch, mode)
         told = [change for each in batches[: number + 1] for change in each]
         assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)

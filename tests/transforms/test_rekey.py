@@ -12,8 +12,8 @@ from pyspark.sql import types as T
 
 from transforms.changes import as_struct
 from transforms.complete_rows import completed
+from transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
 from transforms.merge import Recorded, append, merge, replace
-from transforms.rekey import by_keys, snapshot_by_keys, with_taken
 from transforms.sql import path_table
 
 KEY = T.StructType().add("_row_key", T.LongType())

@@ -34,8 +34,16 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from transforms.autocdc.change_log import (
+    LOG_OP,
+    LOG_SEQUENCE,
+    RowRules,
+    append_changes,
+    as_stored,
+    log_columns,
+    rebuild_rows,
+)
 from transforms.autocdc.parameters import Parameters, check_parameters
-from transforms.autocdc.change_log import LOG_OP, LOG_SEQUENCE, RowRules, append_changes, as_stored, log_columns, rebuild_rows
 from transforms.changes import DELETE, INSERT, as_struct, cached, compute_all, few_at_hand, struct_type
 from transforms.evolve import check_names, check_types, follow_columns
 from transforms.fold import check_key

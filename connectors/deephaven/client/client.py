@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conf.errors import ProtocolError, SilverfoldError, SourceUnavailable, WireError
 from connectors.common.closeable import Closeable
-from connectors.deephaven.protocol.handshake import Expected
 from connectors.deephaven.client.listener import Listener, Notifier
+from connectors.deephaven.protocol.handshake import Expected
 from connectors.deephaven.protocol.messages import BadFrame, ConnectionResponse, Event, SubscribeMode, UpdateVoided
-from connectors.deephaven.protocol.session import Session
 from connectors.deephaven.protocol.roles import Roles
 from connectors.deephaven.protocol.schemas import load_roles
+from connectors.deephaven.protocol.session import Session
 
 _READ = 1 << 18
 

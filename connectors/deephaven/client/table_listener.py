@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
-from connectors.deephaven.protocol.layouts import Longs
 from connectors.deephaven.client.listener import Listener
+from connectors.deephaven.protocol.layouts import Longs
 from connectors.deephaven.protocol.messages import ColumnInfo
 from connectors.deephaven.protocol.types import TYPES, ColumnType, Shape
 

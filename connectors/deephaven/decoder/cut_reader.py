@@ -18,13 +18,22 @@ import pyarrow as pa
 
 from conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError, of_decoder
 from connectors.base import ControlFrame
+from connectors.deephaven.decoder.blocks import (
+    ADDED,
+    MODIFIED,
+    NARROW,
+    REMOVAL_COLUMN,
+    REMOVED,
+    Change,
+    Longs,
+    WideRange,
+)
+from connectors.deephaven.decoder.silver_types import SilverColumn
 from connectors.deephaven.protocol.binding import Roles
-from connectors.deephaven.decoder.blocks import ADDED, MODIFIED, NARROW, REMOVAL_COLUMN, REMOVED, Change, Longs, WideRange
 from connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
 from connectors.deephaven.protocol.control import decode_subscribe_response
 from connectors.deephaven.protocol.handshake import roles_of_epoch
 from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.decoder.silver_types import SilverColumn
 
 _MAX_LISTED = 1 << 20
 """Limit of removed keys listed per frame: each sixteen bytes could name thousands."""

@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift
 from conf.model import Table
-from connectors.common.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, CutStatistics, Feed
+from connectors.common.arrow_rows import ArrowRows
 from connectors.deephaven.decoder.assembly import NetChanges, assemble
 from connectors.deephaven.decoder.blocks import (
     ERROR_COLUMN,
@@ -44,10 +44,10 @@ from connectors.deephaven.decoder.cut_reader import (
     landed_frames,
     read_context,
 )
+from connectors.deephaven.decoder.silver_types import SilverColumn, silver_columns
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.protocol.roles import Roles
 from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.decoder.silver_types import SilverColumn, silver_columns
 from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 ROW_KEY = "_row_key"

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from conf.errors import InvalidValue, UnknownTemplate
-from connectors.deephaven.protocol.messages import ColumnInfo
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.protocol.messages import ColumnInfo
 from connectors.deephaven.protocol.types import Shape
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")

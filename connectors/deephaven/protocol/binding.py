@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from conf.errors import SchemaError
-from connectors.deephaven.protocol import groups
-from connectors.deephaven.protocol import layouts
+from connectors.deephaven.protocol import groups, layouts
 from connectors.deephaven.protocol.messages import SubscribeMode
 from connectors.deephaven.protocol.roles import (
     Column,

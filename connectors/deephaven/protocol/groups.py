@@ -21,9 +21,9 @@ import numpy as np
 
 from conf.errors import InvalidValue, SchemaError, TruncatedMessage
 from connectors.deephaven.protocol.layouts import Blocks, Ints, Number, integer_code, structure_ints
+from connectors.wire.sbe.codec.walk import Dimensions, read_data, read_dimensions
 from connectors.wire.sbe.schema.model import Body, Data, Group, Schema
 from connectors.wire.sbe.schema.primitives import TRAITS
-from connectors.wire.sbe.codec.walk import Dimensions, read_data, read_dimensions
 
 
 class OpenMessage(NamedTuple):

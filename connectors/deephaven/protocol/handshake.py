@@ -20,9 +20,9 @@ from connectors.deephaven.protocol.binding import bind
 from connectors.deephaven.protocol.frames import PREFIX_SIZE, PrefixCounts
 from connectors.deephaven.protocol.layouts import primitive_of
 from connectors.deephaven.protocol.roles import Roles
+from connectors.wire.sbe.schema.load import with_byte_order
 from connectors.wire.sbe.schema.model import ByteOrder
 from connectors.wire.sbe.schema.primitives import UNSIGNED
-from connectors.wire.sbe.schema.load import with_byte_order
 
 FIRST_FRAME = 64
 """Largest length that the first frame may announce."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from connectors.deephaven.protocol.binding import bind
 from connectors.deephaven.protocol.groups import TextErrors
 from connectors.deephaven.protocol.roles import Roles
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 
 BUILTIN = "builtin"
 """Name of the reconstruction shipped with this connector. It is not the vendor's file."""

@@ -14,8 +14,9 @@ from itertools import count
 from typing import Any
 
 from conf.errors import LocalProtocolError, RemoteProtocolError, WireError
-from connectors.common.backoff import Backoff
 from connectors.base import Boundary, Frame, Kind, mark
+from connectors.common.backoff import Backoff
+from connectors.deephaven.options import DeephavenTable
 from connectors.deephaven.protocol.messages import (
     BadFrame,
     ColumnReceived,
@@ -31,9 +32,8 @@ from connectors.deephaven.protocol.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.options import DeephavenTable
-from connectors.deephaven.protocol.session import Session
 from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.protocol.session import Session
 from connectors.deephaven.protocol.subscriptions import SubscriptionState
 
 _BOUNDARIES: Mapping[type[Event], Boundary] = {

@@ -2,24 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Context as DecimalContext
+from decimal import Decimal
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from conf.errors import SilverfoldError, SourceRefused
-from connectors.base import Feed, ReferenceUpdate
-from connectors.deephaven.client.client import TableClient
-from connectors.deephaven.protocol.handshake import Expected
-from connectors.deephaven.protocol.layouts import Longs
-from connectors.deephaven.client.listener import Listener
-from connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
-from connectors.deephaven.options import DeephavenOptions
-from connectors.deephaven.reference.reader import KEYS, ReferenceValues, UpdateRows
-from connectors.deephaven.protocol.schemas import load_roles
+from conf.errors import InvalidValue, SilverfoldError, SourceRefused, UnknownTemplate
+from connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
+from connectors.common.key_span import EVERY_KEY, KeySpan
 from connectors.common.transport import parse_address
 from connectors.common.update_queue import UpdateQueue
+from connectors.deephaven.client.client import TableClient
+from connectors.deephaven.client.listener import Listener
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
+from connectors.deephaven.protocol.control import decode_subscribe_response
+from connectors.deephaven.protocol.handshake import Expected, roles_of_epoch
+from connectors.deephaven.protocol.layouts import Longs
+from connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
+from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.protocol.schemas import load_roles
+from connectors.deephaven.protocol.types import Shape
+
+KEYS: Final = ("_row_key",)
+"""Deephaven identifies a row by its 64-bit row key."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXACT = DecimalContext(prec=400)
+_DATE_TIME = "DateTime"
+
+
+@dataclass(frozen=True)
+class ReferenceValues:
+    """Converts decoded values to those that silver must show, according to the settings of a feed and a table."""
+
+    options: DeephavenOptions
+    table: DeephavenTable
+
+    def convert(self, info: ColumnInfo, values: pa.Array) -> list[Any]:
+        """Return one column's values; None for null.
+
+        Raises:
+            UnknownTemplate: The schema lacks the column's message.
+            InvalidValue: A decimal does not fit the scale in the settings.
+        """
+        kind = info.type
+        found: list[Any] = values.to_pylist()
+        if kind is None:
+            raise UnknownTemplate(f"column {info.name} has no message in the schema", reason="unknown-template")
+        if kind.shape is Shape.DECIMAL and info.name in self.table.decimals:
+            scale = self.table.decimals[info.name]
+            return [None if text is None else _decimal(text, scale, info.name) for text in found]
+        if self.options.date_times == "nanoseconds":
+            return found
+        if kind.name == _DATE_TIME:
+            return _moments(found)
+        if kind.element is not None and kind.element.name == _DATE_TIME:
+            return [None if elements is None else _moments(elements) for elements in found]
+        return found
+
+
+class UpdateRows:
+    """Collects the messages of one update, then yields its changes, once."""
+
+    def __init__(self) -> None:
+        self._removed: list[ReferenceChange] = []
+        self._added: dict[int, dict[str, Any]] = {}
+        self._modified: dict[int, dict[str, Any]] = {}
+        self._added_at: dict[int, int] = {}
+        self._modified_at: dict[int, int] = {}
+
+    def remove(self, ranges: Iterable[Sequence[int]], position: int = 0) -> None:
+        """Take removed ranges, both ends inclusive."""
+        self._removed += [ReferenceChange("delete", position, (first,), last_key=(last,)) for first, last in ranges]
+
+    def write(
+        self, name: str, keys: Sequence[int], values: Sequence[Any], *, modified: bool, position: int = 0
+    ) -> None:
+        """Take one column's values of added or modified rows."""
+        rows, at = (self._modified, self._modified_at) if modified else (self._added, self._added_at)
+        for key, value in zip(keys, values, strict=True):
+            rows.setdefault(key, {})[name] = value
+            at[key] = position
+
+    def changes(self) -> Iterator[ReferenceChange]:
+        """Yield the collected changes in order of effect, and release them: a snapshot has many rows."""
+        yield from self._removed
+        for key in list(self._added):
+            yield ReferenceChange("insert", self._added_at[key], (key,), self._added.pop(key))
+        for key in list(self._modified):
+            yield ReferenceChange("update", self._modified_at[key], (key,), self._modified.pop(key))
+
+
+@dataclass
+class DeephavenReferenceReader:
+    """A `connectors.base.ReferenceReader` of one stream.
+
+    Args:
+        roles: Roles of the feed's schema, in its own byte order.
+    """
+
+    stream: str
+    values: ReferenceValues
+    roles: Roles
+    keys: tuple[str, ...] = KEYS
+    columns: tuple[str, ...] = ()
+    _roles_by_epoch: dict[int, Roles] = field(default_factory=dict)
+    _columns_by_id: dict[tuple[int, int], dict[int, ColumnInfo]] = field(default_factory=dict)
+
+    def control(self, frame: ControlFrame) -> None:
+        """Take a control frame: an epoch's ConnectionResponse, which comes first, or a subscribe response."""
+        roles = self._roles_by_epoch.get(frame.epoch)
+        if roles is None:
+            self._roles_by_epoch[frame.epoch] = roles_of_epoch(self.roles, frame.body)
+        elif frame.stream == self.stream and roles.template_id(frame.body) == roles.response.message.id:
+            response = decode_subscribe_response(roles, frame.body)
+            columns = {info.column_id: info for info in response.columns}
+            self._columns_by_id[frame.epoch, response.subscription_id] = columns
+            self.columns = tuple(info.name for info in response.columns)
+
+    def changes(
+        self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
+    ) -> Iterable[ReferenceChange]:
+        """Return one update's changes; see `connectors.base.ReferenceReader.changes`."""
+        rows = UpdateRows()
+        for position, body in frames:
+            self._read(rows, epoch, position, body, within)
+        return rows.changes()
+
+    def _read(self, rows: UpdateRows, epoch: int, position: int, body: bytes, within: KeySpan) -> None:
+        roles = self._roles_by_epoch.get(epoch)
+        if roles is None:
+            raise InvalidValue(f"epoch {epoch} has no connection response", reason="no-context")
+        template = roles.template_id(body)
+        if template in roles.columns:
+            found = decode_column(roles, body)
+            columns = self._columns_by_id.get((epoch, found.subscription_id), {})
+            info = check_column(found, columns)
+            inside = _inside(found.row_keys, within)
+            if info.name in self.values.table.decimals and not inside.all():
+                self.values.convert(info, found.values)  # a decimal that does not fit makes the whole update unreadable
+            values = self.values.convert(info, found.values.filter(pa.array(inside)))
+            keys = found.row_keys[inside].tolist()
+            rows.write(info.name, keys, values, modified=found.modified, position=position)
+        elif template == roles.removed.message.id:
+            rows.remove(decode_removed(roles, body).ranges.tolist(), position)
+        elif template not in (roles.begin.message.id, roles.end.message.id):
+            raise UnknownTemplate(f"template {template} inside an update", reason="unknown-template")
+
+
+def _inside(row_keys: Longs, within: KeySpan) -> npt.NDArray[np.bool_]:
+    """Return a mask of the row keys in a span."""
+    inside = np.ones(len(row_keys), np.bool_)
+    if within.first is not None:
+        inside &= row_keys >= within.first[0]
+    if within.end is not None:
+        inside &= row_keys < within.end[0]
+    return inside
+
+
+def _moments(nanoseconds: Sequence[int | None]) -> list[datetime | None]:
+    """Return datetimes of microseconds; finer digits are dropped, towards the past."""
+    return [None if count is None else _EPOCH + timedelta(microseconds=count // 1000) for count in nanoseconds]
+
+
+def _decimal(text: str, scale: int, name: str) -> Decimal:
+    value = Decimal(text)
+    fitted = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    if fitted != value:
+        raise InvalidValue(f"{name}: {text} has more than {scale} digits after the point", reason="decimal-scale")
+    return fitted
+
 
 _SUBSCRIPTION = 1
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, SourceRefused
+from connectors.common.tasks import until_first_ends
 from connectors.deephaven.protocol.messages import Request, SubscribeMode, TableSubscribe, TableUnsubscribe
 from connectors.deephaven.server.publication import Publication
-from connectors.deephaven.server.tables.rows import Delta, Rows
 from connectors.deephaven.server.session import ServerSession
 from connectors.deephaven.server.table_subscription import TableSubscription
-from connectors.common.tasks import until_first_ends
+from connectors.deephaven.server.tables.rows import Delta, Rows
 
 _RECEIVED_AT_ONCE = 1 << 16
 _SENT_AT_ONCE = 1 << 18

@@ -19,6 +19,7 @@ from typing import Self
 import structlog
 
 from conf.errors import LocalProtocolError, SilverfoldError
+from connectors.common.server_thread import Server, listen
 from connectors.deephaven.protocol.binding import bind
 from connectors.deephaven.protocol.frames import PrefixCounts
 from connectors.deephaven.protocol.roles import Roles
@@ -26,7 +27,6 @@ from connectors.deephaven.protocol.schemas import load_transport_schema
 from connectors.deephaven.server.connection import Limits, ServedClient, TooSlow
 from connectors.deephaven.server.session import SMALLEST_BUFFER, ServerSession
 from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.common.server_thread import Server, listen
 from connectors.wire.sbe.schema.model import Schema
 
 _ENCODERS = 2

@@ -17,11 +17,11 @@ from connectors.deephaven.protocol.control import (
     encode_subscription_error,
     encode_unsubscribe_response,
 )
-from connectors.deephaven.server.filters.filters import bind_filter
 from connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
 from connectors.deephaven.protocol.messages import ErrorCode, Request, TableSubscribe, TableUnsubscribe
-from connectors.deephaven.server.publication import Publication
 from connectors.deephaven.protocol.roles import Roles
+from connectors.deephaven.server.filters.filters import bind_filter
+from connectors.deephaven.server.publication import Publication
 from connectors.deephaven.server.tables.live_table import LiveTable
 
 SMALLEST_BUFFER = 64

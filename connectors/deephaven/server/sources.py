@@ -26,8 +26,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from conf.errors import ConfigError, InvalidValue
-from connectors.deephaven.server.tables.live_table import LiveTable
 from connectors.deephaven.protocol.types import TYPES
+from connectors.deephaven.server.tables.live_table import LiveTable
 
 _CSV_BLOCK = 1 << 30
 _NAMES = {

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 
 from connectors.deephaven.server.publication import Publication
-from connectors.deephaven.server.tables.rows import Delta, Rows
 from connectors.deephaven.server.tables.live_table import Detach
+from connectors.deephaven.server.tables.rows import Delta, Rows
 
 
 class TableSubscription:

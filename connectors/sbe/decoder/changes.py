@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from conf.errors import InvalidValue
 from connectors.sbe.decoder.layout import Layout, Source, column_options
-from connectors.sbe.protocol.operations import DELETE, INSERT, UPDATE, operations, unknown, unlisted, unnamed
 from connectors.sbe.options import SbeTable
+from connectors.sbe.protocol.operations import DELETE, INSERT, UPDATE, operations, unknown, unlisted, unnamed
 from connectors.wire.sbe.columnar.blocks import block_ends
 from connectors.wire.sbe.columnar.decode import column_reader
 from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION

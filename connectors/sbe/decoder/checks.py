@@ -11,8 +11,8 @@ from conf.errors import SchemaError
 from conf.names import folded
 from connectors.base import Problem
 from connectors.sbe.decoder.layout import Layout, layout_of
-from connectors.sbe.protocol.operations import operations
 from connectors.sbe.options import SbeTable
+from connectors.sbe.protocol.operations import operations
 from connectors.sbe.protocol.schemas import template_of
 from connectors.wire.sbe.schema.model import Schema
 

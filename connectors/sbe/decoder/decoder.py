@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 
 from conf.errors import SchemaDrift, SchemaError
 from conf.model import Table
-from connectors.common.arrow_rows import ArrowRows
 from connectors.base import ControlFrame, Cut, Feed
+from connectors.common.arrow_rows import ArrowRows
 from connectors.common.row_decoder import EachFrame, UnfoldedDecoder
 from connectors.sbe.decoder.changes import ChangeReader
 from connectors.sbe.decoder.layout import layout_of

@@ -26,8 +26,8 @@ from conf.errors import ConfigError
 from conf.names import folded
 from connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, column_reader
 from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 
 
 def decode(

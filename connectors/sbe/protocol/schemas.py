@@ -10,8 +10,8 @@ from pathlib import Path
 from conf.errors import SchemaError
 from conf.files import read_whole
 from connectors.wire.sbe.schema.document import Element, document_xml, includes_files, read_document
-from connectors.wire.sbe.schema.model import Message, Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Message, Schema
 
 BUILTIN = "builtin"
 """Name of the schema that ``silverfold simulate sbe`` uses."""

@@ -8,8 +8,8 @@ from conf.errors import SchemaError
 from connectors.base import SourceChange
 from connectors.wire.sbe.compare.findings import Finding, values_text
 from connectors.wire.sbe.compare.schemas import compare
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import ACCEPTABLE, load_schema
+from connectors.wire.sbe.schema.model import Schema
 
 _MOST = 50
 """Maximum number of changes that are listed."""

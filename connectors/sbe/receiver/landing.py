@@ -26,9 +26,9 @@ from typing import Final
 
 from conf.errors import RemoteProtocolError
 from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sbe.receiver.changed import what_changed
 from connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
 from connectors.sbe.protocol.session import Session
+from connectors.sbe.receiver.changed import what_changed
 from connectors.wire.sbe.codec.deprecated import DeprecatedValues
 from connectors.wire.sbe.codec.header import Header
 from connectors.wire.sbe.schema.model import Body, Message, Schema

@@ -17,14 +17,14 @@ import structlog
 
 from conf.errors import SchemaError, SourceUnavailable
 from connectors.base import Feed, FrameSink, Resume
+from connectors.common.transport import Address, Connection, connect
 from connectors.sbe.address import parse_place
+from connectors.sbe.options import SbeOptions
 from connectors.sbe.protocol.filepositions import furthest
+from connectors.sbe.protocol.schemas import read_schema
+from connectors.sbe.protocol.session import Session
 from connectors.sbe.receiver.growing import GrowingFile
 from connectors.sbe.receiver.landing import Landing
-from connectors.sbe.options import SbeOptions
-from connectors.sbe.protocol.session import Session
-from connectors.sbe.protocol.schemas import read_schema
-from connectors.common.transport import Address, Connection, connect
 
 _LOOKS_PER_SCHEMA: Final = 5
 """Number of polls of an unchanged file between checks of the schema for changes."""

@@ -10,10 +10,10 @@ from conf.errors import ConfigError
 from conf.secrets import Secret
 from conf.validate import HIDDEN
 from connectors.base import Feed, Problem
-from connectors.sqlitecloud.options import SqliteCloudOptions
 from connectors.sqlitecloud.client.settings import ApiKey, ConnectionSettings, Credentials, Password, Token
-from connectors.sqlitecloud.protocol.statements import is_safe_word
 from connectors.sqlitecloud.client.urls import parse_connection_string
+from connectors.sqlitecloud.options import SqliteCloudOptions
+from connectors.sqlitecloud.protocol.statements import is_safe_word
 
 _DUMMY_CREDENTIALS = ApiKey(secret=SecretStr("none"))
 """Dummy credentials for checking an address without resolving secrets."""

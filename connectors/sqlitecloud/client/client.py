@@ -22,6 +22,9 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 from conf.errors import LocalProtocolError, RemoteProtocolError
+from connectors.sqlitecloud.client.session import Session
+from connectors.sqlitecloud.client.settings import ConnectionSettings
+from connectors.sqlitecloud.client.urls import parse_connection_string
 from connectors.sqlitecloud.protocol import statements
 from connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES
 from connectors.sqlitecloud.protocol.messages import (
@@ -38,9 +41,6 @@ from connectors.sqlitecloud.protocol.messages import (
     Statement,
     Value,
 )
-from connectors.sqlitecloud.client.session import Session
-from connectors.sqlitecloud.client.settings import ConnectionSettings
-from connectors.sqlitecloud.client.urls import parse_connection_string
 
 Reply: TypeAlias = Value | tuple[Value, ...] | Rowset | JsonText
 """The reply to a statement: one value, the values of an array, a rowset, or a JSON text."""

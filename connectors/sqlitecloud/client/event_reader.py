@@ -6,9 +6,9 @@ import time
 from typing import Generic, TypeVar
 
 from conf.errors import SourceUnavailable
+from connectors.common.transport import Connection
 from connectors.sqlitecloud.protocol.messages import BadFrame, ConnectionEnded
 from connectors.sqlitecloud.protocol.streams import Stream
-from connectors.common.transport import Connection
 
 _Event = TypeVar("_Event")
 

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from conf.errors import LocalProtocolError, RemoteProtocolError, SourceUnavailable
+from connectors.common.transport import Connection
 from connectors.sqlitecloud.client.event_reader import EventReader
+from connectors.sqlitecloud.protocol.connection import MainState, MainStream
 from connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     ChunkReceived,
@@ -24,8 +26,6 @@ from connectors.sqlitecloud.protocol.messages import (
     RequestRefused,
     TicketReceived,
 )
-from connectors.sqlitecloud.protocol.connection import MainState, MainStream
-from connectors.common.transport import Connection
 
 Answer: TypeAlias = ReplyReceived | ChunkReceived | ChunksEnded | TicketReceived | ListenAccepted
 

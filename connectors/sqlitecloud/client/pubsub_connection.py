@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from conf.errors import LocalProtocolError, ProtocolError, SourceUnavailable
+from connectors.common.transport import Connection
 from connectors.sqlitecloud.client.event_reader import EventReader
 from connectors.sqlitecloud.client.main_connection import broken
+from connectors.sqlitecloud.protocol.connection import PubSubStream
 from connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     ConnectionEnded,
@@ -14,8 +16,6 @@ from connectors.sqlitecloud.protocol.messages import (
     PubSubTicket,
     RequestRefused,
 )
-from connectors.sqlitecloud.protocol.connection import PubSubStream
-from connectors.common.transport import Connection
 
 
 class PubSubConnection:

@@ -7,11 +7,24 @@ arrived before is delivered first.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable, StatementRefused
+from conf.errors import (
+    ConfigError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    SilverfoldError,
+    SourceUnavailable,
+    StatementRefused,
+)
+from conf.files import check_files
+from connectors.common.transport import Address, Connection, connect, load_certificate
 from connectors.sqlitecloud.client.main_connection import Answer, MainConnection
+from connectors.sqlitecloud.client.pubsub_connection import PubSubConnection
+from connectors.sqlitecloud.client.settings import ConnectionSettings, Tls
+from connectors.sqlitecloud.protocol.connection import MainStream, PubSubStream
 from connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     Listen,
@@ -20,11 +33,35 @@ from connectors.sqlitecloud.protocol.messages import (
     Request,
     Statement,
 )
-from connectors.sqlitecloud.protocol.connection import MainStream, PubSubStream
-from connectors.sqlitecloud.client.pubsub_connection import PubSubConnection
-from connectors.sqlitecloud.client.settings import ConnectionSettings
-from connectors.sqlitecloud.client.tls import tls_context
-from connectors.common.transport import Address, Connection, connect
+
+
+def tls_context(settings: Tls) -> ssl.SSLContext:
+    """Return the TLS context: trust and client certificate. Both connections of a session share it.
+
+    Raises:
+        ConfigError: A certificate file is missing, or contains none.
+    """
+    try:
+        check_files([settings.root_certificate])
+        context = ssl.create_default_context(cafile=settings.root_certificate)
+    except OSError as error:
+        raise _unusable("root_certificate", settings.root_certificate, error) from error
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.client_certificate is not None:
+        try:
+            load_certificate(context, settings.client_certificate, settings.client_certificate_key)
+        except OSError as error:
+            raise _unusable("client_certificate", settings.client_certificate, error) from error
+    return context
+
+
+def _unusable(key: str, path: str | None, error: OSError) -> ConfigError:
+    why = error if error.filename is None else f"{error.filename}: {error.strerror}"
+    allowed = f"a PEM file that can be used: {why}"
+    return ConfigError(file="connection string", key=key, found=path, allowed=allowed)
+
 
 _OVER = (SourceUnavailable, RemoteProtocolError)
 

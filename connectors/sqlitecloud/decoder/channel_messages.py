@@ -14,7 +14,14 @@ import pyarrow as pa
 from conf.errors import InvalidValue, WireError
 from connectors.sqlitecloud.decoder.change_rows import ERROR, error_rows
 from connectors.sqlitecloud.protocol.frame_access import notification_text
-from connectors.sqlitecloud.protocol.payload import Change, ChannelMessage, Key, TableUpdate, json_text, read_notification
+from connectors.sqlitecloud.protocol.payload import (
+    Change,
+    ChannelMessage,
+    Key,
+    TableUpdate,
+    json_text,
+    read_notification,
+)
 
 MESSAGE: Final = pa.struct([("sender", pa.string()), ("payload", pa.string())])
 """Columns of a table of messages: the sending session, "0" for the server; and the payload, NULL for none."""

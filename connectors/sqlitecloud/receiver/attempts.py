@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from connectors.common.backoff import Backoff
 from connectors.base import Frame, mark
-from connectors.sqlitecloud.receiver import bronze_frames
+from connectors.common.backoff import Backoff
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.control import Description
 from connectors.sqlitecloud.protocol.messages import Value
 from connectors.sqlitecloud.protocol.notification_pattern import Matcher, compile_matcher, match_nothing
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.payload import TableUpdate
+from connectors.sqlitecloud.receiver import bronze_frames
 from connectors.sqlitecloud.receiver.window import SnapshotWindow
 
 AT_ONCE: Final = 3

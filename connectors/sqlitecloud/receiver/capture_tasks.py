@@ -15,15 +15,15 @@ from typing import Final
 
 from conf.errors import SourceRefused, SourceUnavailable, StatementRefused
 from connectors.base import Frame, FrameSink, mark
+from connectors.common.tasks import until_first_ends
+from connectors.sqlitecloud.client.client import Client, rows_of
+from connectors.sqlitecloud.options import SqliteCloudOptions
+from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.messages import Value
 from connectors.sqlitecloud.receiver import bronze_frames
 from connectors.sqlitecloud.receiver.attempts import TableAttempts
-from connectors.sqlitecloud.client.client import Client, rows_of
-from connectors.sqlitecloud.protocol.control import Description
 from connectors.sqlitecloud.receiver.epoch import Epoch
 from connectors.sqlitecloud.receiver.introspection import describe, list_tables, page_text, schema_version, select_text
-from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.common.tasks import until_first_ends
 
 ALIVE_EVERY: Final = 30.0
 """Seconds between two PINGs, unless a canary is configured."""

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from conf.errors import WireError
-from connectors.common.backoff import Backoff
 from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sqlitecloud.receiver import bronze_frames
-from connectors.sqlitecloud.receiver.attempts import TableAttempts
-from connectors.sqlitecloud.receiver.deferred_checks import Deferred, DeferredChecks, named_table
+from connectors.common.backoff import Backoff
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.frame_access import message_stream
 from connectors.sqlitecloud.protocol.messages import Notification
 from connectors.sqlitecloud.protocol.notification_pattern import Matcher, match_nothing
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.payload import ChannelMessage, TableUpdate, parse_stream, read_notification
+from connectors.sqlitecloud.receiver import bronze_frames
+from connectors.sqlitecloud.receiver.attempts import TableAttempts
+from connectors.sqlitecloud.receiver.deferred_checks import Deferred, DeferredChecks, named_table
 
 
 class Epoch:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from conf.errors import RemoteProtocolError, SourceRefused, StatementRefused
 from connectors.sqlitecloud.client.client import Client
+from connectors.sqlitecloud.options import SqliteCloudTable
 from connectors.sqlitecloud.protocol.control import Description, TableColumn
 from connectors.sqlitecloud.protocol.messages import Rowset, Value
-from connectors.sqlitecloud.options import SqliteCloudTable
 from connectors.sqlitecloud.protocol.statements import quote_identifier
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"

@@ -15,19 +15,19 @@ from random import Random
 from typing import Final
 
 from conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
-from connectors.common.backoff import Backoff
 from connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
-from connectors.sqlitecloud.receiver import bronze_frames
+from connectors.common.backoff import Backoff
 from connectors.sqlitecloud.client.address import connection_settings
-from connectors.sqlitecloud.receiver.capture_tasks import LiveEpoch
 from connectors.sqlitecloud.client.client import Client, connect
-from connectors.sqlitecloud.protocol.control import Description
-from connectors.sqlitecloud.receiver.epoch import Epoch
-from connectors.sqlitecloud.protocol.frame_access import log_stream
-from connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.client.settings import ConnectionSettings
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.frame_access import log_stream
 from connectors.sqlitecloud.protocol.statements import ALL
+from connectors.sqlitecloud.receiver import bronze_frames
+from connectors.sqlitecloud.receiver.capture_tasks import LiveEpoch
+from connectors.sqlitecloud.receiver.epoch import Epoch
+from connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
 
 _PASSES: Final = frozenset({"5", "6", "10006"})
 """Codes of temporary refusals: busy, locked, and a cluster without a leader."""

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from conf.errors import InvalidValue
+from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.control import Description
 from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.payload import Change, TableUpdate
 from connectors.sqlitecloud.protocol.values import columns_of
 

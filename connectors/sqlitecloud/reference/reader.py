@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 from conf.errors import InvalidValue, RemoteProtocolError
 from connectors.base import ControlFrame, ReferenceChange
 from connectors.common.key_span import EVERY_KEY, KeySpan
-from connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
 from connectors.sqlitecloud.reference.values import (
     Number,
     Pairs,

@@ -19,13 +19,13 @@ from uuid import uuid4
 
 from conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
 from connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
+from connectors.common.update_queue import UpdateQueue
 from connectors.sqlitecloud.client.address import connection_settings
 from connectors.sqlitecloud.client.client import Client, connect
-from connectors.sqlitecloud.protocol.messages import Notification, Rowset
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
+from connectors.sqlitecloud.protocol.messages import Notification, Rowset
 from connectors.sqlitecloud.protocol.statements import quote_identifier
-from connectors.common.update_queue import UpdateQueue
+from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 
 _COLUMNS: Final = 'SELECT name, type, "notnull" != 0, pk, hidden FROM pragma_table_xinfo(?)'
 _COLUMN_FIELDS: Final = ("name", "type", "not_null", "pk", "hidden")

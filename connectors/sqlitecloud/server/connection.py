@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Callable, Generator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,17 +17,80 @@ from typing import Final, TypeVar
 
 import structlog
 
-from conf.errors import WireError
-from connectors.sqlitecloud.protocol.encode import OK, encode_error
-from connectors.sqlitecloud.server.error_codes import refusal
-from connectors.sqlitecloud.protocol.frames import FrameCutter, RawFrame
-from connectors.sqlitecloud.protocol.messages import PubSubTicket, Statement
-from connectors.sqlitecloud.server.pubsub.outbox import Outbox
-from connectors.sqlitecloud.server.request_reader import read_request
-from connectors.sqlitecloud.server.session import answer
-from connectors.sqlitecloud.server.state import Served, ServedSession
-from connectors.sqlitecloud.protocol.sql_splitter import words
+from conf.errors import InvalidValue, SourceRefused, WireError
 from connectors.common.tasks import until_first_ends
+from connectors.sqlitecloud.protocol.commands import Parameters, parse_command
+from connectors.sqlitecloud.protocol.encode import OK, encode_error, encode_value
+from connectors.sqlitecloud.protocol.frames import FrameCutter, RawFrame, parse
+from connectors.sqlitecloud.protocol.messages import Array, PubSubTicket, Single, Statement
+from connectors.sqlitecloud.protocol.sql_splitter import split, words
+from connectors.sqlitecloud.server.commands import execute
+from connectors.sqlitecloud.server.error_codes import AUTH, REFUSALS, refusal
+from connectors.sqlitecloud.server.pubsub.outbox import Outbox
+from connectors.sqlitecloud.server.results import rows_frames, written_frame
+from connectors.sqlitecloud.server.state import Served, ServedSession
+from connectors.sqlitecloud.server.transactions import Written
+from connectors.sqlitecloud.server.transfers import take_part
+
+
+def answer(session: ServedSession, request: Statement | bytes) -> Generator[bytes, None, None]:
+    """Execute a request, statement by statement, or take uploaded bytes; yield the last statement's reply.
+
+    The first error ends the request and is its reply. Rows are read from the database as frames are consumed.
+    """
+    try:
+        yield from take_part(session, request) if isinstance(request, bytes) else _reply(session, request)
+    except REFUSALS as error:
+        yield encode_error(refusal(error))
+
+
+def _reply(session: ServedSession, request: Statement) -> Iterator[bytes]:
+    *statements, last = list(split(request.text)) or [""]
+    parameters = Parameters(request.parameters)
+    for statement in statements:
+        deque(_perform(session, statement, parameters), maxlen=0)
+    if last:
+        yield from _perform(session, last, parameters, last=True)
+    else:
+        yield encode_value(None)
+
+
+def _perform(session: ServedSession, statement: str, parameters: Parameters, *, last: bool = False) -> Iterator[bytes]:
+    """Execute one statement. The last one receives all remaining parameters, so that surplus ones are detected."""
+    command = parse_command(statement, parameters)
+    if command is not None:
+        return execute(session, command)
+    if not session.admitted:
+        raise SourceRefused(code=AUTH, text="Authentication required.")
+    found = session.transactions.run(statement, (lambda _count: parameters.rest()) if last else parameters.take)
+    if isinstance(found, Written):
+        return iter([written_frame(found)])
+    return rows_frames(found, session.keys, chunk_bytes=session.served.behaviour.chunk_bytes)
+
+
+def read_request(raw: RawFrame) -> Statement | bytes:
+    """Parse a request: the bytes of an upload (``$``), or a command as in `read_statement`."""
+    message = parse(raw)
+    if isinstance(message, Single) and isinstance(message.value, bytes):
+        return message.value
+    return read_statement(raw)
+
+
+def read_statement(raw: RawFrame) -> Statement:
+    """Return the command of a frame ``+``, ``!`` or ``=``.
+
+    Raises:
+        InvalidValue: The frame is malformed, or is not a command (``not_a_command``). The stream remains usable: reply
+            with an error.
+    """
+    message = parse(raw)
+    items = message.items if isinstance(message, Array) else (message.value,) if isinstance(message, Single) else ()
+    if not items or not isinstance(items[0], str):
+        raise InvalidValue("a command is a text, or an array that begins with one", reason="not_a_command")
+    if "\0" in items[0]:
+        raise InvalidValue("a command has no character of code 0", reason="not_a_command")
+    return Statement(items[0], items[1:])
+
 
 _RECEIVED_AT_ONCE: Final = 1 << 16
 

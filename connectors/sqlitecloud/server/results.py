@@ -11,9 +11,9 @@ from typing import Final
 
 from conf.errors import SourceRefused
 from connectors.sqlitecloud.protocol.encode import encode_array, encode_chunk, encode_rowset
-from connectors.sqlitecloud.server.error_codes import INTERNAL
 from connectors.sqlitecloud.protocol.messages import Column, Rowset, RowsetChunk, Value
 from connectors.sqlitecloud.protocol.rowsets import CHUNKS_END
+from connectors.sqlitecloud.server.error_codes import INTERNAL
 from connectors.sqlitecloud.server.transactions import Rows, Written
 
 _LONGEST_FRAME: Final = 64 << 20

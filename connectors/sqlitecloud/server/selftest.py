@@ -18,8 +18,8 @@ from connectors.sqlitecloud.protocol.encode import (
     encode_value,
     encode_zero_text,
 )
-from connectors.sqlitecloud.server.error_codes import COMMAND
 from connectors.sqlitecloud.protocol.messages import Column, Value
+from connectors.sqlitecloud.server.error_codes import COMMAND
 from connectors.sqlitecloud.server.results import ClientKeys, rows_frames, table_frame
 from connectors.sqlitecloud.server.transactions import Rows
 

@@ -24,11 +24,11 @@ import structlog
 
 from conf.errors import ConfigError
 from connectors.common.server_thread import Server, listen
-from connectors.sqlitecloud.server.served_databases import Databases
+from connectors.common.transport import Address, load_certificate
 from connectors.sqlitecloud.server.connection import Clients, serve_client
 from connectors.sqlitecloud.server.options import ServerOptions
+from connectors.sqlitecloud.server.served_databases import Databases
 from connectors.sqlitecloud.server.state import Credentials, Served, ServedSession
-from connectors.common.transport import Address, load_certificate
 
 
 class SqliteCloudServer(Server):

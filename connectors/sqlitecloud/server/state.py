@@ -11,15 +11,15 @@ from io import BytesIO
 from itertools import count
 
 from conf.errors import SourceRefused
-from connectors.sqlitecloud.server.pubsub.broker import Broker
-from connectors.sqlitecloud.server.pubsub.capture import TableChanges
+from connectors.sqlitecloud.protocol.messages import PubSubTicket
 from connectors.sqlitecloud.server.database import Database
 from connectors.sqlitecloud.server.error_codes import GENERIC, NOT_FOUND
-from connectors.sqlitecloud.protocol.messages import PubSubTicket
+from connectors.sqlitecloud.server.options import ServerOptions
+from connectors.sqlitecloud.server.pubsub.broker import Broker
+from connectors.sqlitecloud.server.pubsub.capture import TableChanges
 from connectors.sqlitecloud.server.pubsub.outbox import Outbox
 from connectors.sqlitecloud.server.results import ClientKeys
 from connectors.sqlitecloud.server.served_databases import MEMORY, Databases, Upload
-from connectors.sqlitecloud.server.options import ServerOptions
 from connectors.sqlitecloud.server.transactions import Transactions
 
 

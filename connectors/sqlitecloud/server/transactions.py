@@ -14,10 +14,10 @@ import apsw
 import apsw.ext
 import structlog
 
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges, Unreportable, capture_for
-from connectors.sqlitecloud.server.database import Database
 from connectors.sqlitecloud.protocol.messages import Column, RawText, Value
 from connectors.sqlitecloud.protocol.sql_splitter import first_word
+from connectors.sqlitecloud.server.database import Database
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges, Unreportable, capture_for
 
 _ENDS: Final = frozenset({"COMMIT", "END", "RELEASE"})
 _CONTROLS: Final = _ENDS | {"BEGIN", "SAVEPOINT", "ROLLBACK"}

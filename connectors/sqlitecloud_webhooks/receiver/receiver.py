@@ -20,12 +20,12 @@ from aiohttp import web
 
 from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
 from connectors.base import Feed, FrameSink, Resume
+from connectors.common.transport import load_certificate
 from connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
-from connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from connectors.sqlitecloud_webhooks.receiver.listening import Listening
 from connectors.sqlitecloud_webhooks.options import WebhookOptions
 from connectors.sqlitecloud_webhooks.protocol.gate import NOT_LANDED, TOO_LARGE, TOO_SLOW, Gate, Head, Refusal
-from connectors.common.transport import load_certificate
+from connectors.sqlitecloud_webhooks.receiver.landing import Landing
+from connectors.sqlitecloud_webhooks.receiver.listening import Listening
 
 READ_AT_ONCE: Final = 64 << 20
 """Maximum bytes of long bodies in flight to the sink; at least four of the longest are allowed."""

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from connectors.common.arrow_rows import InSpark
 from connectors.base import ControlFrame, Cut
+from connectors.common.arrow_rows import InSpark
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.protocol.control import Description, TableColumn
 from connectors.sqlitecloud.protocol.frame_access import notification_text

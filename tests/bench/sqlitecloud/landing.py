@@ -23,9 +23,9 @@ from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from jobs.receive import collect_rarely
 from pipelines.landing.batch import FRAME_BYTES, Batch
 from pipelines.landing.bronze_table import SCHEMA
-from pipelines.places import Place
 from pipelines.landing.sink import BronzeSink
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Place
 from tests.bench.sqlitecloud.source import DISTINCT, TABLE, Sent, Source, feed_at, frames, source
 from tests.support.waiting import until
 

@@ -14,17 +14,17 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
+from connectors.base import Cut, CutStatistics, Kind, mark
 from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from connectors.common.backoff import Backoff
-from connectors.base import Cut, CutStatistics, Kind, mark
-from connectors.deephaven.protocol.binding import bind
 from connectors.deephaven.decoder.decoder import DeephavenDecoder
-from connectors.deephaven.receiver.epoch import Epoch
 from connectors.deephaven.options import DeephavenOptions
+from connectors.deephaven.protocol.binding import bind
 from connectors.deephaven.protocol.session import Session
+from connectors.deephaven.receiver.epoch import Epoch
 from connectors.wire.sbe.schema.load import with_byte_order
-from pipelines.landing.bronze import read_cut, read_frames
 from pipelines.applying.cuts import read_cuts
+from pipelines.landing.bronze import read_cut, read_frames
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_columns import CASES, written
 from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, of_kind

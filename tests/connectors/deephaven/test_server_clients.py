@@ -11,16 +11,16 @@ from random import Random
 
 import pytest
 
-from connectors.deephaven.server.workload import Changer
 from connectors.deephaven.client.client import TableClient
+from connectors.deephaven.client.table_listener import TableListener
 from connectors.deephaven.protocol.control import encode_begin, encode_connection_response
 from connectors.deephaven.protocol.frames import PrefixCounts, frame
 from connectors.deephaven.protocol.messages import SubscribeMode, SubscribeResponse, SubscriptionError
 from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.client.table_listener import TableListener
-from connectors.deephaven.server.tables.live_table import LiveTable
 from connectors.deephaven.protocol.types import TYPES
+from connectors.deephaven.server.server import TableServer
+from connectors.deephaven.server.tables.live_table import LiveTable
+from connectors.deephaven.server.workload import Changer
 from connectors.wire.sbe.schema.load import load_schema
 from tests.support.deephaven_peer import PATIENCE, Peer
 from tests.support.waiting import wait_until

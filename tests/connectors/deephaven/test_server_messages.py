@@ -12,9 +12,9 @@ from connectors.deephaven.protocol.messages import (
     SubscribeResponse,
     SubscriptionError,
 )
+from connectors.deephaven.protocol.types import TYPES
 from connectors.deephaven.server.server import TableServer
 from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven_peer import Peer
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY

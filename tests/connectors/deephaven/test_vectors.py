@@ -10,11 +10,17 @@ import pytest
 
 from conf.errors import OversizedMessage, SilverfoldError, TruncatedMessage, WireError
 from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed, encode_column, encode_removed, read_column
+from connectors.deephaven.protocol.columns.decode import (
+    decode_column,
+    decode_removed,
+    encode_column,
+    encode_removed,
+    read_column,
+)
+from connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists
 from connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
 from connectors.deephaven.protocol.messages import TableSubscribe, TableUnsubscribe
 from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists
 from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, column_vectors, of_kind
 
 MESSAGES = of_kind("message")

@@ -22,8 +22,8 @@ from connectors.sbe.receiver.receiver import SbeReceiver
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from pipelines.landing.bronze import read_frames
-from pipelines.places import Places
 from pipelines.landing.receiving import receive
+from pipelines.places import Places
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, feed_of, receiver
 from tests.support.waiting import until
 

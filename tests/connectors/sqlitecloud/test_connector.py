@@ -12,7 +12,7 @@ from conf.errors import ConfigError, SchemaDrift
 from connectors.base import ControlFrame, Cut, Feed, Problem, TableKind
 from connectors.sqlitecloud.client.address import connection_settings
 from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.decoder.context import read_context
+from connectors.sqlitecloud.decoder.decoder import read_context
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from tests.support.sqlitecloud_notices import control, described
 

@@ -13,8 +13,8 @@ from conf.errors import ConfigError, WireError
 from conf.validate import validated
 from connectors.base import Kind
 from connectors.sqlitecloud.decoder.channel_messages import LOG
-from connectors.sqlitecloud.protocol.encode import encode_json
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.protocol.encode import encode_json
 from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from tests.connectors.sqlitecloud.receiver.test_receiver import WHOLE, run
 from tests.support.sqlitecloud_notices import framed, vectors

@@ -11,13 +11,13 @@ import pytest
 
 from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from connectors.base import Resume
-from connectors.sqlitecloud.receiver import capture_tasks
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from connectors.sqlitecloud.options import SqliteCloudTable
 from connectors.sqlitecloud.protocol.encode import encode_error, encode_json, encode_rowset
 from connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
-from connectors.sqlitecloud.options import SqliteCloudTable
-from connectors.sqlitecloud.server.server import SqliteCloudServer
+from connectors.sqlitecloud.receiver import capture_tasks
 from connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from tests.support.scsp_peer import OK, TICKET, Peer, scripted, spelt
 from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
 from tests.support.waiting import until

@@ -11,9 +11,9 @@ from unittest.mock import ANY
 
 import pytest
 
+from connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server.server import SqliteCloudServer
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from tests.support.sqlitecloud_peer import Peer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sqlitecloud" / "sqlite_changes.json"

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from connectors.sqlitecloud.server.options import Channels, ServerOptions
 from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server.server import SqliteCloudServer
-from connectors.sqlitecloud.server.options import Channels, ServerOptions
 from tests.connectors.sqlitecloud.conftest import FOO
 from tests.support.sqlitecloud_peer import Peer, json_text, writer
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sqlitecloud.server import served_databases
 from connectors.sqlitecloud.protocol.encode import encode_value
+from connectors.sqlitecloud.server import served_databases
 from connectors.sqlitecloud.server.server import SqliteCloudServer
 from tests.support.sqlitecloud_peer import Peer, plain, writer
 

@@ -19,18 +19,17 @@ from conf.load import load_settings
 from conf.model import Build, CutLimits
 from connectors.base import Feed, mark
 from connectors.sqlitecloud_webhooks.connector import CONNECTOR
-from connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from connectors.sqlitecloud_webhooks.server.orders import DATABASE
-from connectors.sqlitecloud_webhooks.server.server import WebhookSource
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from pipelines.landing.batch import Batch
+from connectors.sqlitecloud_webhooks.receiver.landing import Landing
+from connectors.sqlitecloud_webhooks.server.server import DATABASE, WebhookSource
 from pipelines.applying.build import FeedBuild
-from pipelines.places import Places
 from pipelines.holding.quarantine_log import Hold, quarantined, skip
+from pipelines.landing.batch import Batch
 from pipelines.landing.receiving import receive
+from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Places
 from pipelines.store import open_table
 from pipelines.verifying.verify import Verdict, verify_history, verify_table
-from pipelines.landing.writer import BronzeWriter
 from tests.support.building_once import all_rows, build_once
 from tests.support.commits import dying_at_commit
 from tests.support.deaths import Died

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from connectors.deephaven.server.tables.live_table import LiveTable
 from connectors.deephaven.protocol.types import TYPES
+from connectors.deephaven.server.tables.live_table import LiveTable
 from jobs.demo.check import Difference, compare, has_row, read_silver, same
 from jobs.demo.show import differences_table
 from jobs.demo.tables import TABLES

@@ -15,8 +15,8 @@ import pytest
 from connectors.base import Feed
 from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.options import SbeOptions, SbeTable
-from jobs.sbe import input as sbe_input
 from jobs.cli import main
+from jobs.sbe import input as sbe_input
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SBE = GOLDEN / "sbe"

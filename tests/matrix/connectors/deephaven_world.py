@@ -12,8 +12,8 @@ from typing import Any
 from conf.validate import validated
 from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.protocol.frames import PrefixCounts
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.protocol.frames import PrefixCounts
 from connectors.deephaven.protocol.schemas import load_transport_schema
 from connectors.deephaven.server.server import TableServer
 from tests.matrix.connectors.deephaven_table import COLUMNS, MORE, Source, Told

@@ -7,10 +7,10 @@ from importlib.resources import files
 from random import Random
 from typing import Any, NamedTuple
 
-from connectors.sbe.server.market import Market
+from connectors.sbe.server.server import Market
 from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 
 NEWEST = 2
 TEXT = (files("connectors.sbe") / "market.xml").read_text(encoding="utf-8")

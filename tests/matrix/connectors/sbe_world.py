@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from conf.validate import validated
 from connectors.base import Feed
+from connectors.common.server_thread import listen
 from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.options import SbeOptions, SbeTable
 from connectors.sbe.server.server import MarketServer
-from connectors.common.server_thread import listen
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from tests.matrix.connectors.sbe_market import BAD, NEWEST, OLDER, TEXT, Said, WildMarket

@@ -16,12 +16,12 @@ import apsw
 from conf.errors import SilverfoldError
 from conf.validate import validated
 from connectors.base import Feed
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.matrix.connectors.history import plain
 from tests.matrix.connectors.space import Choice, Settings, Space

@@ -18,11 +18,10 @@ from conf.errors import SourceRefused
 from conf.validate import validated
 from connectors.base import Feed
 from connectors.sqlitecloud_webhooks.connector import CONNECTOR
-from connectors.sqlitecloud_webhooks.protocol.messages import Op
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.server.orders import DATABASE, KEY, TABLE, Orders
-from connectors.sqlitecloud_webhooks.server.server import WebhookSource
+from connectors.sqlitecloud_webhooks.protocol.messages import Op
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from connectors.sqlitecloud_webhooks.server.server import DATABASE, KEY, TABLE, Orders, WebhookSource
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule

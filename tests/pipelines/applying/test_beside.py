@@ -14,17 +14,17 @@ from pyspark.sql import SparkSession
 import pipelines.upkeep.rebuild
 from conf.errors import RebuildNeeded
 from pipelines.applying import write
-from pipelines.upkeep.beginnings import REBUILT
 from pipelines.applying.beside import TAKEN_BACK, beside, find_beside
 from pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from pipelines.applying.settle import restore
 from pipelines.places import Place
+from pipelines.upkeep.beginnings import REBUILT
 from pipelines.verifying.verify import Verdict
 from tests.pipelines.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of
 from tests.support.telling import change
 from tests.support.told import FEED, STREAM, ToldConnector, gone, put
-from transforms.restore import restore
 
 NOTE = CommitNote(feed=FEED, table=STREAM, epoch=1, first_position=1, last_position=5, replaced=False, updates=1)
 
@@ -157,7 +157,9 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
     assert told.build(**HISTORY) == {}
     replaced = pipelines.upkeep.rebuild.replace_beside
     with monkeypatch.context() as patch:  # as if it had been by other settings
-        patch.setattr(pipelines.upkeep.rebuild, "replace_beside", lambda rows, *to, **of: replaced(rows.limit(0), *to, **of))
+        patch.setattr(
+            pipelines.upkeep.rebuild, "replace_beside", lambda rows, *to, **of: replaced(rows.limit(0), *to, **of)
+        )
         patch.setattr(pipelines.upkeep.rebuild, "swap_in", dying(pipelines.upkeep.rebuild.swap_in, after=False))
         with pytest.raises(Died):
             told.rebuild(HISTORY)

@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 
 from conf.errors import StoreUnavailable
-from connectors.common.arrow_rows import InProcess, InSpark
 from connectors.base import Cut
+from connectors.common.arrow_rows import InProcess, InSpark
 from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.upkeep.rebuild import Rebuild
 from pipelines.applying.silver import SilverTable
+from pipelines.upkeep.rebuild import Rebuild
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ToldConnector

@@ -13,8 +13,8 @@ import pytest
 
 from conf.errors import SilverfoldError, StoreUnavailable
 from pipelines.applying.build import Step
-from pipelines.planning.plan import Plan
 from pipelines.applying.turns import LONGEST_WAIT, take_turns
+from pipelines.planning.plan import Plan
 
 
 @dataclass

@@ -11,10 +11,8 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from connectors.base import Cut
-from pipelines.upkeep.beginnings import REBUILT
 from pipelines.applying.commit_note import CommitNote
 from pipelines.applying.cuts import CutRow, app_id, record, restore
-from pipelines.places import Places
 from pipelines.holding.quarantine import Quarantine, Quarantined, read_quarantine
 from pipelines.holding.quarantine_log import (
     LEFT_OUT,
@@ -30,6 +28,8 @@ from pipelines.holding.quarantine_log import (
     skip,
     undo_skip,
 )
+from pipelines.places import Places
+from pipelines.upkeep.beginnings import REBUILT
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.places import Places
 from pipelines.holding.quarantine_log import (
     LEFT_OUT,
     PASSED,
@@ -22,6 +21,7 @@ from pipelines.holding.quarantine_log import (
     undo_skip,
     version,
 )
+from pipelines.places import Places
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 ONE = datetime(2024, 5, 1, 13, tzinfo=UTC)

@@ -24,8 +24,8 @@ from pipelines.landing.bronze import (
 )
 from pipelines.landing.bronze_table import SCHEMA
 from pipelines.landing.frame_sizes import FrameSizes
-from pipelines.places import Place
 from pipelines.landing.writer import BronzeWriter, compact
+from pipelines.places import Place
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 7, tzinfo=UTC)
 

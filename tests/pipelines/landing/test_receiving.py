@@ -24,10 +24,10 @@ from conf.model import Reconnect, Table
 from connectors.base import Boundary, Frame, Kind
 from pipelines.applying.commit_note import CommitNote
 from pipelines.applying.cuts import app_id
-from pipelines.places import Places
 from pipelines.landing.receiving import receive
 from pipelines.landing.sink import BronzeSink
 from pipelines.landing.writer import BronzeWriter
+from pipelines.places import Places
 from tests.support.chance import Highest
 from tests.support.landing import BY_HAND, LOG, ScriptedConnector, feed, landed, marks, update
 

@@ -13,9 +13,9 @@ from conf.errors import Fenced, StoreUnavailable
 from conf.model import Commit
 from connectors.base import Boundary, Frame, Kind, mark
 from pipelines.landing.bronze import last_position
+from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Place
 from pipelines.store import open_table
-from pipelines.landing.writer import BronzeWriter
 from tests.support.landing import AT_ONCE, BY_HAND, LOG, landed, sink_at, update
 from tests.support.waiting import until
 
@@ -121,7 +121,9 @@ class GatedWriter(BronzeWriter):
 
 def gated_sink(writer, place, **options):
     settings = Commit(interval_ms=1, max_bytes=1 << 20)
-    return pipelines.landing.sink.BronzeSink(writer, place, settings, clock=lambda: 0, rng=Random(1), log=LOG, **options)
+    return pipelines.landing.sink.BronzeSink(
+        writer, place, settings, clock=lambda: 0, rng=Random(1), log=LOG, **options
+    )
 
 
 def test_while_the_store_hangs_no_more_than_four_commits_are_taken(place):

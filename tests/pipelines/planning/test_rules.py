@@ -13,10 +13,10 @@ from pyspark.sql import types as T
 from conf.model import Expectation
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenTable
-from pipelines.upkeep.rebuild import Rebuild
 from pipelines.reading.status import read_status
-from pipelines.verifying.verify import Verdict, verify_table
 from pipelines.reading.views import register_views
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.telling import Told, change

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from conf.errors import PositionGap
 from conf.model import Table
-from pipelines.reading.connection_log import Mark
 from pipelines.applying.cuts import CutRow, record
+from pipelines.holding.quarantine_log import Hold, hold
 from pipelines.places import Places
 from pipelines.planning.plan import Plan, State
-from pipelines.holding.quarantine_log import Hold, hold
 from pipelines.planning.reached import Reached
+from pipelines.reading.connection_log import Mark
 from pipelines.reading.status import (
     Built,
     Fault,

@@ -20,9 +20,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from conf.errors import QueryFailed
 from conf.model import Table
-from pipelines.landing.bronze_table import note_lost
 from pipelines.applying.commit_note import CommitNote
 from pipelines.applying.cuts import CutRow, record
+from pipelines.landing.bronze_table import note_lost
 from pipelines.places import Place, Places
 from pipelines.reading.time_travel import AsOf, as_of_moment, as_of_position, what_is_lost
 from tests.support.bronze_rows import BEGAN

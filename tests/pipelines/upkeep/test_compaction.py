@@ -16,14 +16,14 @@ from deltalake.exceptions import CommitFailedError
 import pipelines.upkeep.retention
 from conf.errors import StoreUnavailable
 from connectors.base import Boundary, Frame, Kind
-from pipelines.upkeep import ledger
 from pipelines.landing.batch import Batch
 from pipelines.landing.bronze import read_small_columns
-from pipelines.upkeep.compaction import claim
-from pipelines.places import Place
-from pipelines.upkeep.retention import Retention, drop_frames
-from pipelines.store import was_overtaken
 from pipelines.landing.writer import BronzeWriter, compact
+from pipelines.places import Place
+from pipelines.store import was_overtaken
+from pipelines.upkeep import ledger
+from pipelines.upkeep.compaction import claim
+from pipelines.upkeep.retention import Retention, drop_frames
 
 SCHEMA = pa.schema([("number", pa.int64())])
 FRAME = Frame("quotes", Kind.DATA, Boundary.WHOLE, b"x" * 100)

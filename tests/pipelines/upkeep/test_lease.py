@@ -12,8 +12,8 @@ from obstore.store import MemoryStore
 import pipelines.upkeep.lease
 from conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from conf.load import load_settings
-from pipelines.upkeep.lease import Lease, sole_writer
 from pipelines.places import Places, places_of
+from pipelines.upkeep.lease import Lease, sole_writer
 from tests.support.waiting import wait_until
 
 NAME = "_silverfold/feed/lease/t"

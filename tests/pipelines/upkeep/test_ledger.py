@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from conf.errors import StoreUnavailable
-from pipelines.upkeep import ledger
 from pipelines.places import Place
+from pipelines.upkeep import ledger
 
 SCHEMA = pa.schema([("number", pa.int64()), ("word", pa.string())])
 

@@ -17,8 +17,8 @@ import pipelines.upkeep.retention
 from conf.errors import ApplyError, SparkUnavailable
 from conf.model import Maintain
 from connectors.deephaven.connector import CONNECTOR
-from pipelines.landing.bronze_table import retained_from
 from pipelines.applying.cuts import read_cuts
+from pipelines.landing.bronze_table import retained_from
 from pipelines.upkeep.maintain import Done, Maintenance
 from pipelines.upkeep.rebuild import Rebuild
 from pipelines.verifying.verify import Verdict, verify_table

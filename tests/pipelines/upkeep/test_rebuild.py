@@ -21,8 +21,8 @@ from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying.beside import Part
 from pipelines.applying.build import FeedBuild
 from pipelines.applying.cuts import read_cuts
-from pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from pipelines.spark.session import own_session
+from pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from pipelines.upkeep.swap import version_of
 from pipelines.verifying.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table

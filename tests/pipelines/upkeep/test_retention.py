@@ -17,17 +17,24 @@ from conf.model import CutLimits
 from connectors.base import Feed, mark
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from pipelines.applying.commit_note import CommitNote
 from pipelines.landing.batch import Batch
 from pipelines.landing.bronze import last_position, read_small_columns
 from pipelines.landing.bronze_table import retained_from
-from pipelines.applying.commit_note import CommitNote
-from pipelines.reading.connection_log import epoch_marks
+from pipelines.landing.writer import BronzeWriter, compact
 from pipelines.places import Places
 from pipelines.planning.plan import Planner
-from pipelines.upkeep.retention import Retention, describe, drop_frames, keep_append_only, plan_retention, remove_doubles
 from pipelines.planning.rules import StreamRules
+from pipelines.reading.connection_log import epoch_marks
+from pipelines.upkeep.retention import (
+    Retention,
+    describe,
+    drop_frames,
+    keep_append_only,
+    plan_retention,
+    remove_doubles,
+)
 from pipelines.verifying.verify import Verdict, verify_table
-from pipelines.landing.writer import BronzeWriter, compact
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.written_silver import write_silver

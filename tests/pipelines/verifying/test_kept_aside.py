@@ -16,14 +16,14 @@ import pipelines.upkeep.swap
 from conf.model import Expectation
 from connectors.deephaven.connector import CONNECTOR
 from pipelines.applying import write
-from pipelines.applying.cut_job import CutJob
 from pipelines.applying.beside import beside
 from pipelines.applying.commit_note import CommitNote
+from pipelines.applying.cut_job import CutJob
 from pipelines.applying.cuts import app_id
-from pipelines.verifying.kept_aside import failing_rows, read_side_table, without_reasons
 from pipelines.places import Places
-from pipelines.upkeep.rebuild import Rebuild
 from pipelines.store import count_rows
+from pipelines.upkeep.rebuild import Rebuild
+from pipelines.verifying.silver_rows import failing_rows, read_side_table, without_reasons
 from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying

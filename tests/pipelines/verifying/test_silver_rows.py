@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from connectors.common.key_span import KeySpan
 from pipelines.places import Place
-from pipelines.verifying.silver_rows import SilverRows
 from pipelines.store import open_table
+from pipelines.verifying.silver_rows import SilverRows
 
 IO = Path("/proc/self/io")
 

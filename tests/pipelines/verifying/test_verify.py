@@ -16,13 +16,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from conf.errors import InvalidValue
 from connectors.base import Feed
+from connectors.common.key_span import EVERY_KEY, KeySpan
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from pipelines.landing.bronze_table import SCHEMA
 from pipelines.applying.cuts import CutRow, record
-from pipelines.places import Places
 from pipelines.holding.quarantine_log import Hold, skip
+from pipelines.landing.bronze_table import SCHEMA
+from pipelines.places import Places
 from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from pipelines.verifying.reference_history import fold_history
 from pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import InvalidValue
-from connectors.deephaven.protocol.types import ColumnType, Shape
 from connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists, Mask, Raw, Texts
+from connectors.deephaven.protocol.types import ColumnType, Shape
 
 _SURROGATES = 0xD800
 _SURROGATE_BITS = 0xF800

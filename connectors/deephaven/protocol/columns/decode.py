@@ -14,12 +14,12 @@ import pyarrow as pa
 from conf.errors import InvalidValue, RemoteProtocolError, UnknownTemplate
 from connectors.deephaven.protocol.columns.arrays import to_arrow
 from connectors.deephaven.protocol.columns.encode import encode_column, encode_removed, rows_per_message
+from connectors.deephaven.protocol.columns.ranges import are_disjoint, expand, read_ranges
+from connectors.deephaven.protocol.columns.values import Decimals, Raw, read_values
 from connectors.deephaven.protocol.layouts import Longs
 from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.protocol.columns.ranges import are_disjoint, expand, read_ranges
 from connectors.deephaven.protocol.roles import Column, Header, Roles
 from connectors.deephaven.protocol.types import ColumnType
-from connectors.deephaven.protocol.columns.values import Decimals, Raw, read_values
 
 __all__ = [
     "ColumnValues",

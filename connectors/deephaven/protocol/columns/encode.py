@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import LocalProtocolError, SourceRefused
+from connectors.deephaven.protocol.columns.rowdata import RowData, row_data
 from connectors.deephaven.protocol.layouts import Longs, write_blocks
 from connectors.deephaven.protocol.messages import ErrorCode
 from connectors.deephaven.protocol.roles import Column, Ranges, Removed, Roles
-from connectors.deephaven.protocol.columns.rowdata import RowData, row_data
 from connectors.deephaven.protocol.types import ColumnType
 
 _MAX_ENTRIES = 65_534

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.errors import InvalidValue
+from connectors.deephaven.protocol.columns.nested import find_nested
 from connectors.deephaven.protocol.groups import OpenMessage, Text
 from connectors.deephaven.protocol.layouts import Blocks, Longs, gather_field
-from connectors.deephaven.protocol.columns.nested import find_nested
 from connectors.deephaven.protocol.roles import Values
 from connectors.deephaven.protocol.types import ColumnType, Shape
 from connectors.wire.sbe.codec.walk import Dimensions

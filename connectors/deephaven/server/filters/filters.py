@@ -8,7 +8,7 @@
 - Text compares with String by UTF-16 code units, as in Java; with Char if it is one code unit; with DateTime if it is a
   date-time (`connectors.deephaven.server.filters.times`). true and false compare for equality only.
 - Two columns compare if both are fixed-width numbers, or both have the same type. Arithmetic takes fixed-width numbers
-  (`connectors.deephaven.server.filters.numbers`); a result compares like a column of its type.
+  (`connectors.deephaven.server.filters.filters`); a result compares like a column of its type.
 - A Boolean column by itself holds where it is true.
 - `connectors.deephaven.server.filters.texts` defines the tests of text.
 - Arrays and string sets can only be tested for null.
@@ -25,8 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from conf.errors import InvalidValue
-from connectors.deephaven.server.tables.cells import Cells, null_mask
-from connectors.deephaven.server.filters.numbers import DOUBLE, LONG, compute, result_type, widen
+from connectors.deephaven.protocol.types import TYPES, ColumnType
 from connectors.deephaven.server.filters.syntax import parse_filter
 from connectors.deephaven.server.filters.texts import inclusion_test, membership_test, method_test
 from connectors.deephaven.server.filters.tree import (
@@ -42,6 +41,7 @@ from connectors.deephaven.server.filters.tree import (
     Not,
     NullTest,
     Operator,
+    Sign,
     TextTest,
     Truth,
     Value,
@@ -57,9 +57,51 @@ from connectors.deephaven.server.filters.values import (
     is_one_of,
     mismatch,
 )
+from connectors.deephaven.server.tables.cells import Cells, null_mask
 from connectors.deephaven.server.tables.rowkeys import Mask
 from connectors.deephaven.server.tables.rows import Rows
-from connectors.deephaven.protocol.types import ColumnType
+
+LONG, DOUBLE = TYPES["Long"], TYPES["Double"]
+
+_OPERATIONS: Mapping[Sign, Callable[[Any, Any], Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.true_divide,
+    "%": np.fmod,
+}
+
+Number: TypeAlias = tuple[ColumnType, Cells]
+"""`LONG` or `DOUBLE`, and the cells."""
+
+
+def result_type(sign: Sign, left: ColumnType, right: ColumnType) -> ColumnType:
+    """Return the result type of an operation."""
+    return DOUBLE if sign == "/" or DOUBLE in (left, right) else LONG
+
+
+def widen(kind: ColumnType, to: ColumnType, cells: Cells) -> Cells:
+    """Return the cells of a numeric column converted to a wider type."""
+    wide = cells.astype(to.dtype)
+    wide[null_mask(kind, cells)] = to.null
+    return wide
+
+
+def compute(sign: Sign, left: Number, right: Number) -> Number:
+    """Return the result of an operation on two numeric columns, row by row."""
+    kind = result_type(sign, left[0], right[0])
+    nulls = null_mask(*left) | null_mask(*right)
+    if sign == "%" and kind is LONG:
+        nulls |= right[1] == 0
+    with np.errstate(all="ignore"):
+        found = _OPERATIONS[sign](widen(*_to(left, kind)), widen(*_to(right, kind)))
+    found[nulls] = kind.null
+    return kind, found
+
+
+def _to(number: Number, kind: ColumnType) -> tuple[ColumnType, ColumnType, Cells]:
+    return number[0], kind, number[1]
+
 
 Test: TypeAlias = Callable[[Rows], Mask]
 

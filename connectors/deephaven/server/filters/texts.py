@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import InvalidValue
-from connectors.deephaven.server.tables.cells import Cells
 from connectors.deephaven.server.filters.tree import Constant, TextMethod
+from connectors.deephaven.server.tables.cells import Cells
 from connectors.deephaven.server.tables.rowkeys import Mask
 
 TextTester = Callable[[Cells], Mask]

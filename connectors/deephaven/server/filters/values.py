@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from conf.errors import InvalidValue
-from connectors.deephaven.server.tables.cells import Cells, null_mask
+from connectors.deephaven.protocol.types import ColumnType, Shape
 from connectors.deephaven.server.filters.times import nanoseconds
 from connectors.deephaven.server.filters.tree import Constant, Operator
+from connectors.deephaven.server.tables.cells import Cells, null_mask
 from connectors.deephaven.server.tables.rowkeys import Mask
-from connectors.deephaven.protocol.types import ColumnType, Shape
 
 INTEGERS = frozenset({"Byte", "Short", "Int", "Long"})
 FLOATS = frozenset({"Float", "Double"})

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import InvalidValue
+from connectors.deephaven.protocol.types import ColumnType, Shape
 from connectors.deephaven.server.tables.cell_values import CONVERTERS, FLOATS, INTEGERS, elements
 from connectors.deephaven.server.tables.rowkeys import Mask
-from connectors.deephaven.protocol.types import ColumnType, Shape
 
 Cells: TypeAlias = npt.NDArray[Any]
 

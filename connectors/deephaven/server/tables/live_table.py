@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from conf.errors import LocalProtocolError
+from connectors.deephaven.protocol.types import TYPES, ColumnType
 from connectors.deephaven.server.tables.cells import to_arrow, to_python
 from connectors.deephaven.server.tables.rowkeys import Longs
 from connectors.deephaven.server.tables.rows import Delta, Rows, Snapshot
 from connectors.deephaven.server.tables.storage import Storage
 from connectors.deephaven.server.tables.table_update import TableUpdate
-from connectors.deephaven.protocol.types import TYPES, ColumnType
 
 Listener: TypeAlias = Callable[[Delta], None]
 Detach: TypeAlias = Callable[[], None]

@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
+from connectors.deephaven.protocol.types import ColumnType
 from connectors.deephaven.server.tables.cells import Cells, size_of
 from connectors.deephaven.server.tables.rowkeys import Longs, Mask
-from connectors.deephaven.protocol.types import ColumnType
 
 
 @dataclass(frozen=True, eq=False)

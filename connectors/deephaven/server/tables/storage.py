@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from connectors.deephaven.protocol.types import ColumnType, Shape
 from connectors.deephaven.server.tables.cells import Cells, dtype_of
 from connectors.deephaven.server.tables.rowkeys import NOWHERE, Longs, Mask, RowIndex
 from connectors.deephaven.server.tables.rows import Rows
-from connectors.deephaven.protocol.types import ColumnType, Shape
 
 
 class Storage:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from conf.errors import InvalidValue, LocalProtocolError
+from connectors.deephaven.protocol.types import ColumnType
 from connectors.deephaven.server.tables.cells import Cells, nulls, to_cells
 from connectors.deephaven.server.tables.rowkeys import NOWHERE, Longs, Mask, RowIndex
 from connectors.deephaven.server.tables.storage import Storage
-from connectors.deephaven.protocol.types import ColumnType
 
 Keys: TypeAlias = Sequence[int] | Longs
 Step: TypeAlias = Callable[[Storage], None]

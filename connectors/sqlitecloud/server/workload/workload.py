@@ -15,9 +15,9 @@ import apsw
 import structlog
 
 from conf.errors import ConfigError
+from connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
 from connectors.sqlitecloud.server.pubsub.capture import SqliteValue
 from connectors.sqlitecloud.server.state import ServedSession
-from connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
 from connectors.sqlitecloud.server.transactions import Written
 from connectors.sqlitecloud.server.workload.tables import WorkedColumn, WorkedTable, WorkedTables
 from connectors.sqlitecloud.server.workload.values import new_key, random_like, random_value

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from conf.errors import InvalidValue
+from connectors.wire.sbe.codec.values import Fault, SetValue
 from connectors.wire.sbe.schema.model import (
     Array,
     Buffer,
@@ -29,7 +30,6 @@ from connectors.wire.sbe.schema.model import (
 )
 from connectors.wire.sbe.schema.primitives import TRAITS, stored_value
 from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, TextMode, codec, fixed_text_codec, fixed_text_reader
-from connectors.wire.sbe.codec.values import Fault, SetValue
 
 _MAX_TARGETS = 16
 """Arrays up to this many elements are unpacked element by element; longer ones as one value."""

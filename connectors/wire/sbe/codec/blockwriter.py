@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from connectors.wire.sbe.codec.blocks import slot_code
-from connectors.wire.sbe.schema.model import Array, Composite, Encoding, Enum, Field, Member, Presence, Primitive, Scalar, Set
 from connectors.wire.sbe.codec.packers import (
     Packer,
     PackOptions,
@@ -22,6 +21,18 @@ from connectors.wire.sbe.codec.packers import (
     value_fault,
 )
 from connectors.wire.sbe.codec.values import Fault
+from connectors.wire.sbe.schema.model import (
+    Array,
+    Composite,
+    Encoding,
+    Enum,
+    Field,
+    Member,
+    Presence,
+    Primitive,
+    Scalar,
+    Set,
+)
 
 _MISSING = object()
 

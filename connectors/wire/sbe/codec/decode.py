@@ -7,6 +7,8 @@ without changes.
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,12 +19,50 @@ from connectors.wire.sbe.codec.blocks import BlockOptions
 from connectors.wire.sbe.codec.bodies import BodyReader, Counts, Scan
 from connectors.wire.sbe.codec.compiled_decoder import CompiledDecoder, compile_decoder
 from connectors.wire.sbe.codec.header import Header, HeaderReader
-from connectors.wire.sbe.schema.model import Body, Buffer, Composite, Encoding, Enum, Message, Schema, Set
 from connectors.wire.sbe.codec.skip import Skipper
-from connectors.wire.sbe.schema.text import TextMode
 from connectors.wire.sbe.codec.value_checks import newer_values
-from connectors.wire.sbe.codec.values import Fault, Finding
+from connectors.wire.sbe.codec.values import Fault, Finding, SetValue
 from connectors.wire.sbe.codec.walk import MAX_EMPTY_ENTRIES
+from connectors.wire.sbe.schema.model import Body, Buffer, Composite, Encoding, Enum, Message, Schema, Set
+from connectors.wire.sbe.schema.text import TextMode
+
+
+def json_text(decoded: Decoded) -> str:
+    """Return a decoded message as one line of JSON; ``length`` is the number of bytes read, header included."""
+    header = decoded.header
+    message = {
+        "template": decoded.message.name,
+        "template_id": header.template_id,
+        "schema_id": header.schema_id,
+        "version": header.version,
+        "length": decoded.consumed,
+        "fields": decoded.values,
+    }
+    try:
+        return _encode(message)
+    except ValueError:  # a float without a JSON number: rare, so only such messages pay for the search
+        return _encode(_replace_nonfinite(message))
+
+
+def _to_json(value: Any) -> Any:
+    """Return the JSON form of a value that is not JSON-serializable."""
+    return value.names if isinstance(value, SetValue) else bytes(value).hex()
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, default=_to_json).encode
+
+
+def _replace_nonfinite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _replace_nonfinite(element) for name, element in value.items()}
+        case list():
+            return [_replace_nonfinite(element) for element in value]
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case _:
+            return value
+
 
 _MAX_COMPILED = 256
 """Most header values with a compiled reader; senders use few, and forged ones must not fill the memory."""

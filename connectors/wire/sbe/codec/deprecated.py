@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from conf.errors import WireError
 from connectors.wire.sbe.codec.decode import MessageReader
+from connectors.wire.sbe.codec.value_checks import deprecated_values
 from connectors.wire.sbe.schema.model import (
     Body,
     Buffer,
@@ -23,7 +24,6 @@ from connectors.wire.sbe.schema.model import (
     Schema,
     Set,
 )
-from connectors.wire.sbe.codec.value_checks import deprecated_values
 
 
 class DeprecatedValues:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from conf.errors import TruncatedMessage
 from connectors.wire.sbe.codec.blocks import BlockOptions, BlockPlan, BlockReader
-from connectors.wire.sbe.schema.model import Buffer, Schema
 from connectors.wire.sbe.codec.roles import RoleReader
+from connectors.wire.sbe.schema.model import Buffer, Schema
 
 ROLES = ("blockLength", "templateId", "schemaId", "version")
 _NO_EXTRAS: Mapping[str, Any] = {}

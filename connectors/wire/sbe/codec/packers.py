@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from conf.errors import InvalidValue
 from connectors.wire.sbe.codec.blocks import null_test
+from connectors.wire.sbe.codec.values import Fault, SetValue
 from connectors.wire.sbe.schema.model import Array, ByteOrder, Enum, Primitive, Scalar, Set
 from connectors.wire.sbe.schema.primitives import FLOATS, TRAITS, fits, stored_value
 from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, encoded_text
-from connectors.wire.sbe.codec.values import Fault, SetValue
 
 Packer: TypeAlias = Callable[[Any], Any]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from conf.errors import InvalidValue
+from connectors.wire.sbe.codec.values import Fault
 from connectors.wire.sbe.schema.model import Buffer, ByteOrder, Structure
 from connectors.wire.sbe.schema.primitives import TRAITS
-from connectors.wire.sbe.codec.values import Fault
 
 
 class RoleReader:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from conf.errors import InvalidValue, TruncatedMessage
 from connectors.wire.sbe.codec.blocks import part_end
+from connectors.wire.sbe.codec.roles import RoleReader
+from connectors.wire.sbe.codec.values import Fault
 from connectors.wire.sbe.schema.model import (
     Array,
     Body,
@@ -31,8 +33,6 @@ from connectors.wire.sbe.schema.model import (
     Structure,
 )
 from connectors.wire.sbe.schema.primitives import TRAITS
-from connectors.wire.sbe.codec.roles import RoleReader
-from connectors.wire.sbe.codec.values import Fault
 
 MAX_EMPTY_ENTRIES = 65_536
 """Most entries of no bytes to accept in one message: its size does not bound their number."""

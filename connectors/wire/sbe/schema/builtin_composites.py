@@ -6,7 +6,17 @@ Their members are found by name; offsets and types are those of the schema (SBE 
 from __future__ import annotations
 
 from connectors.wire.sbe.schema.document import Element
-from connectors.wire.sbe.schema.model import Array, Composite, Data, Encoding, Member, Primitive, Role, Scalar, Structure
+from connectors.wire.sbe.schema.model import (
+    Array,
+    Composite,
+    Data,
+    Encoding,
+    Member,
+    Primitive,
+    Role,
+    Scalar,
+    Structure,
+)
 from connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS, UNSIGNED
 from connectors.wire.sbe.schema.report import Report
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable, WireError
-from connectors.deephaven.protocol import control
 from connectors.deephaven.client.client import TableClient
+from connectors.deephaven.client.table_listener import TableListener
+from connectors.deephaven.protocol import control
 from connectors.deephaven.protocol.frames import frame
 from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.client.table_listener import TableListener
-from connectors.deephaven.server.tables.live_table import LiveTable
 from connectors.deephaven.protocol.types import TYPES
+from connectors.deephaven.server.server import TableServer
+from connectors.deephaven.server.tables.live_table import LiveTable
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import builtin_roles
 

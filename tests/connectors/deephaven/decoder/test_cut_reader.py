@@ -12,16 +12,23 @@ import pytest
 
 from conf.errors import UnknownTemplate
 from connectors.base import ControlFrame
-from connectors.deephaven.protocol import control
 from connectors.deephaven.decoder import cut_reader
-from connectors.deephaven.protocol.binding import bind
 from connectors.deephaven.decoder.blocks import ADDED, MODIFIED, REMOVED, WideRange
-from connectors.deephaven.decoder.cut_reader import BadFrame, ColumnCells, CutReader, LandedFrame, Removals, read_context
+from connectors.deephaven.decoder.cut_reader import (
+    BadFrame,
+    ColumnCells,
+    CutReader,
+    LandedFrame,
+    Removals,
+    read_context,
+)
+from connectors.deephaven.decoder.silver_types import silver_columns
+from connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from connectors.deephaven.protocol import control
+from connectors.deephaven.protocol.binding import bind
 from connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
 from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.decoder.silver_types import silver_columns
 from connectors.deephaven.protocol.types import TYPES
 from connectors.wire.sbe.schema.load import with_byte_order
 from tests.support.deephaven_vectors import VECTORS, builtin_roles

@@ -1,5 +1,5 @@
 from connectors.common.backoff import Backoff
-from connectors.deephaven.receiver.circuit_breaker import CircuitBreaker
+from connectors.deephaven.receiver.receiver import CircuitBreaker
 from tests.support.chance import Clock, Highest
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
-from connectors.deephaven.server.filters.filters import bind_filter
 from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.server.publication import Publication
 from connectors.deephaven.protocol.schemas import load_roles
+from connectors.deephaven.server.filters.filters import bind_filter
+from connectors.deephaven.server.publication import Publication
 from connectors.deephaven.server.table_subscription import TableSubscription
 from connectors.deephaven.server.tables.live_table import LiveTable
 

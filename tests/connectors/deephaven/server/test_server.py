@@ -17,9 +17,9 @@ from connectors.deephaven.protocol.messages import (
     UnsubscribeResponse,
 )
 from connectors.deephaven.protocol.schemas import load_roles
+from connectors.deephaven.protocol.types import TYPES
 from connectors.deephaven.server.server import TableServer
 from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven_peer import Peer
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY

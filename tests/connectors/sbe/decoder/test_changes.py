@@ -19,11 +19,11 @@ from connectors.base import ReferenceChange
 from connectors.sbe.decoder.changes import ChangeReader
 from connectors.sbe.decoder.layout import layout_of
 from connectors.sbe.options import SbeTable
-from connectors.sbe.reference.reader import SbeReferenceReader
 from connectors.sbe.protocol.schemas import feed_schema
+from connectors.sbe.reference.reader import SbeReferenceReader
 from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.model import Body, Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Body, Schema
 from pipelines.verifying.compare import same
 from tests.support.sbe import HEADER, message_of
 from tests.support.sbe_feed import table

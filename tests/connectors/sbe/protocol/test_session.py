@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sbe.protocol.filepositions import BEGINNING, FilePosition, furthest
-from connectors.sbe.server.market import Market
 from connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
-from connectors.sbe.protocol.session import Session
 from connectors.sbe.protocol.schemas import feed_schema
+from connectors.sbe.protocol.session import Session
+from connectors.sbe.server.server import Market
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from connectors.wire.sbe.codec.encode import encode

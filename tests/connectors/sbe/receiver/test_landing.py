@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from connectors.sbe.protocol.schemas import feed_schema, read_schema
+from connectors.sbe.protocol.session import Session
 from connectors.sbe.receiver.changed import what_changed
 from connectors.sbe.receiver.landing import Landing
-from connectors.sbe.protocol.session import Session
-from connectors.sbe.protocol.schemas import feed_schema, read_schema
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 
 EVOLUTION = Path(__file__).parents[3] / "golden" / "sbe" / "evolution"
 TEXTS = [(EVOLUTION / f"order-v{version}.xml").read_bytes() for version in range(4)]

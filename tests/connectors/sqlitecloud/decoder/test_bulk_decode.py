@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
-from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from connectors.sqlitecloud.decoder.change_rows import ChangeRows
 from connectors.sqlitecloud.decoder.changes import ChangeReader
-from connectors.sqlitecloud.protocol.control import Description
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server.pubsub.dialect import table_text as written
 from connectors.sqlitecloud.decoder.json_literals import read_all
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.protocol.control import Description
 from connectors.sqlitecloud.protocol.values import Column, columns_of
+from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
+from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server.pubsub.dialect import table_text as written
 from tests.support.sqlitecloud_drawing import NUMBERS, TABLES, notices
 from tests.support.sqlitecloud_notices import described
 

@@ -10,6 +10,7 @@ from hypothesis import given
 
 import conf.errors
 from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, StatementRefused, TruncatedMessage
+from connectors.sqlitecloud.protocol.connection import MainState, MainStream, PubSubStream
 from connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     ChunkReceived,
@@ -29,7 +30,6 @@ from connectors.sqlitecloud.protocol.messages import (
     Statement,
     TicketReceived,
 )
-from connectors.sqlitecloud.protocol.connection import MainState, MainStream, PubSubStream
 from connectors.sqlitecloud.protocol.statements import listen_channel, listen_table, notify
 from connectors.sqlitecloud.protocol.streams import Stream
 from tests.support.sqlitecloud_vectors import names, octets, pieces, rows, vectors

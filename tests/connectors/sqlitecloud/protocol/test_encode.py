@@ -36,7 +36,7 @@ from connectors.sqlitecloud.protocol.messages import (
     Single,
     Statement,
 )
-from connectors.sqlitecloud.server.request_reader import read_statement
+from connectors.sqlitecloud.server.connection import read_statement
 from tests.support.sqlitecloud_vectors import cell, message, names, octets, vectors
 from tests.support.tries import half
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.errors import WireError
-from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server.pubsub.dialect import table_text as written
-from connectors.sqlitecloud.protocol.notification_pattern import MOST_COLUMNS, compile_matcher, compile_splitter
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.protocol.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.notification_pattern import MOST_COLUMNS, compile_matcher, compile_splitter
 from connectors.sqlitecloud.protocol.payload import TableUpdate, read_notification
 from connectors.sqlitecloud.receiver.window import SnapshotWindow
+from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
+from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server.pubsub.dialect import table_text as written
 from tests.support.sqlitecloud_drawing import FOO, TABLES, notices
 from tests.support.sqlitecloud_notices import vectors
 

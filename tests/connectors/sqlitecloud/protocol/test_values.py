@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.decoder.changes import ChangeReader
-from connectors.sqlitecloud.protocol.messages import RawText
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from connectors.sqlitecloud.protocol.messages import RawText
 from connectors.sqlitecloud.protocol.payload import Members
+from connectors.sqlitecloud.protocol.values import Column, columns_of, silver_type
 from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from connectors.sqlitecloud.reference.values import Number, cell_value, column_type, sent_value
-from connectors.sqlitecloud.protocol.values import Column, columns_of, silver_type
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text
 
 LARGEST = 2**63 - 1

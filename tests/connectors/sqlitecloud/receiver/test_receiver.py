@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from connectors.base import Kind
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudTable
 from connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from tests.support.sqlitecloud_receiving import database, receiving, stored
 
 WHOLE = ["fence low", "control", "snapshot begin, begin", "snapshot, inside", "fence high", "snapshot complete, end"]

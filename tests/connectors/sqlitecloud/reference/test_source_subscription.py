@@ -7,10 +7,10 @@ import pytest
 
 from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from connectors.base import Feed
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.reference.source_subscription import SqliteCloudSourceSubscription
+from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from pipelines.verifying.table_fold import TableFold
 from tests.support.sqlitecloud_peer import Peer
 from tests.support.sqlitecloud_receiving import JOINED, database, url

@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from connectors.sqlitecloud.protocol.messages import Command, JsonText, Rowset, ServerError
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.options import ServerOptions
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.sqlitecloud_peer import Peer

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import apsw
 
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges
 from connectors.sqlitecloud.server.database import Database
+from connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges
 from connectors.sqlitecloud.server.transactions import Transactions
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from connectors.base import Frame
 from connectors.sqlitecloud_webhooks.protocol.columns import MOST_COLUMNS
-from connectors.sqlitecloud_webhooks.receiver.landing import MOST_STREAMS, Landing
 from connectors.sqlitecloud_webhooks.protocol.gate import NOT_LANDED, TOO_LARGE, Gate, Head, Refusal
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from connectors.sqlitecloud_webhooks.receiver.landing import MOST_STREAMS, Landing
 from tests.support.webhooks import STREAM, vectors, webhook
 
 ALBUM = webhook("insert", AlbumId=1, Title="a")

@@ -17,11 +17,11 @@ import trustme
 
 from conf.errors import ConfigError, Fenced, SourceUnavailable, StoreUnavailable
 from connectors.base import Resume
-from connectors.sqlitecloud_webhooks.receiver.receiver import READ_AT_ONCE, WebhookReceiver
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from connectors.sqlitecloud_webhooks.receiver.receiver import READ_AT_ONCE, WebhookReceiver
+from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Place
 from pipelines.store import open_table
-from pipelines.landing.writer import BronzeWriter
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
 from tests.support.memory import MemorySink
 from tests.support.waiting import tries, until

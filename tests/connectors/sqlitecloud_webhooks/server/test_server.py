@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from conf.errors import SourceRefused, SourceUnavailable
-from connectors.sqlitecloud_webhooks.server.orders import Orders
-from connectors.sqlitecloud_webhooks.server.server import WebhookSource
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from connectors.sqlitecloud_webhooks.server.server import Orders, WebhookSource
 
 SIGNING = Signing("X-Sig")
 

@@ -20,8 +20,8 @@ from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.settings import FixedHeader, Framing, Number
 from connectors.wire.sbe.codec.decode import decode
 from connectors.wire.sbe.codec.framed import cutter_for, measure
-from connectors.wire.sbe.schema.model import Buffer
 from connectors.wire.sbe.schema.load import load_schema, with_byte_order
+from connectors.wire.sbe.schema.model import Buffer
 from tests.support.sbe import message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden"

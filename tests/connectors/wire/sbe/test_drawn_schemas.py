@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from conf.errors import WireError
 from connectors.wire.sbe.codec.decode import Decoded, decode
 from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.text import TextMode
 from tests.support.sbe_drawing import Kind
 from tests.support.sbe_messages import comparable, messages

@@ -12,9 +12,9 @@ from hypothesis import given
 
 from conf.errors import WireError
 from connectors.wire.sbe.codec.decode import Decoded, decode
-from connectors.wire.sbe.schema.model import Schema
-from connectors.wire.sbe.schema.load import load_schema
 from connectors.wire.sbe.codec.value_checks import review_values
+from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 from tests.support.sbe import message_of
 
 SBE = Path(__file__).parents[3] / "golden" / "sbe"

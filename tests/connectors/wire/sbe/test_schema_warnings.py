@@ -6,8 +6,8 @@ import pytest
 
 from conf.errors import SchemaError
 from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.schema.model import Schema
 from connectors.wire.sbe.schema.load import load_schema
+from connectors.wire.sbe.schema.model import Schema
 from tests.support.sbe import HEADER, message_of, schema_of
 
 PARTS = '<field name="f" id="1" type="int8"/>'

@@ -19,8 +19,8 @@ from connectors.deephaven.protocol.messages import ColumnInfo
 from connectors.deephaven.protocol.roles import Roles
 from connectors.deephaven.protocol.schemas import load_roles
 from connectors.deephaven.protocol.types import TYPES
-from connectors.wire.sbe.schema.model import ByteOrder
 from connectors.wire.sbe.schema.load import load_schema, with_byte_order
+from connectors.wire.sbe.schema.model import ByteOrder
 from tests.support.deephaven_columns import CASES, encoded, readable, written
 from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from conf.errors import InvalidValue, LocalProtocolError
 from connectors.deephaven.server.tables.cells import to_python
+from connectors.deephaven.server.tables.live_table import LiveTable
 from connectors.deephaven.server.tables.rows import Delta, Rows
 from connectors.deephaven.server.tables.table_update import TableUpdate
-from connectors.deephaven.server.tables.live_table import LiveTable
 from tests.support.waiting import wait_until
 
 ALL_TYPES = {

@@ -10,7 +10,14 @@ from typing import Any
 import apsw
 import pytest
 
-from connectors.sqlitecloud.server.pubsub.capture import Capture, CaptureMode, RowChange, TableChanges, Unreportable, capture_for
+from connectors.sqlitecloud.server.pubsub.capture import (
+    Capture,
+    CaptureMode,
+    RowChange,
+    TableChanges,
+    Unreportable,
+    capture_for,
+)
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "sqlitecloud" / "sqlite_changes.json"
 CASES = {case["id"]: case for case in json.loads(GOLDEN.read_text(encoding="utf-8"))}

@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from conf.errors import ConfigError
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from connectors.sqlitecloud.server.server import SqliteCloudServer
 from connectors.sqlitecloud.server.workload.workload import Workload
 from tests.support.sqlitecloud_peer import Peer
 

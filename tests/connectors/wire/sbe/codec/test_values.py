@@ -7,9 +7,9 @@ import math
 import pytest
 
 from conf.errors import InvalidValue
-from connectors.wire.sbe.columnar.decode import decode_columns
 from connectors.wire.sbe.codec.decode import decode
 from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.columnar.decode import decode_columns
 from tests.support.sbe import assert_reads_and_writes, frame, message_of
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from conf.errors import InvalidValue, TruncatedMessage
 from connectors.wire.sbe.codec.header import read_header
-from connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from connectors.wire.sbe.codec.walk import Dimensions, block_fields, flat_column, read_data, read_dimensions
+from connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from tests.support.sbe import frame, message_of
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "sbe"

@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.codec.encode import encode
+from connectors.wire.sbe.columnar.options import ColumnOptions
 from connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe import frame, message_of
 from tests.support.sbe_columns import assert_columns_as_single
