@@ -151,7 +151,7 @@ def sbe(
     Feeds read them with the schema builtin and the same framing. The first line printed says where it listens. A client
     gets the securities and the books as they stand, then every message. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.sbe.server.server import MarketServer  # noqa: PLC0415 - a simulator loads no other's server
+    from connectors.sbe.server import MarketServer  # noqa: PLC0415 - a simulator loads no other's server
     from jobs.sbe.input import framing_called  # noqa: PLC0415 - as above
 
     start_logs("info")

@@ -7,9 +7,9 @@ not including, the second; ``__END_AT`` is NULL for the current version. Moments
 A cut is one MERGE. The versions it may touch are the current ones, or in the source's order all that a late change may
 fall between. They are turned back into changes and merged with the new ones, and versions are rebuilt from all of them.
 So the table does not depend on where cuts end. Partial updates are completed from the previous version, also through
-key moves. In the source's order rows must be complete, or be resent from an earlier one on: a late partial update
-does not complete the versions after it (`transforms.autocdc.change_log` does). Of two rows with one key and moment one wins as
-a whole (`transforms.ties`).
+key moves. In the source's order rows must be complete, or be resent from an earlier one on: a late partial update does
+not complete the versions after it (`transforms.autocdc.change_log` does). Of two rows with one key and moment one wins
+as a whole (`transforms.ties`).
 """
 
 from __future__ import annotations

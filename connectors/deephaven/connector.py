@@ -20,7 +20,7 @@ from connectors.deephaven.protocol.messages import SubscribeMode
 from connectors.deephaven.protocol.schemas import BUILTIN, load_roles
 
 if TYPE_CHECKING:
-    from connectors.deephaven.reference.source_subscription import ReferenceValues
+    from connectors.deephaven.reference import ReferenceValues
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class DeephavenConnector:
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.deephaven.reference.source_subscription import DeephavenReferenceReader  # noqa: PLC0415 - only verify needs it
+        from connectors.deephaven.reference import DeephavenReferenceReader  # noqa: PLC0415 - only verify needs it
 
         options = _options(feed)
         stream = self.stream(feed, table)
@@ -97,7 +97,7 @@ class DeephavenConnector:
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Subscribe to a table according to its settings, until the block ends. Raises SourceUnavailable."""
-        from connectors.deephaven.reference.source_subscription import DeephavenSourceSubscription  # noqa: PLC0415 - for verify
+        from connectors.deephaven.reference import DeephavenSourceSubscription  # noqa: PLC0415 - for verify
 
         return DeephavenSourceSubscription(feed, _values(feed, table))
 
@@ -114,7 +114,7 @@ def _table(feed: Feed, name: str) -> DeephavenTable:
 
 
 def _values(feed: Feed, table: str) -> ReferenceValues:
-    from connectors.deephaven.reference.source_subscription import ReferenceValues  # noqa: PLC0415 - only verify needs it
+    from connectors.deephaven.reference import ReferenceValues  # noqa: PLC0415 - only verify needs it
 
     settings = _table(feed, table)
     return ReferenceValues(_options(feed), settings)

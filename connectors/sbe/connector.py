@@ -111,7 +111,7 @@ class SbeConnector:
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's template."""
-        from connectors.sbe.reference.reader import SbeReferenceReader  # noqa: PLC0415 - only verify needs it
+        from connectors.sbe.reference import SbeReferenceReader  # noqa: PLC0415 - only verify needs it
 
         settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)

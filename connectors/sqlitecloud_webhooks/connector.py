@@ -64,7 +64,7 @@ class WebhookConnector:
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.sqlitecloud_webhooks.decoder.decoder import WebhookDecoder  # noqa: PLC0415 - a receiver loads no Spark
+        from connectors.sqlitecloud_webhooks.decoder import WebhookDecoder  # noqa: PLC0415 - a receiver loads no Spark
 
         return WebhookDecoder(feed)
 

@@ -2,7 +2,8 @@
 
 Tables are independent: each has its own position, session and errors. A table that meets a frame it cannot decode
 *holds* at the last good update. It continues when a later snapshot passes the frame, a fixed decoder reads it, or the
-frame is skipped (`pipelines.holding.quarantine`), which applies the rest of its update. The other tables continue meanwhile.
+frame is skipped (`pipelines.holding.quarantine`), which applies the rest of its update. The other tables continue
+meanwhile.
 """
 
 from __future__ import annotations

@@ -19,15 +19,16 @@ class CommitNote:
         ignored: Changes that had no effect by rule, such as an update of a row that does not exist.
         landed_at: When the cut's last frame was received; None if unknown.
         notes: Counts to report, by name.
-        settings: The settings it was built with, see `pipelines.applying.row_settings`; None in notes older than this field.
+        settings: The settings it was built with, see `pipelines.applying.row_settings`; None in notes older than this
+            field.
         rules: A digest of the table's rules; None in notes older than this field.
         source_position: Source position of the cut's last frame; None if the source gives none.
         history: Version of the history that counts from then on; None for none, `NOT_TOLD` in notes older than this
             field.
         tombstones: The same for its tombstones.
         aside: The same for its side table.
-        frames: State of quarantined frames, by position as text (`pipelines.holding.quarantine_log`): for a cut those it left
-            out, for a rebuild all it knew; None in notes older than this field.
+        frames: State of quarantined frames, by position as text (`pipelines.holding.quarantine_log`): for a cut those
+            it left out, for a rebuild all it knew; None in notes older than this field.
         by: The builder or rebuild that applied it, to distinguish it from others that apply the same cut.
     """
 

@@ -1,8 +1,8 @@
 """The inputs of one cut of one silver table: the table, its companion tables, and their state before the cut.
 
 A silver table has up to three companion tables: its history (`transforms.history`), its tombstones
-(`transforms.tombstones`) and its side table (`pipelines.verifying.silver_rows`). The silver table's own commit comes last, carries
-the position, and makes the others count.
+(`transforms.tombstones`) and its side table (`pipelines.verifying.silver_rows`). The silver table's own commit comes
+last, carries the position, and makes the others count.
 
 The table kind (`connectors.base.TableKind`) decides which columns it has in addition to the source's:
 

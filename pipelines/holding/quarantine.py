@@ -1,8 +1,8 @@
 """The quarantine of a table: the state of its entries, and what a running build does with them.
 
-Users decide elsewhere (`pipelines.holding.quarantine_log`) while the build runs, so the build rereads the quarantine of a held
-table. A skip is recorded before the commit that leaves the frame out, and the commit itself records which frames it
-left out.
+Users decide elsewhere (`pipelines.holding.quarantine_log`) while the build runs, so the build rereads the quarantine of
+a held table. A skip is recorded before the commit that leaves the frame out, and the commit itself records which frames
+it left out.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Quarantine:
     Args:
         skips: Undecodable frames are left out at once: setting ``on_bad_frame``.
         keeps_history: A skipped frame stays left out of the table's history, whatever snapshot comes later.
-        lost: Returns the positions that bronze has lost (`pipelines.landing.bronze_table.lost_from`): the table continues
-            without.
+        lost: Returns the positions that bronze has lost (`pipelines.landing.bronze_table.lost_from`): the table
+            continues without.
     """
 
     places: Places

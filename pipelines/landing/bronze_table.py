@@ -1,9 +1,9 @@
 """The bronze table of a feed: every frame as it was received, in landing order.
 
-One append-only Delta table per feed, written by `pipelines.landing.writer`. Its log records the position reached in the same
-commit as the rows: ``Transaction("receive/<feed>", last frame_seq)``. `pipelines.landing.bronze` reads it. Retention
-(`pipelines.upkeep.retention`) drops the oldest frames, and records in the same commit the position from which all are
-retained: ``Transaction("retain/<feed>", first frame_seq retained)``.
+One append-only Delta table per feed, written by `pipelines.landing.writer`. Its log records the position reached in the
+same commit as the rows: ``Transaction("receive/<feed>", last frame_seq)``. `pipelines.landing.bronze` reads it.
+Retention (`pipelines.upkeep.retention`) drops the oldest frames, and records in the same commit the position from which
+all are retained: ``Transaction("retain/<feed>", first frame_seq retained)``.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ class BronzeWriter:
         """Return the state landed before. Reads small columns of all files, and the bodies of control frames.
 
         Args:
-            silver: Source positions of silver's tables (`pipelines.planning.reached.source_positions`), which may be lost here.
+            silver: Source positions of silver's tables (`pipelines.planning.reached.source_positions`), which may be
+                lost here.
         """
         from pipelines.landing.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 

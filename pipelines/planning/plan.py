@@ -2,8 +2,8 @@
 
 Rules:
 
-- A table takes complete updates only (`pipelines.planning.updates`). An open update is pending, with everything inside it. Once
-  a frame of a later epoch has landed it is void, and its frames lie outside `Cut.spans`.
+- A table takes complete updates only (`pipelines.planning.updates`). An open update is pending, with everything inside
+  it. Once a frame of a later epoch has landed it is void, and its frames lie outside `Cut.spans`.
 - A stream without snapshots takes every complete update, across epochs.
 - Any other stream takes nothing of an epoch before a snapshot of that epoch is complete. The latest complete snapshot
   wins: it replaces the table, and all earlier updates are skipped. With ``resync`` false all epochs count as one.
@@ -13,9 +13,10 @@ Rules:
 - A table that keeps history (``every_update``) skips nothing: updates before a snapshot take effect first, and each
   snapshot in turn. Its versions therefore do not depend on when the plan ran. Only updates that it cannot take are
   passed over by the next snapshot.
-- Bronze may begin at a floor (`pipelines.upkeep.retention`). A table below it continues with a complete snapshot, but never
-  with the first of the floor's own epoch if that would be overlaid: bronze no longer shows whether one came before it.
-  A table that no snapshot can complete again stops. One without snapshots that has taken nothing begins at the floor.
+- Bronze may begin at a floor (`pipelines.upkeep.retention`). A table below it continues with a complete snapshot, but
+  never with the first of the floor's own epoch if that would be overlaid: bronze no longer shows whether one came
+  before it. A table that no snapshot can complete again stops. One without snapshots that has taken nothing begins at
+  the floor.
 
 So a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its overlay up to
 its own end are never split, nor is any single update.
@@ -90,7 +91,8 @@ class Planner:
         tables: The silver tables; several may share a stream.
         floor: Position from which bronze is retained (`pipelines.landing.bronze_table.retained_from`).
         last: Position recorded in bronze's log; -1 if it was not read.
-        lost: Ranges of positions permanently missing from bronze (`pipelines.landing.bronze_table.lost_from`); not gaps.
+        lost: Ranges of positions permanently missing from bronze (`pipelines.landing.bronze_table.lost_from`); not
+            gaps.
     """
 
     def __init__(

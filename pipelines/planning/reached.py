@@ -1,8 +1,8 @@
 """How far a feed's silver tables have come, and on which bronze: positions alone do not identify a bronze table.
 
 A commit's note records when the frame at its position was received. Bronze that lost its newest frames and continued
-has another frame there (`pipelines.planning.plan`). A receiver therefore begins after every position that silver has reached, so
-that no position is used for two frames (`pipelines.landing.writer`).
+has another frame there (`pipelines.planning.plan`). A receiver therefore begins after every position that silver has
+reached, so that no position is used for two frames (`pipelines.landing.writer`).
 """
 
 from __future__ import annotations

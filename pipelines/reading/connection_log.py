@@ -1,7 +1,7 @@
 """Read a receiver's reports on its connection and its streams: marks of the newest epoch.
 
-An epoch begins with a mark ``opened`` and ends with a mark ``closed`` (`pipelines.landing.receiving`). One that has not ended
-is the receiver's present one, or its last before a crash.
+An epoch begins with a mark ``opened`` and ends with a mark ``closed`` (`pipelines.landing.receiving`). One that has not
+ended is the receiver's present one, or its last before a crash.
 """
 
 from __future__ import annotations

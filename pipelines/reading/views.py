@@ -2,8 +2,8 @@
 
 Every built table of every feed is the temporary view ``<feed>__<table>``, and also ``<table>`` if only one feed has a
 table of that name. Views read the newest version whenever a query begins, or the version found by
-`pipelines.reading.time_travel`; nothing is copied. Companion tables are read at the version that counted when the views were
-made.
+`pipelines.reading.time_travel`; nothing is copied. Companion tables are read at the version that counted when the views
+were made.
 
 A history is named as its folder, ``<table>__history``. As of a position it shows the versions that had begun by then;
 those that ended later appear as current. A side table is ``<table>__aside``, and only readable as of now.

@@ -1,7 +1,8 @@
 """The Delta JARs: which ones fit the installed Spark, and how its JVM gets them.
 
 Once fetched, they are on the class path of JVMs on this machine: Ivy need not resolve them at each start, and their
-classes can be archived (`pipelines.spark.class_archive`). A cluster's executors get them from the driver, as Spark does it.
+classes can be archived (`pipelines.spark.class_archive`). A cluster's executors get them from the driver, as Spark does
+it.
 """
 
 from __future__ import annotations

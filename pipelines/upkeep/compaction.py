@@ -9,7 +9,8 @@ removed before, if the other commit only moved rows. It does fail on a change of
 - a later claim makes the commit of an earlier claimant fail, however long that one slept;
 - a rewrite that committed before the claim is seen by the claimant, who plans from the claim's own version.
 
-An append that was prepared before a claim conflicts with it once: `pipelines.landing.writer` and `pipelines.upkeep.ledger` retry.
+An append that was prepared before a claim conflicts with it once: `pipelines.landing.writer` and
+`pipelines.upkeep.ledger` retry.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ The new table is built by the same `FeedBuild` as usual, at a place of its own (
 position of the old table. Then one overwriting commit replaces the old rows and columns. The recorded position stays:
 builds continue from it, even one that is running.
 
-A build that advances the old table meanwhile cannot cause a mix (`pipelines.upkeep.swap`): the rebuild advances to the table's
-new position and tries again. A table without a position, or a missing one, is built to the newest position, which the
-commit records. Then the second of two such commits fails or does nothing (``txnVersion``).
+A build that advances the old table meanwhile cannot cause a mix (`pipelines.upkeep.swap`): the rebuild advances to the
+table's new position and tries again. A table without a position, or a missing one, is built to the newest position,
+which the commit records. Then the second of two such commits fails or does nothing (``txnVersion``).
 
-Companion tables (`pipelines.applying.beside`) are rebuilt too, and swapped in first, each in a commit of its own. The silver
-commit decides for all: it records which of their versions count. If a rebuild dies before it, nothing of it counts, and
-the next build undoes its writes.
+Companion tables (`pipelines.applying.beside`) are rebuilt too, and swapped in first, each in a commit of its own. The
+silver commit decides for all: it records which of their versions count. If a rebuild dies before it, nothing of it
+counts, and the next build undoes its writes.
 
 Parts of a history that bronze no longer has cannot be rebuilt. Where frames were dropped, a table with an existing
 history is therefore not rebuilt. If the history was removed by hand, it restarts with the first complete snapshot left.

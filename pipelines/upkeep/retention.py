@@ -7,9 +7,9 @@ history, and one that is not built yet need everything.
 
 Below the *floor* only the control frames and marks of epochs that continue above it are retained, since later frames
 are read with them. The floor is recorded in bronze's log by the commit that drops
-(`pipelines.landing.bronze_table.retained_from`), so a plan that begins there knows that nothing is missing. What is left must
-plan like all of it did: a snapshot that was not the first of its epoch must not become it while updates before it are
-left. In that case the snapshot before it is retained too.
+(`pipelines.landing.bronze_table.retained_from`), so a plan that begins there knows that nothing is missing. What is
+left must plan like all of it did: a snapshot that was not the first of its epoch must not become it while updates
+before it are left. In that case the snapshot before it is retained too.
 
 Bronze refuses deletes (``delta.appendOnly``). The property is lifted, the frames are dropped in one commit, and it is
 set again. A run that dies in between has dropped all or nothing, and the next run sets it. A receiver that commits

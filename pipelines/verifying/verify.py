@@ -4,9 +4,9 @@ Neither side depends on the other's code, and silver is read by delta-rs, withou
 compared at the position it had reached when it was opened; builds and receivers may continue meanwhile.
 
 A history is verified after its table, as a table of its own: every version is compared, by key and ``__START_AT``
-(`pipelines.verifying.reference_history` describes what can be known where bronze begins at a floor). For source-ordered sources,
-no row may be older than its key's tombstone. Missing tombstones are not detected: the decoder decides which of them may
-be forgotten.
+(`pipelines.verifying.reference_history` describes what can be known where bronze begins at a floor). For source-ordered
+sources, no row may be older than its key's tombstone. Missing tombstones are not detected: the decoder decides which of
+them may be forgotten.
 
 The models here are printed by ``silverfold verify --json``: their names and meanings must not change.
 """

@@ -19,7 +19,7 @@ from connectors.deephaven.client.client import TableClient
 from connectors.deephaven.client.table_listener import TableListener
 from connectors.deephaven.protocol.messages import SubscribeMode
 from connectors.sbe.protocol.schemas import feed_schema
-from connectors.sbe.server.server import Market
+from connectors.sbe.server import Market
 from connectors.wire.framing.cutter import frames_of
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.sbe.codec.decode import decode

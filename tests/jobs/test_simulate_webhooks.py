@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sqlitecloud_webhooks.server.server import Orders
+from connectors.sqlitecloud_webhooks.server import Orders
 from jobs.cli import main
 from pipelines.places import Place
 from tests.support.landing import landed

@@ -2,7 +2,8 @@
 
 All tables live through one story in one feed: a snapshot and an update that are good, an update that is bad, one that
 is good again, and in the next epoch a snapshot. Each fault has a table of its own; ``sound`` has none. What else can be
-wrong with a frame is in ``tests/connectors/deephaven/decoder/test_cut_reader.py``: a bad frame is a bad frame to the build.
+wrong with a frame is in ``tests/connectors/deephaven/decoder/test_cut_reader.py``: a bad frame is a bad frame to the
+build.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from conf.model import Reconnect
 from connectors.base import Feed, Resume
 from connectors.sbe.protocol.schemas import feed_schema, read_schema
 from connectors.sbe.receiver.receiver import SbeReceiver
-from connectors.sbe.server.server import Market
+from connectors.sbe.server import Market
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from tests.support.memory import MemorySink

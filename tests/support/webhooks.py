@@ -9,7 +9,7 @@ from typing import Any
 
 from conf.validate import validated
 from connectors.base import Feed
-from connectors.sqlitecloud_webhooks.decoder.decoder import ChangeReader
+from connectors.sqlitecloud_webhooks.decoder import ChangeReader
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.sqlitecloud_webhooks.protocol.columns import columns_of
 from connectors.sqlitecloud_webhooks.protocol.messages import SourceTable

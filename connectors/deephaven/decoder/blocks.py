@@ -2,8 +2,8 @@
 
 A Deephaven update sends each column separately, so a row is spread over as many messages as it has columns. Row keys
 are divided into blocks of 65,536. `BlockCutter` packs the values of one column and one block in one batch of frames
-into a *piece*. Spark brings the pieces of a block together; `connectors.deephaven.decoder.assembly` turns them into rows. This
-module knows neither SBE nor Spark.
+into a *piece*. Spark brings the pieces of a block together; `connectors.deephaven.decoder.assembly` turns them into
+rows. This module knows neither SBE nor Spark.
 """
 
 from __future__ import annotations

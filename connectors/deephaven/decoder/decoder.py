@@ -5,9 +5,9 @@ this process::
 
     frames ──step──▶ pieces of (block, column) ──shuffle by block──▶ step ──▶ net change rows
 
-The second step folds all updates of the cut (`connectors.deephaven.decoder.assembly`), so there is at most one change per row
-key. For a changelog, and for the versions of a history, it keeps updates apart. The memory of a worker is bounded by
-one Arrow batch, or one block of 65,536 rows.
+The second step folds all updates of the cut (`connectors.deephaven.decoder.assembly`), so there is at most one change
+per row key. For a changelog, and for the versions of a history, it keeps updates apart. The memory of a worker is
+bounded by one Arrow batch, or one block of 65,536 rows.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     group = dimensions, then per entry: block, nested groups, data
     data  = length, bytes
 
-Parsing uses `connectors.wire.sbe.codec.walk`, which checks every count and length against the bytes. Entries of varying size
-are walked part by part; `connectors.deephaven.protocol.columns.values` has the fast paths.
+Parsing uses `connectors.wire.sbe.codec.walk`, which checks every count and length against the bytes. Entries of varying
+size are walked part by part; `connectors.deephaven.protocol.columns.values` has the fast paths.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Message and event types of the transport.
 
-`connectors.deephaven.protocol.control` reads and writes them; `connectors.deephaven.protocol.columns.decode` the content of column messages. A
-``body`` is a message from its header on, without length prefix, as received.
+`connectors.deephaven.protocol.control` reads and writes them; `connectors.deephaven.protocol.columns.decode` the
+content of column messages. A ``body`` is a message from its header on, without length prefix, as received.
 """
 
 from __future__ import annotations

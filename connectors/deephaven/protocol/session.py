@@ -4,7 +4,8 @@ Feed with `Session.receive`, then pull with `Session.next_event` until it return
 bad frame never costs the good ones before it. Events do not depend on chunk boundaries. A violation gives one
 `BadFrame`, which holds the bytes, and is final: every later `next_event` raises its error.
 
-The session parses headers, root blocks and control messages. Rows stay bytes; see `connectors.deephaven.protocol.columns.decode`.
+The session parses headers, root blocks and control messages. Rows stay bytes; see
+`connectors.deephaven.protocol.columns.decode`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from connectors.base import Feed
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver
-from connectors.sqlitecloud_webhooks.server.server import DATABASE, TABLE, Orders
+from connectors.sqlitecloud_webhooks.server import DATABASE, TABLE, Orders
 from jobs.receive import collect_rarely
 from pipelines.places import Place
 from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since

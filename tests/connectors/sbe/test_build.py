@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from conf.errors import UndecodableFrame
 from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.protocol.schemas import feed_schema
-from connectors.sbe.server.server import Market
+from connectors.sbe.server import Market
 from connectors.wire.sbe.codec.encode import encode
 from pipelines.holding.quarantine_log import Hold, skip
 from pipelines.upkeep.rebuild import Rebuild

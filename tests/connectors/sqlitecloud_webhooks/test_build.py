@@ -21,7 +21,7 @@ from connectors.base import Feed, mark
 from connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from connectors.sqlitecloud_webhooks.server.server import DATABASE, WebhookSource
+from connectors.sqlitecloud_webhooks.server import DATABASE, WebhookSource
 from pipelines.applying.build import FeedBuild
 from pipelines.holding.quarantine_log import Hold, quarantined, skip
 from pipelines.landing.batch import Batch

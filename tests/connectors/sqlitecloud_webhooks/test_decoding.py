@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conf.errors import InvalidValue, WireError
 from connectors.base import ControlFrame
-from connectors.sqlitecloud_webhooks.decoder.decoder import ChangeReader
+from connectors.sqlitecloud_webhooks.decoder import ChangeReader
 from connectors.sqlitecloud_webhooks.protocol.columns import MOST_COLUMNS, announcement, columns_of, read_context
 from connectors.sqlitecloud_webhooks.protocol.messages import SourceTable, read_webhook
 from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader

@@ -7,7 +7,7 @@ from importlib.resources import files
 from random import Random
 from typing import Any, NamedTuple
 
-from connectors.sbe.server.server import Market
+from connectors.sbe.server import Market
 from connectors.wire.sbe.codec.encode import encode
 from connectors.wire.sbe.schema.load import load_schema
 from connectors.wire.sbe.schema.model import Schema

@@ -14,7 +14,7 @@ from connectors.base import Feed
 from connectors.common.server_thread import listen
 from connectors.sbe.connector import CONNECTOR
 from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.server.server import MarketServer
+from connectors.sbe.server import MarketServer
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from tests.matrix.connectors.sbe_market import BAD, NEWEST, OLDER, TEXT, Said, WildMarket

@@ -21,7 +21,7 @@ from connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from connectors.sqlitecloud_webhooks.protocol.messages import Op
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from connectors.sqlitecloud_webhooks.server.server import DATABASE, KEY, TABLE, Orders, WebhookSource
+from connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE, Orders, WebhookSource
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule

@@ -14,7 +14,7 @@ from conf.model import Reconnect
 from connectors.base import Feed
 from connectors.deephaven.connector import CONNECTOR
 from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.reference.source_subscription import DeephavenSourceSubscription
+from connectors.deephaven.reference import DeephavenSourceSubscription
 from connectors.deephaven.server.server import TableServer
 from connectors.deephaven.server.tables.live_table import LiveTable
 from pipelines.places import Places

@@ -1,7 +1,7 @@
 """Compares cells for row filters: with a constant of the filter's text, or with another column's cells.
 
-`connectors.deephaven.server.filters.filters` defines the meaning of comparisons. Here, every cell has a rank (null, value, NaN), and
-only where both ranks are value do the values decide.
+`connectors.deephaven.server.filters.filters` defines the meaning of comparisons. Here, every cell has a rank (null,
+value, NaN), and only where both ranks are value do the values decide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Converts single Python values to the form used in cells, and rejects values that are not of the column's type.
 
-Errors are TypeError, ValueError and OverflowError; `connectors.deephaven.server.tables.cells` turns them into one error.
+Errors are TypeError, ValueError and OverflowError; `connectors.deephaven.server.tables.cells` turns them into one
+error.
 """
 
 from __future__ import annotations

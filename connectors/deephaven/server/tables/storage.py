@@ -1,7 +1,7 @@
 """Stores a table's cells by row key: columns of slots, and an index from row key to slot.
 
-Not thread-safe, and without a notion of updates; `connectors.deephaven.server.tables.live_table` adds both. Slots of removed rows are
-reused. Capacity doubles, so that the cost of adding is proportional to the rows added.
+Not thread-safe, and without a notion of updates; `connectors.deephaven.server.tables.live_table` adds both. Slots of
+removed rows are reused. Capacity doubles, so that the cost of adding is proportional to the rows added.
 """
 
 from __future__ import annotations

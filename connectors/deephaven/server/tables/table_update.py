@@ -64,7 +64,8 @@ class TableUpdate:
     def add(self, rows: Sequence[Mapping[str, Any]], keys: Keys | None = None) -> Longs:
         """Add rows and return their keys, in the order of ``rows``. A missing column is null.
 
-        Without ``keys``, the keys follow the largest ever used. Values: see `connectors.deephaven.server.tables.cells.to_cells`.
+        Without ``keys``, the keys follow the largest ever used. Values: see
+        `connectors.deephaven.server.tables.cells.to_cells`.
 
         Raises:
             LocalProtocolError: An unknown column, or a key that is negative, repeated or in use.

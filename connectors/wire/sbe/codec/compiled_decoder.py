@@ -1,8 +1,8 @@
 """Fast path: one compiled function per template, for messages exactly as the schema defines them.
 
 Almost all messages are: block lengths as in the schema, counts and lengths within their limits and within the bytes,
-valid text. The function returns None for anything else; the readers of `connectors.wire.sbe.codec.bodies` then diagnose the
-message. It checks no bounds on the way: reading past the end fails, and the last part must end where the message
+valid text. The function returns None for anything else; the readers of `connectors.wire.sbe.codec.bodies` then diagnose
+the message. It checks no bounds on the way: reading past the end fails, and the last part must end where the message
 does. Names from the schema appear in its source only as string literals.
 """
 

@@ -1,7 +1,7 @@
 """The resolved SBE schema: a tree of layouts with all names resolved.
 
-`connectors.wire.sbe.schema.load` builds it from XML; decoders and encoders walk it. Offsets are in bytes from the start of
-the enclosing block or composite. Everything is frozen and picklable.
+`connectors.wire.sbe.schema.load` builds it from XML; decoders and encoders walk it. Offsets are in bytes from the start
+of the enclosing block or composite. Everything is frozen and picklable.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from connectors.sbe.decoder.changes import ChangeReader
 from connectors.sbe.decoder.layout import layout_of
 from connectors.sbe.options import SbeTable
 from connectors.sbe.protocol.schemas import feed_schema
-from connectors.sbe.reference.reader import SbeReferenceReader
+from connectors.sbe.reference import SbeReferenceReader
 from connectors.wire.sbe.codec.encode import encode
 from connectors.wire.sbe.schema.load import load_schema
 from connectors.wire.sbe.schema.model import Body, Schema

@@ -12,7 +12,7 @@ from connectors.sbe.protocol.filepositions import BEGINNING, FilePosition, furth
 from connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
 from connectors.sbe.protocol.schemas import feed_schema
 from connectors.sbe.protocol.session import Session
-from connectors.sbe.server.server import Market
+from connectors.sbe.server import Market
 from connectors.wire.framing.known import FRAMINGS
 from connectors.wire.framing.writer import FrameWriter
 from connectors.wire.sbe.codec.encode import encode

@@ -8,7 +8,7 @@ import pytest
 
 from conf.errors import RemoteProtocolError, SourceUnavailable
 from connectors.base import Resume
-from connectors.sbe.server.server import MarketServer
+from connectors.sbe.server import MarketServer
 from connectors.wire.framing.known import FRAMINGS
 from tests.support.peers import nobody, serving
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver

@@ -13,7 +13,7 @@ import pytest
 
 from conf.errors import SourceRefused, SourceUnavailable
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from connectors.sqlitecloud_webhooks.server.server import Orders, WebhookSource
+from connectors.sqlitecloud_webhooks.server import Orders, WebhookSource
 
 SIGNING = Signing("X-Sig")
 

@@ -1,1 +1,0 @@
-"""The second reader of landed frames, and the subscription that verify compares silver with."""

@@ -1,1 +1,0 @@
-"""The second reader of landed messages."""

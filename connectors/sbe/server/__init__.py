@@ -1,1 +1,0 @@
-"""A market that sends SBE messages."""

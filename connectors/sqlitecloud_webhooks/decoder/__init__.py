@@ -1,1 +1,0 @@
-"""Landed posts to change rows, in Spark."""

@@ -1,1 +1,0 @@
-"""A source that posts signed webhooks."""
