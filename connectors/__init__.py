@@ -19,10 +19,10 @@ frames that landed before them; the changes it yields are applied once. In retur
 
 To add a connector:
 
-1. A folder ``connectors/<name>/``: ``PROTOCOL.md`` (each fact with its certainty), ``messages.py`` and ``protocol.py``
-   (pure: bytes in, events out, no socket), ``receiver.py``, ``decode.py``, ``reference.py``, ``server.py`` (an
-   in-process source that implements the protocol faithfully), ``options.py``, ``connector.py`` with the connector
-   object.
+1. A folder ``connectors/<name>/``: ``PROTOCOL.md`` (each fact with its certainty), and its rooms, each a module or a
+   package: ``options`` (models of its settings), ``protocol`` (pure: bytes in, events out, no socket), ``client`` (a
+   stand-alone client, if users need one), ``receiver``, ``decoder``, ``reference``, ``server`` (an in-process source
+   that implements the protocol faithfully), ``connector`` (the connector object). What they share is `connectors.common`.
 2. One line in `connectors.registry`.
 3. A folder ``tests/golden/<name>/`` with byte vectors.
 

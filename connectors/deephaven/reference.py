@@ -1,4 +1,8 @@
-"""Follows one table of a source by its own subscription, so that silver can be compared with the source."""
+"""What silver is verified by: a second reader of landed frames, and a subscription of its own to the source.
+
+The reader turns frames into changes row by row, in pure Python. It shares the protocol's messages with the decoder, and
+nothing else, so that an error in one is detected by the other.
+"""
 
 from __future__ import annotations
 

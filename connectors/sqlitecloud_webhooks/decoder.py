@@ -1,4 +1,4 @@
-"""The feed's Spark decoder: landed webhooks become change rows, without folding."""
+"""Landed webhooks to change rows, in Spark, without folding: the decoder of a feed, and its step over Arrow batches."""
 
 from __future__ import annotations
 

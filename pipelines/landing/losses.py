@@ -1,4 +1,4 @@
-"""What a silver table has, and what it lacks, of the frames that bronze lost (`pipelines.landing.bronze_table.each_lost`).
+"""What a silver table has, and what it lacks, of the frames that bronze lost (`landing.bronze_table.each_lost`).
 
 A cut that ends at a lost position was made while its frame existed. No cut that ends after a loss contains lost frames,
 because a receiver records a loss before it lands any later frame.

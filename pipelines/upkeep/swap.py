@@ -45,7 +45,7 @@ class Live(NamedTuple):
     place: Place
     app: str
     recorded: int
-    """Value in its log (`pipelines.applying.cuts.to_record`), which must not have changed; -1 for none, or without a table."""
+    """Value in its log (`applying.cuts.to_record`), which must not have changed; -1 for none, or without a table."""
 
 
 def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:

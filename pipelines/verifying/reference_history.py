@@ -99,7 +99,7 @@ class HistoryFold:
         return True
 
     def expected(self, within: KeySpan = EVERY_KEY) -> ExpectedHistory:
-        """Return the versions of the rows whose keys are in a span. Raises as `pipelines.verifying.reference_fold.BronzeFold`."""
+        """Return the versions of the rows whose keys are in a span. Raises as `BronzeFold`."""
         landed, context = self.landed, self.landed.context(self._order)
         snapshots = landed.connector.has_snapshots(landed.settings)
         fold = VersionFold(_Touched(context.keys, within, upserts=not snapshots, snapshot_end=-1))

@@ -1,4 +1,4 @@
-"""Verify silver: fold bronze independently (`pipelines.verifying.reference_fold`) and compare (`pipelines.verifying.compare`).
+"""Verify silver: fold bronze independently (`reference_fold`) and compare (`compare`).
 
 Neither side depends on the other's code, and silver is read by delta-rs, without the Spark that wrote it. A table is
 compared at the position it had reached when it was opened; builds and receivers may continue meanwhile.

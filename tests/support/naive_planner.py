@@ -1,4 +1,4 @@
-"""The planner's rules once more, frame by frame, with no thought for speed: what `pipelines.planning.plan` must agree with."""
+"""The planner's rules once more, frame by frame, with no thought for speed: `planning.plan` must agree."""
 
 from __future__ import annotations
 

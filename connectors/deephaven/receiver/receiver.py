@@ -1,7 +1,7 @@
 """Lands a table server's frames: the socket around `connectors.deephaven.receiver.epoch`.
 
 All tables of a feed share one connection, so a fault in one stream affects all of them. A stream whose frames broke two
-epochs in a row is therefore suspended for a while.
+epochs in a row is therefore suspended for a while (`CircuitBreaker`).
 """
 
 from __future__ import annotations

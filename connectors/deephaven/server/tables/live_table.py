@@ -125,7 +125,7 @@ class LiveTable:
             return self.snapshot(columns), self.listen(listener, before=before)
 
     def rows(self) -> dict[int, dict[str, Any]]:
-        """Return every row by its key as Python values, null as None (`connectors.deephaven.server.tables.cells.to_python`)."""
+        """Return every row by its key as Python values, null as None: see `cells.to_python`."""
         rows = self.snapshot().rows
         columns = [to_python(self.columns[name], cells) for name, cells in rows.columns.items()]
         values = (dict(zip(self.columns, row, strict=True)) for row in zip(*columns, strict=True))

@@ -1,4 +1,4 @@
-"""Checks decoded values for oddities, on request only.
+"""Checks decoded values for oddities, on request only; times and months by SBE 1.0, sections 2.7 to 2.9.
 
 The same finding for many entries of a group is reported once: element paths have no index.
 """
