@@ -23,7 +23,7 @@ from jobs.common.console import console_on, counted
 from jobs.common.context import invocation
 from jobs.common.ways_on import advice_for
 from pipelines.places import places_of
-from pipelines.planning.ranges import format_ranges
+from pipelines.landing.ranges import format_ranges
 
 if TYPE_CHECKING:
     from connectors.base import Connector, Feed

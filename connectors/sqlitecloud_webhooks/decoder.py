@@ -19,8 +19,8 @@ from connectors.common.arrow_rows import ArrowRows
 from connectors.common.row_decoder import EachFrame, UnfoldedDecoder
 from connectors.sqlitecloud.decoder.change_rows import ERROR, NAMES, error_rows, without
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.columns import AnnouncedColumn, Context, columns_of, read_context
-from connectors.sqlitecloud_webhooks.protocol.messages import Op, SourceTable, read_webhook
+from connectors.sqlitecloud_webhooks.protocol.landed.columns import AnnouncedColumn, Context, columns_of, read_context
+from connectors.sqlitecloud_webhooks.protocol.landed.messages import Op, SourceTable, read_webhook
 
 _AT_ONCE: Final = 1 << 13
 """Webhooks per batch."""

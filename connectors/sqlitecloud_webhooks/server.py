@@ -17,7 +17,7 @@ import aiohttp
 from conf.errors import SourceRefused, SourceUnavailable
 from connectors.common.backoff import Backoff
 from connectors.common.closeable import Closeable
-from connectors.sqlitecloud_webhooks.protocol.messages import Op
+from connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
 
 DATABASE: Final = "shop.sqlite"

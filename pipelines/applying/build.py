@@ -52,7 +52,7 @@ from pipelines.landing.bronze_table import lost_from, retained_from
 from pipelines.landing.frame_sizes import FrameSizes
 from pipelines.places import Places, places_of
 from pipelines.planning.plan import Plan, Planner, State
-from pipelines.planning.reached import moment, reached, was_replaced
+from pipelines.applying.reached import moment, reached, was_replaced
 from pipelines.planning.rules import StreamRules
 from pipelines.spark.session import raising_if_ended
 from pipelines.store import naming_the_store

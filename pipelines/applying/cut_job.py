@@ -39,7 +39,7 @@ from pipelines.applying.target import Opened, Target, check_built
 from pipelines.holding.quarantine_log import SKIPPED
 from pipelines.landing.bronze import Landing, landing_at
 from pipelines.places import REASONS
-from pipelines.planning.reached import moment
+from pipelines.applying.reached import moment
 from pipelines.store import count_rows, is_emptied, mean_row_bytes
 from transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from transforms.evolve import Drift, check_names, drift, with_columns

@@ -31,7 +31,7 @@ from pipelines.holding.quarantine_log import (
     version,
 )
 from pipelines.places import Places
-from pipelines.planning.ranges import Range, is_inside
+from pipelines.landing.ranges import Range, is_inside
 from pipelines.store import open_table
 from pipelines.upkeep.beginnings import REBUILT
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from conf.errors import ConfigError
 from pipelines.places import Place
-from pipelines.planning.ranges import merge_adjacent
+from pipelines.landing.ranges import merge_adjacent
 from pipelines.store import create_table, open_table
 
 SCHEMA = pa.schema(

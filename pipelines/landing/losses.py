@@ -13,7 +13,7 @@ from connectors.base import Connector, Feed
 from pipelines.applying.cuts import all_cuts, current_cuts
 from pipelines.landing.bronze_table import each_lost
 from pipelines.places import Places
-from pipelines.planning.ranges import Range, merge_adjacent
+from pipelines.landing.ranges import Range, merge_adjacent
 
 
 class Losses(NamedTuple):

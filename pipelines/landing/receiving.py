@@ -21,7 +21,7 @@ from pipelines.landing.batch import WARNING
 from pipelines.landing.sink import BronzeSink
 from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Places
-from pipelines.planning.reached import all_reached, farthest, source_positions
+from pipelines.applying.reached import all_reached, farthest, source_positions
 
 _Result = TypeVar("_Result")
 

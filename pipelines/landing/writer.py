@@ -27,7 +27,7 @@ from conf.errors import Fenced, StoreUnavailable
 from connectors.base import Resume
 from pipelines.landing.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
 from pipelines.places import Place
-from pipelines.planning.reached import NOTHING, Reached
+from pipelines.applying.reached import NOTHING, Reached
 from pipelines.store import emptied_commits, naming_the_store, open_table, was_overtaken
 from pipelines.upkeep.compaction import NO_HOOKS, join_files
 
@@ -83,7 +83,7 @@ class BronzeWriter:
         """Return the state landed before. Reads small columns of all files, and the bodies of control frames.
 
         Args:
-            silver: Source positions of silver's tables (`pipelines.planning.reached.source_positions`), which may be
+            silver: Source positions of silver's tables (`pipelines.applying.reached.source_positions`), which may be
                 lost here.
         """
         from pipelines.landing.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it

@@ -38,7 +38,7 @@ from conf.model import CutLimits
 from connectors.base import Cut
 from pipelines.landing.frame_sizes import FrameSizes
 from pipelines.planning.choice import Choice, TableStream
-from pipelines.planning.ranges import is_inside
+from pipelines.landing.ranges import is_inside
 from pipelines.planning.rules import StreamRules
 from pipelines.planning.updates import Frames, Updates, by_stream, read_frames, spans_of
 

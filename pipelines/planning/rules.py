@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from connectors.base import Connector, Feed
-from pipelines.planning.reached import NOTHING, Reached
+from pipelines.applying.reached import NOTHING, Reached
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class StreamRules:
         stream: `Connector.stream`; empty if it has the table's name.
         received: When the frame at ``applied`` was received, in microseconds, from the table's own log; None if not
             recorded. Bronze was lost or exchanged if its frame there was received at another time.
-        is_misfit: Bronze was exchanged: `pipelines.planning.reached.was_replaced`.
+        is_misfit: Bronze was exchanged: `pipelines.applying.reached.was_replaced`.
     """
 
     has_snapshots: bool

@@ -24,8 +24,8 @@ from pipelines.landing.bronze_table import lost_from, retained_from
 from pipelines.landing.losses import losses_of
 from pipelines.places import Place, Places
 from pipelines.planning.plan import Plan, Planner, State
-from pipelines.planning.ranges import is_inside
-from pipelines.planning.reached import NOTHING, Reached, reached, was_replaced
+from pipelines.landing.ranges import is_inside
+from pipelines.applying.reached import NOTHING, Reached, reached, was_replaced
 from pipelines.planning.rules import StreamRules
 from pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
 from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
@@ -182,7 +182,7 @@ class Built:
 
     Args:
         now: Its position, from its own log.
-        is_misfit: `pipelines.planning.reached.was_replaced`.
+        is_misfit: `pipelines.applying.reached.was_replaced`.
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
         versions: Number of versions in its history.

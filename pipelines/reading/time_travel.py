@@ -47,7 +47,7 @@ from pipelines.landing.bronze import last_position, read_small_columns
 from pipelines.landing.bronze_table import lost_from
 from pipelines.places import Place, Places, history_of
 from pipelines.planning.plan import Planner
-from pipelines.planning.reached import Reached
+from pipelines.applying.reached import Reached
 from pipelines.planning.rules import StreamRules
 from pipelines.store import naming_the_store, open_table
 from pipelines.upkeep.beginnings import history_rebuilt

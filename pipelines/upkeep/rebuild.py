@@ -44,8 +44,8 @@ from pipelines.landing.bronze import last_position
 from pipelines.landing.bronze_table import lost_from, retained_from
 from pipelines.landing.losses import losses_of
 from pipelines.places import Place, Places, SidePlaces, places_of
-from pipelines.planning.reached import is_on_other_bronze
-from pipelines.planning.reached import reached as reached_by
+from pipelines.applying.reached import is_on_other_bronze
+from pipelines.applying.reached import reached as reached_by
 from pipelines.spark.session import close_session
 from pipelines.store import open_table
 from pipelines.upkeep.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at

@@ -34,7 +34,7 @@ from pipelines.applying.cuts import last_cuts
 from pipelines.landing.bronze import read_small_columns
 from pipelines.landing.bronze_table import SCHEMA, lost_from, retained_from, retention_id
 from pipelines.places import Place, Places
-from pipelines.planning.reached import all_reached, is_on_other_bronze
+from pipelines.applying.reached import all_reached, is_on_other_bronze
 from pipelines.planning.rules import StreamRules
 from pipelines.planning.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
 from pipelines.store import open_table, until_committed

@@ -15,7 +15,7 @@ from connectors.base import Boundary, Kind
 from pipelines.landing.bronze import read_small_columns, read_stream
 from pipelines.landing.bronze_table import retained_from
 from pipelines.places import Place
-from pipelines.planning.ranges import Range, is_inside
+from pipelines.landing.ranges import Range, is_inside
 
 Body: TypeAlias = tuple[int, bytes]
 """Position and body of a frame."""

@@ -34,7 +34,7 @@ from pipelines.holding.quarantine_log import PASSED_OVER, HoldState, quarantined
 from pipelines.landing.bronze import CARRYING, read_small_columns
 from pipelines.landing.losses import Losses, losses_of
 from pipelines.places import Places, history_of
-from pipelines.planning.ranges import Range, format_ranges, is_inside
+from pipelines.landing.ranges import Range, format_ranges, is_inside
 from pipelines.store import open_table
 from pipelines.upkeep.beginnings import begins_at, history_begins_at
 from pipelines.verifying.compare import Comparison, as_stored, compare, shown

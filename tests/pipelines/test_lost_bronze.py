@@ -25,7 +25,7 @@ from pipelines.landing.bronze_table import each_lost, lost_from, note_lost, reta
 from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Places
 from pipelines.planning.plan import Planner
-from pipelines.planning.reached import NOTHING, Reached, all_reached, farthest, reached
+from pipelines.applying.reached import NOTHING, Reached, all_reached, farthest, reached
 from pipelines.planning.rules import StreamRules
 from pipelines.reading.status import read_status
 from pipelines.store import open_table

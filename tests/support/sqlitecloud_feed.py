@@ -14,8 +14,8 @@ from conf.model import Settings
 from connectors.base import Boundary, Feed, Frame, Kind, mark
 from connectors.sqlitecloud.connector import CONNECTOR
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description
-from connectors.sqlitecloud.protocol.payload import parse_stream
+from connectors.sqlitecloud.protocol.landed.control import Description
+from connectors.sqlitecloud.protocol.landed.payload import parse_stream
 from pipelines.landing.batch import Batch
 from pipelines.landing.writer import BronzeWriter
 from pipelines.places import Places

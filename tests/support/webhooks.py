@@ -11,8 +11,8 @@ from conf.validate import validated
 from connectors.base import Feed
 from connectors.sqlitecloud_webhooks.decoder import ChangeReader
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.columns import columns_of
-from connectors.sqlitecloud_webhooks.protocol.messages import SourceTable
+from connectors.sqlitecloud_webhooks.protocol.landed.columns import columns_of
+from connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlitecloud_webhooks"
 FEED = "shop"

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from connectors.sqlitecloud.client.client import Client
-from connectors.sqlitecloud.protocol.payload import Notified, read_notification
+from connectors.sqlitecloud.protocol.landed.payload import Notified, read_notification
 
 
 async def decoded(db: Client) -> AsyncGenerator[Notified, None]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.errors import WireError
-from connectors.sqlitecloud.protocol.values import Column
+from connectors.sqlitecloud.protocol.landed.values import Column
 
 NAMES: Final = pa.list_(pa.string())
 ERROR: Final = pa.struct([("error_class", pa.string()), ("reason", pa.string())])

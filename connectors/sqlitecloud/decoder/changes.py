@@ -18,10 +18,10 @@ from connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
 from connectors.sqlitecloud.decoder.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows
 from connectors.sqlitecloud.decoder.row_decode import RowDecoder
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.landed.control import Description
 from connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
-from connectors.sqlitecloud.protocol.payload import read_notification
-from connectors.sqlitecloud.protocol.values import columns_of
+from connectors.sqlitecloud.protocol.landed.payload import read_notification
+from connectors.sqlitecloud.protocol.landed.values import columns_of
 
 SNAPSHOT: Final = "snapshot"
 """The kind of a frame, and the operation of a change row, that belong to a snapshot."""

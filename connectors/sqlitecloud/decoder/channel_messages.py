@@ -14,7 +14,7 @@ import pyarrow as pa
 from conf.errors import InvalidValue, WireError
 from connectors.sqlitecloud.decoder.change_rows import ERROR, error_rows
 from connectors.sqlitecloud.protocol.frame_access import notification_text
-from connectors.sqlitecloud.protocol.payload import (
+from connectors.sqlitecloud.protocol.landed.payload import (
     Change,
     ChannelMessage,
     Key,

@@ -17,7 +17,7 @@ from connectors.common.row_decoder import EachFrame, UnfoldedDecoder
 from connectors.sqlitecloud.decoder.changes import ChangeReader
 from connectors.sqlitecloud.decoder.channel_messages import LOG, MESSAGES, AddedRows
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description, read_description
+from connectors.sqlitecloud.protocol.landed.control import Description, read_description
 
 
 @dataclass(frozen=True)

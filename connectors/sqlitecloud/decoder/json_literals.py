@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.sqlitecloud.protocol.values import Column
+from connectors.sqlitecloud.protocol.landed.values import Column
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

@@ -8,10 +8,10 @@ from typing import Final
 from connectors.base import Frame, mark
 from connectors.common.backoff import Backoff
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.landed.control import Description
 from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.protocol.notification_pattern import Matcher, compile_matcher, match_nothing
-from connectors.sqlitecloud.protocol.payload import TableUpdate
+from connectors.sqlitecloud.protocol.landed.notification_pattern import Matcher, compile_matcher, match_nothing
+from connectors.sqlitecloud.protocol.landed.payload import TableUpdate
 from connectors.sqlitecloud.receiver import bronze_frames
 from connectors.sqlitecloud.receiver.window import SnapshotWindow
 

@@ -37,7 +37,7 @@ from typing import Final
 
 from conf.errors import SilverfoldError, SourceRefused, WireError
 from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.landed.control import Description
 from connectors.sqlitecloud.protocol.messages import BadFrame, Notification
 
 _COPIED: Final = 1 << 16

@@ -18,7 +18,7 @@ from connectors.base import Frame, FrameSink, mark
 from connectors.common.tasks import until_first_ends
 from connectors.sqlitecloud.client.client import Client, rows_of
 from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.landed.control import Description
 from connectors.sqlitecloud.protocol.messages import Value
 from connectors.sqlitecloud.receiver import bronze_frames
 from connectors.sqlitecloud.receiver.attempts import TableAttempts

@@ -16,8 +16,8 @@ from connectors.common.backoff import Backoff
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.frame_access import message_stream
 from connectors.sqlitecloud.protocol.messages import Notification
-from connectors.sqlitecloud.protocol.notification_pattern import Matcher, match_nothing
-from connectors.sqlitecloud.protocol.payload import ChannelMessage, TableUpdate, parse_stream, read_notification
+from connectors.sqlitecloud.protocol.landed.notification_pattern import Matcher, match_nothing
+from connectors.sqlitecloud.protocol.landed.payload import ChannelMessage, TableUpdate, parse_stream, read_notification
 from connectors.sqlitecloud.receiver import bronze_frames
 from connectors.sqlitecloud.receiver.attempts import TableAttempts
 from connectors.sqlitecloud.receiver.deferred_checks import Deferred, DeferredChecks, named_table

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from conf.errors import RemoteProtocolError, SourceRefused, StatementRefused
 from connectors.sqlitecloud.client.client import Client
 from connectors.sqlitecloud.options import SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from connectors.sqlitecloud.protocol.messages import Rowset, Value
 from connectors.sqlitecloud.protocol.statements import quote_identifier
 

@@ -21,7 +21,7 @@ from connectors.sqlitecloud.client.address import connection_settings
 from connectors.sqlitecloud.client.client import Client, connect
 from connectors.sqlitecloud.client.settings import ConnectionSettings
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.landed.control import Description
 from connectors.sqlitecloud.protocol.frame_access import log_stream
 from connectors.sqlitecloud.protocol.statements import ALL
 from connectors.sqlitecloud.receiver import bronze_frames

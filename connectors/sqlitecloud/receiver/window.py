@@ -23,10 +23,10 @@ import numpy as np
 
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description
+from connectors.sqlitecloud.protocol.landed.control import Description
 from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.protocol.payload import Change, TableUpdate
-from connectors.sqlitecloud.protocol.values import columns_of
+from connectors.sqlitecloud.protocol.landed.payload import Change, TableUpdate
+from connectors.sqlitecloud.protocol.landed.values import columns_of
 
 PARTIAL_MOVE: Final = "partial_move"
 UNEXPLAINED: Final = "unexplained_update"

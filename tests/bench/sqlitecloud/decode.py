@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from connectors.base import ControlFrame, Cut
 from connectors.common.arrow_rows import InSpark
 from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from connectors.sqlitecloud.protocol.frame_access import notification_text
 from pipelines.spark.session import start_spark
 from tests.bench.silver import settings_at, timed

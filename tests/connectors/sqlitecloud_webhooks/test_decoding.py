@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from conf.errors import InvalidValue, WireError
 from connectors.base import ControlFrame
 from connectors.sqlitecloud_webhooks.decoder import ChangeReader
-from connectors.sqlitecloud_webhooks.protocol.columns import MOST_COLUMNS, announcement, columns_of, read_context
-from connectors.sqlitecloud_webhooks.protocol.messages import SourceTable, read_webhook
+from connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS, announcement, columns_of, read_context
+from connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable, read_webhook
 from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader
 from tests.support.webhooks import STREAM, TOLD, options, reader, table, vectors, webhook
 

@@ -19,7 +19,7 @@ from conf.validate import validated
 from connectors.base import Feed
 from connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.messages import Op
+from connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE, Orders, WebhookSource
 from tests.matrix.connectors.space import Choice, Settings, Space

@@ -16,7 +16,7 @@ from pipelines.applying.cuts import CutRow, record
 from pipelines.holding.quarantine_log import Hold, hold
 from pipelines.places import Places
 from pipelines.planning.plan import Plan, State
-from pipelines.planning.reached import Reached
+from pipelines.applying.reached import Reached
 from pipelines.reading.connection_log import Mark
 from pipelines.reading.status import (
     Built,

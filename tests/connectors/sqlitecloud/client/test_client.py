@@ -15,7 +15,7 @@ from conf.errors import (
 from connectors.sqlitecloud.client.decoded import decoded, is_mine
 from connectors.sqlitecloud.protocol.encode import encode_array, encode_error, encode_json, encode_rowset
 from connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
-from connectors.sqlitecloud.protocol.payload import Change, ChannelMessage, TableUpdate
+from connectors.sqlitecloud.protocol.landed.payload import Change, ChannelMessage, TableUpdate
 from tests.support.certificates import server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
 from tests.support.sqlitecloud_client import CHUNKS_END, chunk, run, saying, take

@@ -14,8 +14,8 @@ from connectors.sqlitecloud.decoder.change_rows import ChangeRows
 from connectors.sqlitecloud.decoder.changes import ChangeReader
 from connectors.sqlitecloud.decoder.json_literals import read_all
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description
-from connectors.sqlitecloud.protocol.values import Column, columns_of
+from connectors.sqlitecloud.protocol.landed.control import Description
+from connectors.sqlitecloud.protocol.landed.values import Column, columns_of
 from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from connectors.sqlitecloud.server.pubsub.dialect import table_text as written

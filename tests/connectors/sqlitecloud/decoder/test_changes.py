@@ -15,7 +15,7 @@ from conf.errors import WireError
 from connectors.sqlitecloud.decoder.changes import ChangeReader
 from connectors.sqlitecloud.decoder.channel_messages import MESSAGES
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from pipelines.verifying.table_fold import TableFold
 from tests.support.change_model import Change, State, after

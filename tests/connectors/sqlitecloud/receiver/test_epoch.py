@@ -8,10 +8,10 @@ import pytest
 from conf.errors import WireError
 from connectors.common.backoff import Backoff
 from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from connectors.sqlitecloud.protocol.encode import encode_json
 from connectors.sqlitecloud.protocol.messages import Notification
-from connectors.sqlitecloud.protocol.payload import parse_stream
+from connectors.sqlitecloud.protocol.landed.payload import parse_stream
 from connectors.sqlitecloud.receiver import deferred_checks
 from connectors.sqlitecloud.receiver.deferred_checks import named_table
 from connectors.sqlitecloud.receiver.epoch import Epoch

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
-from connectors.sqlitecloud.protocol.payload import TableUpdate, read_notification
+from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.landed.payload import TableUpdate, read_notification
 from connectors.sqlitecloud.receiver.window import SnapshotWindow
 from tests.support.sqlitecloud_notices import described, table_text, vectors
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from connectors.base import Frame
-from connectors.sqlitecloud_webhooks.protocol.columns import MOST_COLUMNS
+from connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS
 from connectors.sqlitecloud_webhooks.protocol.gate import NOT_LANDED, TOO_LARGE, Gate, Head, Refusal
 from connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from connectors.sqlitecloud_webhooks.receiver.landing import MOST_STREAMS, Landing

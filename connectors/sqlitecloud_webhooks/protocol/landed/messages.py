@@ -18,11 +18,11 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from conf.errors import InvalidValue
 from conf.names import folded
-from connectors.sqlitecloud.protocol.payload import Members
+from connectors.sqlitecloud.protocol.landed.payload import Members
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 Json: TypeAlias = Any
-"""A parsed value: int, float, str, bool, None, a list, or `connectors.sqlitecloud.protocol.payload.Members`."""
+"""A parsed value: int, float, str, bool, None, a list, or `connectors.sqlitecloud.protocol.landed.payload.Members`."""
 
 _OPS: Final[dict[str, Op]] = {"insert": "insert", "update": "update", "delete": "delete"}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.payload import (
+from connectors.sqlitecloud.protocol.landed.payload import (
     Change,
     ChannelMessage,
     TableUpdate,

@@ -37,9 +37,9 @@ import pyarrow as pa
 
 from conf.errors import InvalidValue
 from connectors.sqlitecloud.options import BlobForm, SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from connectors.sqlitecloud.protocol.messages import SIGNED_64
-from connectors.sqlitecloud.protocol.payload import Members, json_text
+from connectors.sqlitecloud.protocol.landed.payload import Members, json_text
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?[0-9]{1,80}(\.[0-9]{1,80})?", re.ASCII)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from conf.errors import WireError
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.control import Description, TableColumn
-from connectors.sqlitecloud.protocol.notification_pattern import MOST_COLUMNS, compile_matcher, compile_splitter
-from connectors.sqlitecloud.protocol.payload import TableUpdate, read_notification
+from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from connectors.sqlitecloud.protocol.landed.notification_pattern import MOST_COLUMNS, compile_matcher, compile_splitter
+from connectors.sqlitecloud.protocol.landed.payload import TableUpdate, read_notification
 from connectors.sqlitecloud.receiver.window import SnapshotWindow
 from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from conf.names import folded
 from connectors.base import ControlFrame, Frame, Kind
-from connectors.sqlitecloud.protocol.values import Column
+from connectors.sqlitecloud.protocol.landed.values import Column
 from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 MOST_COLUMNS: Final = 2_000

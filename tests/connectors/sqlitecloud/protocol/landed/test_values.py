@@ -16,8 +16,8 @@ from conf.errors import InvalidValue
 from connectors.sqlitecloud.decoder.changes import ChangeReader
 from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from connectors.sqlitecloud.protocol.messages import RawText
-from connectors.sqlitecloud.protocol.payload import Members
-from connectors.sqlitecloud.protocol.values import Column, columns_of, silver_type
+from connectors.sqlitecloud.protocol.landed.payload import Members
+from connectors.sqlitecloud.protocol.landed.values import Column, columns_of, silver_type
 from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from connectors.sqlitecloud.reference.values import Number, cell_value, column_type, sent_value
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text
